@@ -1,0 +1,98 @@
+"""Aggregated Kinesis records (the KPL's format): read strictly, written exactly, placed and proven.
+
+    import kpl_codec as kpl
+
+    for record in kpl.deaggregate(kinesis_records):
+        record.partition_key, record.data, record.sequence_number, record.sub_sequence_number
+
+The core takes bytes, numbers and times as arguments; it reads no clock, no chance, no network.
+boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.arrow.
+"""
+
+from .codec import AggregatedRecordBuilder, decode, encode, is_aggregated, is_canonical
+from .deaggregate import Counts, Deaggregation, Drop, deaggregate
+from .errors import (
+    AggregateFull,
+    CaptureError,
+    ChecksumMismatch,
+    DecodeError,
+    EncodeError,
+    HashKeyError,
+    IndexOutOfTable,
+    InvalidHashKey,
+    InvalidKey,
+    KplError,
+    MalformedMessage,
+    MissingField,
+    NotAggregated,
+    NoUserRecords,
+    ShardMapError,
+    UnknownShard,
+    WrongWireType,
+)
+from .explain import Explanation, explain
+from .hash_keys import (
+    ALL_HASH_KEYS,
+    HashKeyRange,
+    effective_hash_key,
+    format_hash_key,
+    hash_key_from_bytes,
+    hash_key_to_bytes,
+    parse_hash_key,
+    partition_key_hash,
+)
+from .message import AggregatedRecord
+from .placement import Placement, Verdict, verify_placement
+from .records import DeaggregatedRecord, KinesisRecord, Tag, UserRecord
+from .shards import Shard, ShardMap
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ALL_HASH_KEYS",
+    "AggregateFull",
+    "AggregatedRecord",
+    "AggregatedRecordBuilder",
+    "CaptureError",
+    "ChecksumMismatch",
+    "Counts",
+    "DeaggregatedRecord",
+    "Deaggregation",
+    "DecodeError",
+    "Drop",
+    "EncodeError",
+    "Explanation",
+    "HashKeyError",
+    "HashKeyRange",
+    "IndexOutOfTable",
+    "InvalidHashKey",
+    "InvalidKey",
+    "KinesisRecord",
+    "KplError",
+    "MalformedMessage",
+    "MissingField",
+    "NoUserRecords",
+    "NotAggregated",
+    "Placement",
+    "Shard",
+    "ShardMap",
+    "ShardMapError",
+    "Tag",
+    "UnknownShard",
+    "UserRecord",
+    "Verdict",
+    "WrongWireType",
+    "deaggregate",
+    "decode",
+    "effective_hash_key",
+    "encode",
+    "explain",
+    "format_hash_key",
+    "hash_key_from_bytes",
+    "hash_key_to_bytes",
+    "is_aggregated",
+    "is_canonical",
+    "parse_hash_key",
+    "partition_key_hash",
+    "verify_placement",
+]

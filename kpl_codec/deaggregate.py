@@ -1,0 +1,368 @@
+"""A stream of Kinesis records -> a stream of user records, under a named policy.
+
+    policy   sound aggregate              defective aggregate or frame
+    -------  ---------------------------  ---------------------------------------------------------
+    strict   its user records             raises the DecodeError, told which Kinesis record
+    kcl      what the KCL delivers        what the KCL delivers; the rest is counted as dropped
+    report   its user records             every user record there is, with its defects; a frame that
+                                          cannot be opened as one raw record, with its defect
+
+A plain record is its own only user record under every policy. Nothing is dropped uncounted.
+Specification: spec/03-deaggregation.md, DAG-1 to DAG-8.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count, repeat
+from typing import Literal, NamedTuple
+
+from . import frame, kcl, wire
+from .codec import decode_message, is_aggregated
+from .errors import DecodeError, HashKeyError, MalformedMessage, NoUserRecords
+from .hash_keys import HashKeyRange, effective_hash_key, partition_key_hash
+from .limits import DIGEST_SIZE
+from .message import AggregatedRecord, parse
+from .placement import Placement, judge
+from .records import DeaggregatedRecord, KinesisRecord
+from .shards import ShardMap
+
+Policy = Literal["strict", "kcl", "report"]
+
+
+class Drop(NamedTuple):
+    """User records of one Kinesis record that the KCL drops, and at which of them, for which reason
+    (see `kcl.Outcome`)."""
+
+    sequence_number: str | None
+    shard_id: str | None
+    user_records: int
+    reason: str
+    record_index: int | None
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has gone through so far. ``dropped`` counts user records by reason (policy ``kcl``),
+    ``defects`` counts rows by the code of their first defect (policy ``report``)."""
+
+    kinesis_records: int = 0
+    aggregated_records: int = 0
+    user_records: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    defects: Counter[str] = field(default_factory=Counter)
+
+
+class Deaggregation(Iterator[DeaggregatedRecord]):
+    """The iterator that `deaggregate` gives: user records, lazily; ``counts`` tells how many so far."""
+
+    def __init__(
+        self,
+        kinesis_records: Iterable[KinesisRecord],
+        policy: Policy,
+        shard_map: ShardMap | None,
+        hash_key_range: HashKeyRange | None,
+        on_drop: Callable[[Drop], None] | None,
+    ) -> None:
+        self.counts = Counts()
+        self._policy = policy
+        self._shard_map = shard_map
+        self._hash_key_range = hash_key_range
+        self._on_drop = on_drop
+        self._rows = self._run(kinesis_records)
+
+    def __iter__(self) -> Iterator[DeaggregatedRecord]:
+        return self._rows
+
+    def __next__(self) -> DeaggregatedRecord:
+        return next(self._rows)
+
+    def _run(self, kinesis_records: Iterable[KinesisRecord]) -> Iterator[DeaggregatedRecord]:
+        open_frame = {"strict": self._strict, "kcl": self._kcl, "report": self._report}[self._policy]
+        counts = self.counts
+        for record in kinesis_records:
+            counts.kinesis_records += 1
+            if frame.looks_aggregated(record.data):
+                yield from open_frame(record)
+            else:
+                counts.user_records += 1
+                yield self._plain(record)
+
+    def _range(self, record: KinesisRecord) -> HashKeyRange | None:
+        """The range of the shard that ``record`` lies on, where it is known."""
+        if self._shard_map is not None and record.shard_id is not None and record.shard_id in self._shard_map:
+            return self._shard_map[record.shard_id].hash_key_range
+        return self._hash_key_range
+
+    def _judge(self, record: KinesisRecord, hash_key: int | None, *, aggregated: bool) -> Placement | None:
+        if self._shard_map is None and self._hash_key_range is None:
+            return None
+        return judge(
+            hash_key,
+            record.shard_id,
+            self._shard_map,
+            aggregated=aggregated,
+            hash_key_range=self._hash_key_range,
+        )
+
+    def _plain(
+        self,
+        record: KinesisRecord,
+        defects: tuple[DecodeError, ...] = (),
+        sub: int = 0,
+        how: str | None = "delivered",
+    ) -> DeaggregatedRecord:
+        # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under
+        # every policy and whatever its hash key."
+        placement = None
+        if not defects and (self._shard_map is not None or self._hash_key_range is not None):
+            hash_key = _plain_hash_key(record)
+            placement = self._judge(record, hash_key, aggregated=record.explicit_hash_key is not None)
+        return DeaggregatedRecord(
+            record.partition_key,
+            record.data,
+            record.explicit_hash_key,
+            (),
+            record.sequence_number,
+            sub,
+            False,
+            record.shard_id,
+            record.approximate_arrival_timestamp,
+            placement,
+            defects,
+            how if self._policy == "report" else None,
+        )
+
+    def _strict(self, record: KinesisRecord) -> Iterator[DeaggregatedRecord]:
+        # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
+        # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
+        try:
+            parsed = decode_message(frame.split_frame(record.data), record.data)
+        except DecodeError as error:
+            raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
+        return self._sound(record, parsed, None)
+
+    def _sound(
+        self, record: KinesisRecord, parsed: AggregatedRecord, how: str | None
+    ) -> Iterator[DeaggregatedRecord]:
+        self.counts.aggregated_records += 1
+        self.counts.user_records += len(parsed)
+        explicit_hash_keys = parsed.explicit_hash_keys()
+        placements = self._placements(record, parsed)
+        rows = zip(
+            parsed.partition_keys(),
+            parsed.data,
+            repeat(None) if explicit_hash_keys is None else explicit_hash_keys,
+            repeat(()) if parsed.tags is None else parsed.tags,
+            repeat(record.sequence_number),
+            # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the
+            # order of the bytes."
+            count(),
+            repeat(True),
+            repeat(record.shard_id),
+            repeat(record.approximate_arrival_timestamp),
+            repeat(None) if placements is None else placements,
+            repeat(()),
+            repeat(how),
+            strict=False,
+        )
+        return map(tuple.__new__, repeat(DeaggregatedRecord), rows)  # type: ignore[arg-type]
+
+    def _placements(self, record: KinesisRecord, parsed: AggregatedRecord) -> list[Placement] | None:
+        """One verdict per user record; each distinct pair of keys is hashed and judged once."""
+        if self._shard_map is None and self._hash_key_range is None:
+            return None
+        ehk_indices = parsed.explicit_hash_key_indices or repeat(-1)
+        pairs = list(zip(parsed.partition_key_indices, ehk_indices, strict=False))
+        judged: dict[tuple[int, int], Placement] = {}
+        for pair in set(pairs):
+            ehk = parsed.explicit_hash_key_table[pair[1]] if pair[1] >= 0 else None
+            hash_key = effective_hash_key(parsed.partition_key_table[pair[0]], ehk)
+            placement = self._judge(record, hash_key, aggregated=True)
+            assert placement is not None
+            judged[pair] = placement
+        kind = aggregate_kind(placement.in_range for placement in judged.values())
+        judged = {pair: placement._replace(aggregate=kind) for pair, placement in judged.items()}
+        return [judged[pair] for pair in pairs]
+
+    def _kcl(self, record: KinesisRecord) -> Iterator[DeaggregatedRecord]:
+        hash_key_range = self._range(record)
+        parsed = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
+        if parsed is not None:
+            outcome = kcl.outcome_of_sound(parsed, hash_key_range)
+            if outcome.reason is None:
+                parsed.tags = None
+                yield from self._sound(record, parsed, None)
+                return
+        else:
+            outcome = kcl.outcome(record.data, hash_key_range)
+        if outcome.raw:
+            self.counts.user_records += 1
+            yield self._plain(record)
+            return
+        self.counts.aggregated_records += 1
+        self.counts.user_records += outcome.delivered
+        # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
+        # record it drops MUST be counted under the reason."
+        if outcome.reason is not None:
+            lost = outcome.total - outcome.delivered
+            self.counts.dropped[outcome.reason] += lost
+            if self._on_drop is not None:
+                self._on_drop(
+                    Drop(record.sequence_number, record.shard_id, lost, outcome.reason, outcome.record_index)
+                )
+        for sub, (pk, data, ehk) in enumerate(kcl.user_records(record.data, outcome.delivered)):
+            placement = None
+            if self._shard_map is not None or self._hash_key_range is not None:
+                placement = self._judge(record, effective_hash_key_or_none(pk, ehk), aggregated=True)
+            yield DeaggregatedRecord(
+                pk,
+                data,
+                ehk,
+                (),
+                record.sequence_number,
+                sub,
+                True,
+                record.shard_id,
+                record.approximate_arrival_timestamp,
+                placement,
+            )
+
+    def _report(self, record: KinesisRecord) -> Iterator[DeaggregatedRecord]:
+        try:
+            message = frame.split_frame(record.data)
+        except DecodeError as error:
+            yield self._raw(record, error)
+            return
+        parsed = parse(message)
+        if parsed is None and wire.first_defect(record.data, 4, len(record.data) - DIGEST_SIZE) is None:
+            parsed = decode_message(message, record.data)
+        if parsed is not None:
+            delivered = kcl.outcome_of_sound(parsed, self._range(record)).reason is None
+            yield from self._sound(record, parsed, "delivered" if delivered else "dropped")
+        else:
+            yield from self._defective(record)
+
+    def _raw(self, record: KinesisRecord, error: DecodeError, sub: int = 0) -> DeaggregatedRecord:
+        """The frame itself as a row, with what is wrong with it as a whole."""
+        error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+        self.counts.user_records += 1
+        self.counts.defects[error.code] += 1
+        raw = kcl.outcome(record.data, self._range(record)).raw
+        return self._plain(record, (error,), sub, None if sub < 0 else "raw" if raw else "altered")
+
+    def _defective(self, record: KinesisRecord) -> Iterator[DeaggregatedRecord]:
+        # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
+        # its defects; a partition key that cannot be known is null, data that is missing is empty."
+        # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
+        # defect, sub-sequence number 0."
+        # DAG-7: "Defects outside of any user record are delivered as one more row with the raw frame,
+        # sub-sequence number -1, before the user records."
+        data = record.data
+        start, end = 4, len(data) - DIGEST_SIZE
+        try:
+            tables = wire.scan(data, start, end)
+        except MalformedMessage as error:
+            yield self._raw(record, error)
+            return
+        outcome = kcl.outcome(data, self._range(record))
+        self.counts.aggregated_records += 1
+        whole = tables.defects[0] if tables.defects else None
+        if whole is None and not tables.record_count:
+            whole = NoUserRecords(offset=start)
+        if whole is not None:
+            yield self._raw(record, whole, -1)
+        seen_by_kcl = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
+
+        def rows() -> Iterator[DeaggregatedRecord]:
+            return (self._row(record, found, tables) for found in wire.records(data, start, end))
+
+        # Walked twice rather than kept: defects weigh hundreds of times what their bytes do.
+        kind = aggregate_kind(row.placement.in_range for row in rows() if row.placement is not None)
+        for row in rows():
+            if outcome.raw:
+                how = "raw"
+            elif row.sub_sequence_number >= outcome.delivered:
+                how = "dropped"
+            else:
+                same = next(seen_by_kcl, None) == (row.partition_key, row.data, row.explicit_hash_key)
+                how = "delivered" if same else "altered"
+            self.counts.user_records += 1
+            if row.defects:
+                self.counts.defects[row.defects[0].code] += 1
+            placement = row.placement._replace(aggregate=kind) if row.placement is not None else None
+            yield row._replace(placement=placement, kcl=how)
+
+    def _row(self, record: KinesisRecord, found: wire.WireRecord, tables: wire.Scan) -> DeaggregatedRecord:
+        defects = tuple(
+            defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+            for defect in wire.check(found, tables)
+        )
+        pk = _entry(tables.partition_keys, found.partition_key_index)
+        ehk = _entry(tables.explicit_hash_keys, found.explicit_hash_key_index)
+        begin, stop = found.data or (0, 0)
+        # An explicit hash key that is there but cannot be read decides the shard all the same.
+        known = pk is not None and (found.explicit_hash_key_index is None or ehk is not None)
+        hash_key = effective_hash_key(pk or "", ehk) if known else None
+        return DeaggregatedRecord(
+            pk,
+            record.data[begin:stop],
+            ehk,
+            found.tags,
+            record.sequence_number,
+            found.index,
+            True,
+            record.shard_id,
+            record.approximate_arrival_timestamp,
+            self._judge(record, hash_key, aggregated=True),
+            defects,
+        )
+
+
+def aggregate_kind(in_range: Iterable[bool | None]) -> str | None:
+    """ "whole", "mixed" or "foreign", of whether each user record is in range; None if unknown."""
+    kinds = {inside for inside in in_range if inside is not None}
+    # PLC-5: "An aggregate with user records inside and outside its shard's range is mixed and MUST get
+    # a finding of its own: the KCL loses all of it."
+    return None if not kinds else "mixed" if len(kinds) == 2 else "whole" if kinds == {True} else "foreign"
+
+
+def effective_hash_key_or_none(partition_key: str, explicit_hash_key: str | None) -> int | None:
+    """`effective_hash_key`, or None for keys that have none (as the KCL may still deliver)."""
+    try:
+        return effective_hash_key(partition_key, explicit_hash_key)
+    except HashKeyError:
+        return None
+
+
+def _plain_hash_key(record: KinesisRecord) -> int | None:
+    if record.explicit_hash_key is not None:
+        return effective_hash_key_or_none("", record.explicit_hash_key)
+    return None if record.partition_key is None else partition_key_hash(record.partition_key)
+
+
+def _entry(table: list[str | None], index: int | None) -> str | None:
+    return table[index] if index is not None and index < len(table) else None
+
+
+def deaggregate(
+    kinesis_records: Iterable[KinesisRecord],
+    policy: Policy = "strict",
+    shard_map: ShardMap | None = None,
+    hash_key_range: HashKeyRange | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
+) -> Deaggregation:
+    """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
+
+    ``shard_map``: judge each user record's placement on its Kinesis record's ``shard_id``.
+    ``hash_key_range``: the range of the one shard all records come from, as the KCL is given it;
+    a shard found in the map goes before it. Without either the KCL's range rule has the whole space.
+    ``on_drop``: told of every drop under the ``kcl`` policy; the counts have them either way.
+
+    Raises DecodeError (policy ``strict`` only) while iterating, ValueError for an unknown policy.
+    """
+    if policy not in ("strict", "kcl", "report"):
+        raise ValueError(f"policy {policy!r}: strict, kcl or report")
+    return Deaggregation(kinesis_records, policy, shard_map, hash_key_range, on_drop)

@@ -1,0 +1,242 @@
+"""Every error of the library: a small tree, split by who is at fault.
+
+    KplError
+      DecodeError            the bytes are at fault; ``offset``, ``record_index``, ``requirement``
+        NotAggregated          no frame at all: a plain record
+        ChecksumMismatch       looks like a frame, but its digest is not that of its message
+        MalformedMessage       the message is not protobuf (``code`` says how)
+        WrongWireType          a known field in another field's clothes
+        MissingField           a required field is absent
+        InvalidKey             a table entry is not UTF-8, or too long
+        InvalidHashKey         an explicit hash key that is no hash key
+        IndexOutOfTable        a user record points past the end of a key table
+        NoUserRecords          an aggregate of nothing
+      EncodeError            the caller's user record is at fault; ``field``, ``record_index``
+        AggregateFull          the user record does not fit (nothing was changed)
+      HashKeyError           a text or number that is no hash key
+      ShardMapError          a shard listing that cannot be trusted; ``code``, ``shard_ids``
+        UnknownShard           a shard id the map has never heard of
+      CaptureError           a captured event or answer that is not what it claims to be
+
+Errors are facts: fields first, the text is built from them. None of them carries record data or
+keys. All of them pickle (Spark sends them between processes). Anything else that escapes a
+function documented to raise one of these is a bug.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+def _rebuild(cls: type[KplError], fields: dict[str, Any]) -> KplError:
+    return cls(**fields)
+
+
+class KplError(Exception):
+    """Base of all errors here. ``code`` is a stable short name, ``requirement`` an id of ``spec/``."""
+
+    code: str = "error"
+    requirement: str | None = None
+    text: ClassVar[str] = "{code}"
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__()
+        self.fields = fields
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def describe(self) -> str:
+        """The sentence built from the fields, without the place."""
+        return self.text.format_map({"code": self.code, **self.fields})
+
+    def __str__(self) -> str:
+        return self.describe() + (f" [{self.requirement}]" if self.requirement else "")
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
+        return f"{type(self).__name__}({inner})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.fields == other.fields  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.code, self.fields.get("offset"), self.fields.get("record_index")))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.fields)
+
+
+class DecodeError(KplError, ValueError):
+    """The bytes are not a sound aggregated record.
+
+    ``offset``: where, in bytes from the start of the Kinesis record's data, or None.
+    ``record_index``: which user record (counting from 0), or None for the frame as a whole.
+    ``sequence_number``, ``shard_id``: of the Kinesis record, where `deaggregate` knows them.
+    """
+
+    offset: int | None = None
+    record_index: int | None = None
+    sequence_number: str | None = None
+    shard_id: str | None = None
+
+    def __str__(self) -> str:
+        place = []
+        if self.offset is not None:
+            place.append(f"byte {self.offset}")
+        if self.record_index is not None:
+            place.append(f"user record {self.record_index}")
+        if self.sequence_number is not None:
+            place.append(f"sequence number {self.sequence_number}")
+        if self.shard_id is not None:
+            place.append(self.shard_id)
+        at = f" (at {', '.join(place)})" if place else ""
+        return f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
+
+    def at(self, *, sequence_number: str | None, shard_id: str | None) -> DecodeError:
+        """The same error, told which Kinesis record it is about."""
+        fields = {**self.fields, "sequence_number": sequence_number, "shard_id": shard_id}
+        return type(self)(**fields)
+
+
+class NotAggregated(DecodeError):
+    """No frame: the magic is missing, or nothing can stand between magic and digest."""
+
+    code = "not-aggregated"
+    requirement = "FRM-1"
+    text = (
+        "not an aggregated record: {length} bytes without the magic, or too short for a message and a digest"
+    )
+
+
+class ChecksumMismatch(DecodeError):
+    """``expected`` (hex) stands at the end of the frame, ``actual`` (hex) is the message's MD5."""
+
+    code = "checksum-mismatch"
+    requirement = "FRM-3"
+    text = "the frame ends in digest {expected}, its message has {actual}"
+
+
+class MalformedMessage(DecodeError):
+    """The message breaks the protobuf wire format. ``code`` says how:
+
+    truncated, varint-too-long, varint-overflow, field-number, wire-type, stray-end-group,
+    unterminated-group, too-deep.
+    """
+
+    code = "malformed"
+    requirement = "MSG-1"
+    text = "malformed message: {code}"
+
+    def __init__(self, **fields: Any) -> None:
+        requirements = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
+        self.requirement = requirements.get(fields.get("code", ""), "MSG-1")
+        super().__init__(**fields)
+
+
+class WrongWireType(DecodeError):
+    """``field`` (a name of kpl.proto) has ``wire_type`` where the schema has ``expected``."""
+
+    code = "wrong-wire-type"
+    requirement = "MSG-5"
+    text = "field {field} has wire type {wire_type}, the schema says {expected}"
+
+
+class MissingField(DecodeError):
+    """A required ``field`` is absent."""
+
+    code = "missing-field"
+    requirement = "MSG-6"
+    text = "required field {field} is missing"
+
+
+class InvalidKey(DecodeError):
+    """Entry ``index`` of ``table`` is no key. ``code``: key-utf-8 or key-too-long."""
+
+    code = "key-utf-8"
+    requirement = "MSG-8"
+    text = "entry {index} of {table} is not a key: {code}"
+
+
+class InvalidHashKey(DecodeError):
+    """Entry ``index`` of the explicit hash key table is no number from 0 to 2^128 - 1."""
+
+    code = "hash-key"
+    requirement = "KEY-3"
+    text = "entry {index} of explicit_hash_key_table is no hash key"
+
+
+class IndexOutOfTable(DecodeError):
+    """A user record's ``index`` into ``table`` is not below the table's ``size``."""
+
+    code = "index-out-of-table"
+    requirement = "MSG-7"
+    text = "index {index} into {table}, which has {size} entries"
+
+
+class NoUserRecords(DecodeError):
+    """A sound frame and message, but no user record in it."""
+
+    code = "no-user-records"
+    requirement = "MSG-10"
+    text = "an aggregated record without user records"
+
+
+class EncodeError(KplError, ValueError):
+    """A user record that must not be written. ``field`` names the part, ``code`` the reason:
+
+    partition-key-type, partition-key-empty, partition-key-too-long, partition-key-utf-8,
+    explicit-hash-key, data-type, tag, no-user-records.
+    """
+
+    code = "invalid-user-record"
+    requirement = "ENC-1"
+    record_index: int | None = None
+    text = "user record refused: {code} ({field})"
+
+    def __str__(self) -> str:
+        at = f" (at user record {self.record_index})" if self.record_index is not None else ""
+        return f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
+
+
+class AggregateFull(EncodeError):
+    """Adding the user record would give ``size`` bytes; ``max_size`` is the limit."""
+
+    code = "aggregate-full"
+    requirement = "ENC-5"
+    text = "the aggregate would have {size} bytes, the limit is {max_size}"
+
+
+class HashKeyError(KplError, ValueError):
+    """Not a hash key: a text that is no decimal number, or a number outside 0 to 2^128 - 1."""
+
+    code = "hash-key"
+    requirement = "KEY-3"
+    text = "no hash key: {reason}"
+
+
+class ShardMapError(KplError, ValueError):
+    """A shard listing that cannot be used. ``code``:
+
+    empty, incomplete, malformed, duplicate, gap, overlap, cycle. ``shard_ids``: the shards it is about.
+    """
+
+    code = "malformed"
+    requirement = "SHD-2"
+    shard_ids: tuple[str, ...] = ()
+    text = "shard map refused: {code}: {reason}"
+
+
+class UnknownShard(ShardMapError, KeyError):
+    """``shard_id`` is not in the map."""
+
+    code = "unknown-shard"
+    requirement = "SHD-4"
+    text = "shard {shard_id} is not in the map"
+
+
+class CaptureError(KplError, ValueError):
+    """A captured event or answer is not what it claims to be. ``code`` says what, ``field`` where."""
+
+    code = "capture"
+    requirement = "CAP-1"
+    text = "capture refused: {code} ({field})"

@@ -1,0 +1,158 @@
+"""What the KCL does with a frame, to the record: what it delivers, what it drops, and why.
+
+The KCL (3.5.1, observed) reads with Java's protobuf, which is more lenient than this library, keeps
+the user records before a broken one, and, when one user record's hash key is outside the range of the
+shard it reads, throws the whole aggregate away, without a log line. Differences in detail are listed
+in spec/deviations.json.
+Specification: spec/03-deaggregation.md, KCL-1 to KCL-8.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from . import wire
+from .codec import is_aggregated
+from .errors import MalformedMessage
+from .hash_keys import HashKeyRange, effective_hash_key, java_integer, partition_key_hash
+from .limits import DIGEST_SIZE
+from .message import AggregatedRecord
+
+
+class Outcome(NamedTuple):
+    """What becomes of one Kinesis record at a KCL consumer.
+
+    ``raw``: it is handed on unopened, as a plain record. Else the first ``delivered`` of ``total``
+    user records are, and the rest are dropped at ``record_index`` for ``reason``: "out-of-range",
+    "index-out-of-table", "hash-key"; or there were none ("no-user-records").
+    """
+
+    raw: bool
+    delivered: int
+    total: int
+    reason: str | None = None
+    record_index: int | None = None
+
+
+RAW = Outcome(True, 1, 1)
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    data, bad = error.object, error.start
+    # KCL-6: "Bytes of a key that are not UTF-8 become U+FFFD, one for an encoded surrogate as a whole,
+    # and the hash key is that of the text so made."
+    surrogate = data[bad] == 0xED and data[bad + 1 : bad + 2] >= b"\xa0"
+    whole = surrogate and bad + 2 < len(data) and data[bad + 1] <= 0xBF and 0x80 <= data[bad + 2] <= 0xBF
+    return "\ufffd", bad + 3 if whole else error.end
+
+
+codecs.register_error("kpl_codec.java", _replace)
+
+
+def java_text(data: bytes) -> str:
+    """UTF-8 as Java decodes it: what is not UTF-8 becomes U+FFFD, an encoded surrogate just one."""
+    return data.decode("utf-8", "kpl_codec.java")
+
+
+def _java_index(index: int) -> int:
+    """An index cast to a Java int: the low 32 bits, signed."""
+    index &= 0xFFFFFFFF
+    return index - 2**32 if index >= 2**31 else index
+
+
+def outcome_of_sound(parsed: AggregatedRecord, hash_key_range: HashKeyRange | None) -> Outcome:
+    """The outcome of an aggregate that `decode` accepts: all of it, or nothing."""
+    total = len(parsed)
+    if hash_key_range is None:
+        return Outcome(False, total, total)
+    cache: dict[tuple[int, int], bool] = {}
+    ehk_indices = parsed.explicit_hash_key_indices
+    for index, pk_index in enumerate(parsed.partition_key_indices):
+        ehk_index = ehk_indices[index] if ehk_indices is not None else -1
+        inside = cache.get((pk_index, ehk_index))
+        if inside is None:
+            ehk = parsed.explicit_hash_key_table[ehk_index] if ehk_index >= 0 else None
+            hash_key = effective_hash_key(parsed.partition_key_table[pk_index], ehk)
+            inside = cache[pk_index, ehk_index] = hash_key in hash_key_range
+        if not inside:
+            return Outcome(False, 0, total, "out-of-range", index)
+    return Outcome(False, total, total)
+
+
+def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
+    """What the KCL does with ``data`` read from a shard of that range (None: it knows no range)."""
+    # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
+    # delivered unopened."
+    if not is_aggregated(data):
+        return RAW
+    end = len(data) - DIGEST_SIZE
+    try:
+        tables = wire.scan(data, 4, end, key=java_text)
+        if any(_unreadable(record) for record in wire.records(data, 4, end, lenient=True)):
+            return RAW
+    except MalformedMessage:
+        return RAW
+    total = tables.record_count
+    # KCL-2: "An aggregate without user records delivers nothing."
+    if not total:
+        return Outcome(False, 0, 0, "no-user-records")
+    for record, pk, ehk in _keyed(data, tables):
+        # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
+        # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
+        # bits."
+        if pk is None:
+            return Outcome(False, record.index, total, "index-out-of-table", record.index)
+        hash_key = java_integer(ehk) if ehk is not None else partition_key_hash(pk)
+        if hash_key is None:
+            return Outcome(False, record.index, total, "hash-key", record.index)
+        # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
+        # whole aggregate is dropped; the user records after it are not looked at."
+        # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
+        if (
+            hash_key < 0
+            or hash_key.bit_length() > 128
+            or (hash_key_range is not None and hash_key not in hash_key_range)
+        ):
+            return Outcome(False, 0, total, "out-of-range", record.index)
+    return Outcome(False, total, total)
+
+
+def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
+    """The first ``count`` user records as the KCL hands them on: partition key, data, explicit hash
+    key. ``count`` is what `outcome` says; tags are discarded (KCL-7)."""
+    tables = wire.scan(data, 4, len(data) - DIGEST_SIZE, key=java_text)
+    # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
+    for record, pk, ehk in islice(_keyed(data, tables), count):
+        start, end = record.data or (0, 0)
+        yield pk or "", data[start:end], ehk
+
+
+def _unreadable(record: wire.WireRecord) -> bool:
+    """Whether Java's protobuf would miss a required field (a wrong wire type makes it unknown)."""
+    return (
+        record.partition_key_index is None
+        or record.data is None
+        or any(defect.code == "missing-field" for defect in record.defects)
+    )
+
+
+def _keyed(data: bytes, tables: wire.Scan) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
+    """Every user record with its keys as Java looks them up; a partition key of None: it throws."""
+    for record in wire.records(data, 4, len(data) - DIGEST_SIZE, lenient=True):
+        keys: list[str | None] = []
+        failed = False
+        for index, table in (
+            (record.partition_key_index, tables.partition_keys),
+            (record.explicit_hash_key_index, tables.explicit_hash_keys),
+        ):
+            if index is None:
+                keys.append(None)
+                continue
+            at = _java_index(index)
+            failed = failed or not 0 <= at < len(table)
+            keys.append(None if failed else table[at])
+        yield record, None if failed else keys[0], keys[1]

@@ -1,0 +1,41 @@
+"""Numbers that the service, the format and the KPL fix. One home for each; sources beside them.
+
+Sizes are bytes, times are seconds unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The four bytes every aggregated record starts with (FRM-1).
+MAGIC: Final = b"\xf3\x89\x9a\xc2"
+#: Bytes of the MD5 digest that ends an aggregated record (FRM-3).
+DIGEST_SIZE: Final = 16
+#: Magic and digest: what a frame costs beyond its message (FRM-3).
+FRAME_OVERHEAD: Final = len(MAGIC) + DIGEST_SIZE
+
+#: Hash keys are unsigned 128-bit integers (KEY-1).
+HASH_KEY_BITS: Final = 128
+MIN_HASH_KEY: Final = 0
+MAX_HASH_KEY: Final = 2**HASH_KEY_BITS - 1
+
+#: Longest partition key, in Unicode code points (MSG-9).
+MAX_PARTITION_KEY_LENGTH: Final = 256
+#: Longest explicit hash key text a decoder accepts, in code points (MSG-9).
+MAX_EXPLICIT_HASH_KEY_LENGTH: Final = 256
+#: Deepest nesting of groups and messages a decoder follows (MSG-4).
+MAX_NESTING: Final = 100
+
+#: PutRecords takes 1 to 500 records a call, keys included in at most 10 MiB (AWS API model).
+MAX_PUT_RECORDS: Final = 500
+MAX_PUT_RECORDS_SIZE: Final = 10 * 1024 * 1024
+#: Data plus partition key of one Kinesis record; a stream may be set to 1 to 10 MiB (AWS API model).
+DEFAULT_MAX_RECORD_SIZE: Final = 1024 * 1024
+LARGEST_MAX_RECORD_SIZE: Final = 10 * 1024 * 1024
+#: What one shard takes in a second (AWS service limits).
+SHARD_RECORDS_PER_SECOND: Final = 1000
+SHARD_BYTES_PER_SECOND: Final = 1024 * 1024
+#: What one shard gives: calls and bytes a second, records and bytes a call (AWS service limits).
+GET_RECORDS_CALLS_PER_SECOND: Final = 5
+GET_RECORDS_BYTES_PER_SECOND: Final = 2 * 1024 * 1024
+MAX_GET_RECORDS: Final = 10_000

@@ -1,0 +1,256 @@
+"""proto2 message <-> AggregatedRecord, the quick way.
+
+Reading goes through protobuf's own runtime and says *no* (None) whenever it is not certain; wire.py
+then says why and where. Writing puts the bytes together itself: the same bytes as the KPL for the
+same user records in the same order (all partition keys, all explicit hash keys, all user records).
+Specification: spec/01-aggregated-record.md, MSG and ENC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, overload
+
+from google.protobuf.message import DecodeError as ProtobufError
+
+from .errors import EncodeError, HashKeyError
+from .hash_keys import explicit_hash_key_value
+from .limits import MAX_PARTITION_KEY_LENGTH
+from .records import Tag, UserRecord
+from .schema import ABSENT, TAGGED, UNTAGGED
+
+
+class AggregatedRecord(Sequence[UserRecord]):
+    """A decoded aggregated record: the two key tables and, per user record, indices and data.
+
+    A sequence of UserRecord, made on demand; columns are made from the parts (arrow.py).
+
+    * ``partition_key_table``, ``explicit_hash_key_table``: tuples of str;
+    * ``partition_key_indices``: one int per user record;
+    * ``explicit_hash_key_indices``: the same with -1 for "none", or None if no user record has one;
+    * ``data``: one bytes per user record;
+    * ``tags``: one tuple of Tag per user record, or None if none has any.
+    """
+
+    __slots__ = (
+        "data",
+        "explicit_hash_key_indices",
+        "explicit_hash_key_table",
+        "partition_key_indices",
+        "partition_key_table",
+        "tags",
+    )
+
+    def __init__(
+        self,
+        partition_key_table: tuple[str, ...],
+        explicit_hash_key_table: tuple[str, ...],
+        partition_key_indices: Sequence[int],
+        explicit_hash_key_indices: Sequence[int] | None,
+        data: Sequence[bytes],
+        tags: Sequence[tuple[Tag, ...]] | None,
+    ) -> None:
+        self.partition_key_table = partition_key_table
+        self.explicit_hash_key_table = explicit_hash_key_table
+        self.partition_key_indices = partition_key_indices
+        self.explicit_hash_key_indices = explicit_hash_key_indices
+        self.data = data
+        self.tags = tags
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @overload
+    def __getitem__(self, index: int) -> UserRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[UserRecord]: ...
+    def __getitem__(self, index: int | slice) -> UserRecord | list[UserRecord]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        ehk = self.explicit_hash_key_indices[index] if self.explicit_hash_key_indices is not None else -1
+        return UserRecord(
+            self.partition_key_table[self.partition_key_indices[index]],
+            self.data[index],
+            self.explicit_hash_key_table[ehk] if ehk >= 0 else None,
+            self.tags[index] if self.tags is not None else (),
+        )
+
+    def partition_keys(self) -> Iterator[str]:
+        """The partition key of every user record, in order."""
+        return map(self.partition_key_table.__getitem__, self.partition_key_indices)
+
+    def explicit_hash_keys(self) -> Iterator[str | None] | None:
+        """The explicit hash key of every user record, in order; None if no user record has one."""
+        if self.explicit_hash_key_indices is None:
+            return None
+        # Index -1 picks the None at the end.
+        return map((*self.explicit_hash_key_table, None).__getitem__, self.explicit_hash_key_indices)
+
+    def __iter__(self) -> Iterator[UserRecord]:
+        keys = self.explicit_hash_keys()
+        if keys is None and self.tags is None:
+            return map(UserRecord, self.partition_keys(), self.data)
+        return map(
+            UserRecord,
+            self.partition_keys(),
+            self.data,
+            keys if keys is not None else (None for _ in self.data),
+            self.tags if self.tags is not None else (() for _ in self.data),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AggregatedRecord) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"<AggregatedRecord of {len(self)} user records, {len(self.partition_key_table)} partition keys>"
+        )
+
+
+def parse(message: bytes) -> AggregatedRecord | None:
+    """Decode a sound message. None means "not certain": ask wire.py.
+
+    Certain is: protobuf accepts it, required fields are there, re-encoding what was understood gives
+    as many bytes as came in (so there were no unknown fields, no known field in another wire type, no
+    field twice, no varint longer than need be), every key is one, every index is inside its table,
+    and there is at least one user record.
+    """
+    return _parse(message, UNTAGGED) or _parse(message, TAGGED)
+
+
+def _parse(message: bytes, message_class: Any) -> AggregatedRecord | None:
+    try:
+        parsed = message_class.FromString(message)
+        parsed.DiscardUnknownFields()
+        if not parsed.IsInitialized() or parsed.ByteSize() != len(message):
+            return None
+    except (ProtobufError, UnicodeError):  # the pure-Python runtime checks UTF-8 itself
+        return None
+    partition_keys = tuple(parsed.partition_key_table)
+    explicit_hash_keys = tuple(parsed.explicit_hash_key_table)
+    records = parsed.records
+    if not records or not all(map(_is_key, partition_keys)) or not all(map(_is_hash_key, explicit_hash_keys)):
+        return None
+    rows = [(r.partition_key_index, r.data, r.explicit_hash_key_index) for r in records]
+    partition_key_indices = list(map(itemgetter(0), rows))
+    if max(partition_key_indices) >= len(partition_keys):
+        return None
+    explicit_hash_key_indices: list[int] | None = list(map(itemgetter(2), rows))
+    if min(explicit_hash_key_indices) == ABSENT:
+        explicit_hash_key_indices = None
+        # ABSENT on the wire is an index out of table; only then can it be told from absence.
+        if len(message) > 10 and b"\xff" * 9 + b"\x01" in message:
+            return None
+    else:
+        explicit_hash_key_indices = [-1 if i == ABSENT else i for i in explicit_hash_key_indices]
+        if max(explicit_hash_key_indices) >= len(explicit_hash_keys) or b"\xff" * 9 + b"\x01" in message:
+            return None
+    tags = None
+    if message_class is TAGGED:
+        try:
+            tags = [
+                tuple(Tag(t.key, t.value if t.HasField("value") else None) for t in r.tags) for r in records
+            ]
+        except UnicodeError:
+            return None
+        if any(type(text) is bytes for row in tags for tag in row for text in tag):
+            return None
+    return AggregatedRecord(
+        partition_keys,
+        explicit_hash_keys,
+        partition_key_indices,
+        explicit_hash_key_indices,
+        list(map(itemgetter(1), rows)),
+        tags,
+    )
+
+
+def _is_key(key: object) -> bool:
+    # upb hands out bytes for what is not UTF-8
+    return type(key) is str and len(key) <= MAX_PARTITION_KEY_LENGTH
+
+
+def _is_hash_key(key: object) -> bool:
+    if not _is_key(key):
+        return False
+    try:
+        explicit_hash_key_value(key)  # type: ignore[arg-type]
+    except HashKeyError:
+        return False
+    return True
+
+
+def varint(value: int) -> bytes:
+    """``value`` (0 to 2^64 - 1) as a minimal varint."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_HEADS: dict[tuple[int, int, int], bytes] = {}
+
+
+def _head(pk_index: int, ehk_index: int, size: int) -> bytes:
+    """Everything of a tagless user record that stands before its data."""
+    inner = b"\x08" + varint(pk_index)
+    if ehk_index >= 0:
+        inner += b"\x10" + varint(ehk_index)
+    inner += b"\x1a" + varint(size)
+    head = b"\x1a" + varint(len(inner) + size) + inner
+    if len(_HEADS) < 65536:
+        _HEADS[pk_index, ehk_index, size] = head
+    return head
+
+
+def _tag_bytes(tag: Tag) -> bytes:
+    key = tag.key.encode()
+    body = b"\x0a" + varint(len(key)) + key
+    if tag.value is not None:
+        value = tag.value.encode()
+        body += b"\x12" + varint(len(value)) + value
+    return b"\x22" + varint(len(body)) + body
+
+
+def serialize(records: Iterable[UserRecord]) -> bytes:
+    """The message for user records that `size.check` has passed. Raises EncodeError for none at all."""
+    partition_keys: dict[str, int] = {}
+    explicit_hash_keys: dict[str, int] = {}
+    parts: list[bytes] = []
+    heads = _HEADS
+    for partition_key, data, explicit_hash_key, tags in records:
+        # ENC-3: "Key tables MUST hold each distinct key once, in the order of first use."
+        pk_index = partition_keys.setdefault(partition_key, len(partition_keys))
+        ehk_index = (
+            -1
+            if explicit_hash_key is None
+            else explicit_hash_keys.setdefault(explicit_hash_key, len(explicit_hash_keys))
+        )
+        size = len(data)
+        if tags:
+            tail = b"".join(map(_tag_bytes, tags))
+            inner = b"\x08" + varint(pk_index)
+            if ehk_index >= 0:
+                inner += b"\x10" + varint(ehk_index)
+            inner += b"\x1a" + varint(size)
+            parts += (b"\x1a", varint(len(inner) + size + len(tail)), inner, data, tail)
+        else:
+            parts.append(heads.get((pk_index, ehk_index, size)) or _head(pk_index, ehk_index, size))
+            parts.append(data)
+    if not parts:
+        raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
+    # ENC-4: "The message MUST be written as all partition keys, all explicit hash keys, all user
+    # records, each user record's fields by ascending number, with minimal varints."
+    tables = []
+    for tag_byte, table in ((b"\x0a", partition_keys), (b"\x12", explicit_hash_keys)):
+        for key in table:
+            encoded = key.encode()
+            tables += (tag_byte, varint(len(encoded)), encoded)
+    return b"".join(tables) + b"".join(parts)
