@@ -1,0 +1,288 @@
+"""A real Kinesis server on this machine, for tests and demos.
+
+    with local_kinesis() as kinesis:                  # or local_kinesis("kinesalite")
+        kinesis.create_stream("orders", shards=4)     # waits until it is ACTIVE
+        client = kinesis.client()                     # boto3, dummy credentials
+        ...                                           # for others: kinesis.endpoint_url, .client_settings
+
+Two servers, because each is right where the other is not (spec/08-live-shard-map.md has the table):
+
+* ``kinesis-local`` (npm, kinesis-mock): splits, merges, UpdateShardCount, ShardFilter, ListShards pages,
+  closed shards that end and name their ChildShards. Its initial boundaries are one off AWS's.
+* ``kinesalite`` (npm): AWS's exact shard boundaries and validation errors. It ignores ShardFilter and
+  MaxResults, and a bad NextToken kills it.
+
+Neither throttles or fails: put `kpl_codec.testing.faults.FaultProxy` in front.
+
+Both servers would listen on every interface at a port given in advance. A few lines loaded into
+Node before them make every listener take a free port of 127.0.0.1 instead and report it, and end
+the process when our end of its standard input closes: it cannot outlive us, however we die.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from .node import LocalKinesisError, find_node, install
+
+Kind = Literal["kinesis-local", "kinesalite"]
+
+VERSIONS: dict[str, str] = {"kinesis-local": "0.6.2", "kinesalite": "3.3.3"}
+REGION = "us-east-1"
+
+# The ports asked for are only names here: the preload gives each listener a free one.
+_PLAIN, _TLS = 4568, 4567
+
+_PRELOAD = """\
+const net = require('net'), fs = require('fs');
+const listen = net.Server.prototype.listen;
+net.Server.prototype.listen = function (...args) {
+  const asked = args[0] !== null && typeof args[0] === 'object' ? args[0].port : args[0];
+  const callback = args.filter((arg) => typeof arg === 'function');
+  this.once('listening', () =>
+    fs.appendFileSync(process.env.KPL_CODEC_PORTS, `${asked} ${this.address().port}\\n`));
+  return listen.call(this, { port: 0, host: '127.0.0.1' }, ...callback);
+};
+const end = () => process.kill(process.pid, 'SIGKILL');
+process.stdin.on('end', end);
+process.stdin.on('error', end);
+process.stdin.resume();
+"""
+
+_DURATIONS = (
+    "CREATE_STREAM", "DELETE_STREAM", "REGISTER_STREAM_CONSUMER", "START_STREAM_ENCRYPTION",
+    "STOP_STREAM_ENCRYPTION", "DEREGISTER_STREAM_CONSUMER", "MERGE_SHARDS", "SPLIT_SHARD",
+    "UPDATE_SHARD_COUNT", "UPDATE_STREAM_MODE",
+)  # fmt: skip
+
+
+class LocalKinesis:
+    """One server process. Made ready by `start` (or ``with``), ended by `stop` (or ``with``, or exit).
+
+    ``shard_limit``: open shards an account may have. ``transition_ms``: how long a stream stays
+    CREATING, UPDATING or DELETING. ``environment``: more variables for the server.
+    """
+
+    def __init__(
+        self,
+        kind: Kind = "kinesis-local",
+        *,
+        shard_limit: int = 1000,
+        transition_ms: int = 0,
+        ready_timeout: float = 30.0,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        if kind not in VERSIONS:
+            raise ValueError(f"kind must be one of {', '.join(VERSIONS)}")
+        self.kind: Kind = kind
+        self._shard_limit = shard_limit
+        self._transition_ms = transition_ms
+        self._ready_timeout = ready_timeout
+        self._environment = environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._port = 0
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def start(self) -> LocalKinesis:
+        """Install if need be, start, and wait until ListStreams is answered.
+
+        Raises LocalKinesisError with the last lines of the server's log.
+        """
+        if self._process is not None:
+            return self
+        node = find_node()
+        package = install(self.kind, VERSIONS[self.kind], node)
+        self._scratch = tempfile.TemporaryDirectory(prefix="kpl-codec-kinesis-")
+        scratch = Path(self._scratch.name)
+        (scratch / "preload.js").write_text(_PRELOAD)
+        (scratch / "ports").touch()
+        command = [*node.command, "--require", str(scratch / "preload.js"), *self._arguments(package)]
+        with open(scratch / "log", "wb") as log:
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=scratch,
+                    env={**os.environ, **self._settings(package, scratch), **self._environment},
+                    start_new_session=True,  # Ctrl-C is ours to handle; the group is ours to end
+                )
+            except OSError as error:
+                self._scratch.cleanup()
+                raise LocalKinesisError(code="start-failed", detail=str(error)) from error
+        self._owner = os.getpid()
+        atexit.register(self.stop)
+        try:
+            self._wait_ready(time.monotonic() + self._ready_timeout)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the server and everything it started. Safe to call twice, and in a forked child."""
+        process, self._process = self._process, None
+        if process is None or os.getpid() != self._owner:
+            return
+        atexit.unregister(self.stop)
+        # Nothing in there is worth a farewell, and kinesis-local takes a second over one.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(5.0)
+        if process.stdin:
+            process.stdin.close()
+        if self._scratch:
+            self._scratch.cleanup()
+
+    def __enter__(self) -> LocalKinesis:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- use ----------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether the server process is alive (kinesalite can be killed by a bad request)."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def endpoint_url(self) -> str:
+        """``http://127.0.0.1:<port>``."""
+        if self._process is None:
+            raise LocalKinesisError(code="not-ready", detail="the server is not started")
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Keyword arguments for any boto3 or aiobotocore client: endpoint, region, dummy credentials."""
+        return {
+            "endpoint_url": self.endpoint_url,
+            "region_name": REGION,
+            "aws_access_key_id": "local",
+            "aws_secret_access_key": "local",
+        }
+
+    def client(self, **overrides: Any) -> Any:
+        """A boto3 Kinesis client on the server. ``overrides`` go to boto3 (``config`` ...)."""
+        import boto3
+        from botocore.config import Config
+
+        settings: dict[str, Any] = {
+            **self.client_settings,
+            "config": Config(
+                retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=50
+            ),
+        }
+        return boto3.client("kinesis", **{**settings, **overrides})
+
+    def create_stream(self, name: str, shards: int = 1, timeout: float = 10.0) -> None:
+        """CreateStream, and wait until it is ACTIVE."""
+        client = self.client()
+        client.create_stream(StreamName=name, ShardCount=shards)
+        self.wait_active(name, timeout, client)
+
+    def delete_stream(self, name: str, timeout: float = 10.0) -> None:
+        """DeleteStream, and wait until it is gone."""
+        client = self.client()
+        client.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
+        end = time.monotonic() + timeout
+        while name in client.list_streams()["StreamNames"]:
+            self._pause(end, f"stream {name} is still there")
+
+    def wait_active(self, name: str, timeout: float = 10.0, client: Any = None) -> None:
+        """Wait until the stream is ACTIVE: after every split, merge or UpdateShardCount.
+
+        Raises LocalKinesisError(code="not-ready") when it is not in ``timeout`` seconds.
+        """
+        client = client or self.client()
+        end = time.monotonic() + timeout
+        while True:
+            status = client.describe_stream(StreamName=name, Limit=1)["StreamDescription"]["StreamStatus"]
+            if status == "ACTIVE":
+                return
+            self._pause(end, f"stream {name} is still {status}")
+
+    def log_tail(self, characters: int = 800) -> str:
+        """The end of the server's log."""
+        if not self._scratch:
+            return ""
+        try:
+            return (Path(self._scratch.name) / "log").read_text(errors="replace")[-characters:]
+        except FileNotFoundError:
+            return ""
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _arguments(self, package: Path) -> list[str]:
+        if self.kind == "kinesis-local":
+            return [str(package / "main.js")]
+        spans = [f"--{what}StreamMs={self._transition_ms}" for what in ("create", "delete", "update")]
+        return [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={self._shard_limit}", *spans]
+
+    def _settings(self, package: Path, scratch: Path) -> dict[str, str]:
+        settings = {"KPL_CODEC_PORTS": str(scratch / "ports")}
+        if self.kind == "kinesis-local":
+            settings |= {
+                "KINESIS_MOCK_PLAIN_PORT": str(_PLAIN),
+                "KINESIS_MOCK_TLS_PORT": str(_TLS),
+                "KINESIS_MOCK_CERT_PATH": str(package / "server.json"),
+                "SHARD_LIMIT": str(self._shard_limit),
+                "AWS_REGION": REGION,
+                "LOG_LEVEL": "ERROR",
+                "ROOT_LOG_LEVEL": "ERROR",
+                "SHOULD_PERSIST_DATA": "false",
+            }
+            settings |= {f"{name}_DURATION": f"{self._transition_ms}ms" for name in _DURATIONS}
+        return settings
+
+    def _wait_ready(self, end: float) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        assert self._scratch is not None
+        ports = Path(self._scratch.name) / "ports"
+        while True:
+            actual = dict(line.split() for line in ports.read_text().splitlines())
+            if str(_PLAIN) in actual:
+                break
+            self._pause(end, "no listener")
+        self._port = int(actual[str(_PLAIN)])
+        client = self.client()
+        while True:
+            try:
+                client.list_streams()
+                return
+            except (BotoCoreError, ClientError) as error:
+                self._pause(end, f"ListStreams: {error}")
+
+    def _pause(self, end: float, detail: str) -> None:
+        if not self.running:
+            raise LocalKinesisError(code="died", detail=f"{self.kind}: {detail}: {self.log_tail()}")
+        if time.monotonic() > end:
+            raise LocalKinesisError(code="not-ready", detail=f"{self.kind}: {detail}: {self.log_tail()}")
+        time.sleep(0.01)
+
+
+def local_kinesis(kind: Kind = "kinesis-local", **settings: Any) -> LocalKinesis:
+    """A server for a ``with`` block; the settings are those of `LocalKinesis`."""
+    return LocalKinesis(kind, **settings)
