@@ -1,0 +1,522 @@
+"""The live shard map: a map of a stream that keeps itself right. Sans-I/O: requests out, answers in.
+
+    skin                                     LiveShardMap
+     | refresh(now) / invalidate(...)  ──▶   wants a refresh
+     | ◀── next_request(now)                 Request("ListShards", {...}), one at a time
+     | receive(request, answer, now)   ──▶   next page, or a new map; gives a MapChanged
+     | fail(request, failure, now)     ──▶   backs off, or gives up; gives a RefreshFailed
+     | ◀── timer()                           when to ask next_request again
+     | predict(hash_key)               ──▶   shard id, or None: do not know
+
+    state     | predict | what happens                      | becomes
+    ----------+---------+-----------------------------------+------------------------------------------
+    INVALID   | None    | nothing known, waits for timer()  | UPDATING when a refresh starts
+    UPDATING  | None    | a refresh runs                    | READY if the listing is sound, else INVALID
+    READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is believed,
+              |         | does not change that)             | INVALID when the stream is gone
+
+While the map is distrusted there is no prediction: a user record sent alone lands right without one,
+an aggregate made for a shard that has split does not. Time is any monotonic clock of the caller's, in
+seconds, the same for all calls. Not thread-safe, except that `predict` only reads.
+Specification: spec/08-live-shard-map.md, MAP-1 to MAP-14.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple
+
+from .errors import KplError, ShardMapError
+from .hash_keys import HashKeyRange
+from .lineage import Lineage
+from .shards import Distribution, Shard, ShardMap
+
+#: What AWS calls the errors that no retry mends (and botocore's own name for having no credentials).
+PERMANENT: Final = frozenset(
+    {
+        "ResourceNotFoundException", "AccessDeniedException", "InvalidArgumentException",
+        "ValidationException", "UnrecognizedClientException", "InvalidSignatureException",
+        "MissingAuthenticationTokenException", "IncompleteSignatureException", "OptInRequired",
+        "UnknownOperationException", "NoCredentialsError", "ParamValidationError",
+    }
+)  # fmt: skip
+
+ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
+_NUMBERED = re.compile(r"shardId-([0-9]{1,20})\Z")
+
+
+class State(str, Enum):
+    """See the table of this module."""
+
+    INVALID = "INVALID"
+    UPDATING = "UPDATING"
+    READY = "READY"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class StreamUnavailable(KplError):
+    """A refresh failed. ``stream``, ``operation``, ``code`` (AWS's name of the error, or a ShardMapError
+    code), ``reason``; ``permanent``: nothing will be tried again until `refresh` is called."""
+
+    code = "unavailable"
+    requirement = "MAP-8"
+    permanent: bool = False
+    text = "{operation} of stream {stream} failed: {code}: {reason}"
+
+
+class Request(NamedTuple):
+    """A call to make: ``operation`` as AWS names it, ``arguments`` as its input. Hand it back with the
+    answer: an answer to any but the latest request is ignored."""
+
+    operation: Literal["ListShards", "DescribeStreamSummary"]
+    arguments: Mapping[str, Any]
+    number: int
+
+
+class Failure(NamedTuple):
+    """How a call failed: ``code`` as AWS names it, or the name of the client's error."""
+
+    code: str
+    reason: str = ""
+
+
+class MapChanged(NamedTuple):
+    """A refresh has given a map, maybe the same as before.
+
+    ``opened`` and ``closed`` shard ids against the map before; on the first map all open ones are
+    opened. ``recreated``: the stream was deleted and created again under its name; nothing known of
+    the old one holds. ``superseded``: listed as open, but together with children that replace them.
+    """
+
+    at: float
+    shard_map: ShardMap
+    opened: tuple[str, ...]
+    closed: tuple[str, ...]
+    recreated: bool
+    superseded: tuple[str, ...]
+
+
+class RefreshFailed(NamedTuple):
+    """A refresh has failed; ``retry_at`` is when the next one starts, None when none will."""
+
+    at: float
+    error: StreamUnavailable
+    retry_at: float | None
+
+
+@dataclass(slots=True)
+class _Refresh:
+    """A refresh under way."""
+
+    started: float
+    pages: list[Mapping[str, Any]]
+    tokens: set[str]
+    described: bool = False
+    restarted: bool = False
+    in_flight: Request | None = None
+
+
+class LiveShardMap:
+    """The state machine of one stream. Give ``stream_name`` or ``stream_arn``.
+
+    ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
+    hold records (for lineage). ``closed_shard_ttl``: how long `hash_key_range` answers for a shard after
+    it closed. ``refresh_interval``: refresh this long after the last, None for only when asked.
+    ``describe``: ask DescribeStreamSummary too, which tells AUTO distribution and a re-created stream.
+    """
+
+    def __init__(
+        self,
+        stream_name: str | None = None,
+        *,
+        stream_arn: str | None = None,
+        shard_filter: ShardFilterType = "AT_LATEST",
+        closed_shard_ttl: float = 60.0,
+        refresh_interval: float | None = None,
+        describe: bool = True,
+        first_backoff: float = 1.0,
+        max_backoff: float = 30.0,
+        backoff_factor: float = 1.5,
+        max_results: int = 1000,
+    ) -> None:
+        if (stream_name is None) == (stream_arn is None):
+            raise ValueError("give stream_name or stream_arn")
+        self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn}
+        self._shard_filter = shard_filter
+        self._ttl = closed_shard_ttl
+        self._interval = refresh_interval
+        self._describe = describe
+        self._backoffs = (first_backoff, max_backoff, backoff_factor)
+        self._max_results = max_results
+        self._trusted: ShardMap | None = None
+        self._map: ShardMap | None = None
+        self._lineage = Lineage(())
+        self._closed: dict[str, tuple[Shard, float]] = {}
+        self._gone: set[str] = set()
+        self._distribution: Distribution = "USER_PARTITION_KEY"
+        self._created: datetime | None = None
+        self._created_listed: datetime | None = None
+        self._refresh: _Refresh | None = None
+        self._retry_at: float | None = None
+        self._failures = 0
+        self._numbers = 0
+        self._updated_at: float | None = None
+        self._doubted_at: float | None = None
+        self.generation = 0
+        self.error: StreamUnavailable | None = None
+
+    # -- what is known ------------------------------------------------------------------------
+
+    @property
+    def stream(self) -> str:
+        """The name or ARN."""
+        return str(next(iter(self._stream.values())))
+
+    @property
+    def state(self) -> State:
+        if self._trusted is not None:
+            return State.READY
+        return State.UPDATING if self._refresh is not None else State.INVALID
+
+    @property
+    def shard_map(self) -> ShardMap | None:
+        """The last sound map, trusted or not; None before the first."""
+        return self._map
+
+    @property
+    def lineage(self) -> Lineage:
+        """Every shard seen in this life of the stream: its range is answered for ever."""
+        return self._lineage
+
+    @property
+    def updated_at(self) -> float | None:
+        """When the refresh that gave the map began: what happened before is in it."""
+        return self._updated_at
+
+    def predict(self, hash_key: int) -> str | None:
+        """The open shard that takes ``hash_key``; None unless READY, and None on an AUTO stream.
+
+        O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
+        """
+        # MAP-1: "A prediction MUST come from a trusted map only; otherwise the answer is that none can
+        # be made."
+        trusted = self._trusted
+        if trusted is None or trusted.distribution == "AUTO":
+            return None
+        return trusted.shard_for(hash_key).shard_id
+
+    def hash_key_range(self, shard_id: str, now: float) -> HashKeyRange | None:
+        """The range of a shard that is open, or closed at most ``closed_shard_ttl`` ago; else None.
+
+        In any state. (`lineage` answers for every shard ever seen.)
+        """
+        # MAP-2: "A closed shard MUST stay answerable for its TTL, counted from the refresh that noticed,
+        # and its range in the lineage for ever."
+        closed = self._closed.get(shard_id)
+        if closed is not None:
+            return closed[0].hash_key_range if now - closed[1] <= self._ttl else None
+        if self._map is not None and shard_id in self._map and self._map[shard_id].open:
+            return self._map[shard_id].hash_key_range
+        return None
+
+    # -- asking for a refresh -----------------------------------------------------------------
+
+    def refresh(self, now: float) -> bool:
+        """Start a refresh, unless one runs or waits for its backoff to end. Returns whether it did.
+
+        A map that is READY stays so meanwhile. Also the way to try again after a permanent error.
+        """
+        # MAP-3: "At most one refresh MUST run at a time, however many callers ask."
+        if self._refresh is not None or (self._failures and self._retry_at is not None):
+            return False
+        self._start(now)
+        return True
+
+    def invalidate(self, seen_at: float, predicted_shard: str | None, now: float) -> bool:
+        """A record sent at ``seen_at`` landed elsewhere than ``predicted_shard``. Returns whether the
+        map is distrusted for it, in which case a refresh runs.
+
+        ``predicted_shard`` is the shard that was predicted, not the one the record landed on: after a
+        split that one is not in the map, and the map would never learn of it.
+        """
+        if self._trusted is None or self._updated_at is None:
+            return False
+        # MAP-4: "A report MUST be ignored if the map's refresh began at or after the record was sent: it
+        # covers what the record saw."
+        if seen_at <= self._updated_at:
+            return False
+        # MAP-5: "A report MUST be ignored if the predicted shard is not open in the map: the map has
+        # learnt that already."
+        if predicted_shard is not None and (
+            predicted_shard not in self._trusted or not self._trusted[predicted_shard].open
+        ):
+            return False
+        self._trusted = None
+        self._doubted_at = seen_at
+        if self._refresh is None:
+            self._start(now)
+        return True
+
+    def _start(self, now: float) -> None:
+        self._retry_at = None
+        self.error = None
+        self._refresh = _Refresh(started=now, pages=[], tokens=set(), described=not self._describe)
+
+    # -- requests and answers -----------------------------------------------------------------
+
+    def timer(self) -> float | None:
+        """When to call `next_request` again if nothing else happens; None for never."""
+        return self._retry_at if self._refresh is None else None
+
+    def next_request(self, now: float) -> Request | None:
+        """The call to make now, None if there is none (or it is under way)."""
+        if self._refresh is None and self._retry_at is not None and now >= self._retry_at:
+            self._start(now)
+        refresh = self._refresh
+        if refresh is None or refresh.in_flight is not None:
+            return None
+        self._numbers += 1
+        if not refresh.described:
+            refresh.in_flight = Request("DescribeStreamSummary", dict(self._stream), self._numbers)
+            return refresh.in_flight
+        arguments: dict[str, Any] = {"MaxResults": self._max_results}
+        # MAP-6: "The first page of ListShards names the stream and the filter; a later page MUST carry
+        # NextToken and MaxResults only."
+        if refresh.pages:
+            arguments["NextToken"] = refresh.pages[-1]["NextToken"]
+        else:
+            arguments |= {**self._stream, "ShardFilter": {"Type": self._shard_filter}}
+        refresh.in_flight = Request("ListShards", arguments, self._numbers)
+        return refresh.in_flight
+
+    def receive(
+        self, request: Request, answer: Mapping[str, Any], now: float
+    ) -> MapChanged | RefreshFailed | None:
+        """The answer to ``request``; gives what came of it once the refresh is over."""
+        refresh = self._answered(request)
+        if refresh is None:
+            return None
+        if request.operation == "DescribeStreamSummary":
+            refresh.described = True
+            summary = answer.get("StreamDescriptionSummary", {})
+            self._distribution = (
+                "AUTO" if summary.get("RecordDistributionStrategy") == "AUTO" else "USER_PARTITION_KEY"
+            )
+            self._created_listed = summary.get("StreamCreationTimestamp")
+            return None
+        refresh.pages.append(answer)
+        token = answer.get("NextToken")
+        if token:
+            if token in refresh.tokens:
+                return self._failed(refresh, "ListShards", "malformed", "a NextToken came twice", now)
+            refresh.tokens.add(token)
+            return None
+        try:
+            return self._install(refresh, now)
+        except ShardMapError as error:
+            # MAP-7: "A listing that is not sound (gap, overlap, cycle, duplicate, contradiction) MUST NOT
+            # become the map; the refresh has failed and is tried again."
+            return self._failed(refresh, "ListShards", error.code, error.describe(), now)
+
+    def fail(self, request: Request, failure: Failure, now: float) -> RefreshFailed | None:
+        """``request`` got an error, or no answer."""
+        refresh = self._answered(request)
+        if refresh is None:
+            return None
+        if request.operation == "DescribeStreamSummary" and failure.code != "ResourceNotFoundException":
+            # Many a role may not call it, and it allows 20 calls a second for a whole account. The map
+            # does without: what it would tell stays as last known.
+            refresh.described = True
+            self._created_listed = None
+            return None
+        if failure.code == "ExpiredNextTokenException" and not refresh.restarted:
+            # MAP-9: "An expired NextToken MUST start the listing again from its first page, at once the
+            # first time, with backoff after that."
+            refresh.pages.clear()
+            refresh.tokens.clear()
+            refresh.restarted = True
+            refresh.started = now
+            return None
+        return self._failed(refresh, request.operation, failure.code, failure.reason, now)
+
+    def _answered(self, request: Request) -> _Refresh | None:
+        refresh = self._refresh
+        if refresh is None or refresh.in_flight != request:
+            return None
+        refresh.in_flight = None
+        return refresh
+
+    def _failed(self, refresh: _Refresh, operation: str, code: str, reason: str, now: float) -> RefreshFailed:
+        self._refresh = None
+        permanent = code in PERMANENT
+        self.error = StreamUnavailable(
+            stream=self.stream, operation=operation, code=code, reason=reason, permanent=permanent
+        )
+        if permanent:
+            # MAP-8: "An error that no retry can mend (no such stream, access denied) MUST end the
+            # refreshing at once and be given to every caller that waits."
+            self._trusted = None
+            self._retry_at = None
+        else:
+            # MAP-10: "A refresh that failed otherwise MUST be tried again after a backoff that grows
+            # from 1 s to at most 30 s, and starts anew once a map was installed."
+            first, most, factor = self._backoffs
+            self._retry_at = now + min(first * factor ** min(self._failures, 64), most)
+            self._failures += 1
+        return RefreshFailed(now, self.error, self._retry_at)
+
+    # -- a new map ----------------------------------------------------------------------------
+
+    def _install(self, refresh: _Refresh, now: float) -> MapChanged:
+        listed = _shards(refresh.pages)
+        superseded = _superseded(listed)
+        recreated = self._recreated(listed)
+        lineage = Lineage(listed) if recreated else self._lineage.merged(_with_ends(listed, self._lineage))
+        new = ShardMap((shard for shard in listed if shard.shard_id not in superseded), self._distribution)
+        # From here nothing fails: the map changes as a whole or not at all.
+        old = {shard.shard_id: shard for shard in self._map.open_shards} if self._map else {}
+        if recreated:
+            self.generation += 1
+            old = {}
+            self._closed.clear()
+            self._gone.clear()
+        open_now = {shard.shard_id for shard in new.open_shards}
+        closed = {shard_id: shard for shard_id, shard in old.items() if shard_id not in open_now}
+        self._closed = {i: entry for i, entry in self._closed.items() if now - entry[1] <= self._ttl}
+        self._closed |= {shard_id: (shard, now) for shard_id, shard in closed.items()}
+        self._gone |= closed.keys() | superseded | {shard.shard_id for shard in listed if not shard.open}
+        self._map = new
+        self._lineage = lineage
+        self._created = self._created_listed or (None if recreated else self._created)
+        self._updated_at = refresh.started
+        self._refresh = None
+        self._failures = 0
+        self.error = None
+        self._retry_at = now + self._interval if self._interval is not None else None
+        if self._doubted_at is not None and refresh.started < self._doubted_at:
+            # A routine refresh was under way when a report was believed: this listing may be older
+            # than what the report saw.
+            self._start(now)
+        else:
+            self._trusted = new
+        self._doubted_at = None
+        opened = tuple(sorted(open_now - old.keys()))
+        return MapChanged(now, new, opened, tuple(sorted(closed)), recreated, tuple(sorted(superseded)))
+
+    def _recreated(self, listed: Sequence[Shard]) -> bool:
+        """Whether ``listed`` is another life of the stream than what is known.
+
+        Raises ShardMapError(code="contradiction") where it can be neither that nor the same.
+        """
+        if not self._lineage:
+            return False
+        known_before = self._created is not None and self._created_listed is not None
+        # MAP-11: "A stream deleted and created again under its name MUST be told from the old one, and
+        # nothing known of the old one kept."
+        if known_before and self._created != self._created_listed:
+            return True
+        newest = max((n for shard in self._lineage if (n := _number(shard.shard_id)) is not None), default=-1)
+        evidence: list[str] = []
+        for shard in listed:
+            known = self._lineage.get(shard.shard_id)
+            number = _number(shard.shard_id)
+            if known is not None:
+                if _differs(known, shard):
+                    evidence.append(shard.shard_id)
+                elif shard.open and shard.shard_id in self._gone and not _has_heirs(shard, listed):
+                    # The same shard as before, open again: an older listing than the one we have.
+                    raise ShardMapError(
+                        code="contradiction",
+                        reason=f"{shard.shard_id} was closed",
+                        shard_ids=(shard.shard_id,),
+                    )
+            elif (
+                shard.open
+                and number is not None
+                and number <= newest
+                and not any(parent in self._lineage for parent in shard.parent_shard_ids)
+            ):
+                # Ids grow: a new shard with an old number and no parent we know is not this stream's.
+                evidence.append(shard.shard_id)
+        if evidence and known_before:
+            raise ShardMapError(
+                code="contradiction",
+                reason=f"{evidence[0]} is not what it was",
+                shard_ids=tuple(evidence),
+            )
+        return bool(evidence)
+
+
+def _shards(pages: Iterable[Mapping[str, Any]]) -> list[Shard]:
+    shards: list[Shard] = []
+    for page in pages:
+        listed = page.get("Shards")
+        if not isinstance(listed, list):
+            raise ShardMapError(code="malformed", reason="a page without Shards", shard_ids=())
+        shards.extend(map(Shard.from_aws, listed))
+    return shards
+
+
+def _number(shard_id: str) -> int | None:
+    match = _NUMBERED.match(shard_id)
+    return int(match[1]) if match else None
+
+
+def _differs(known: Shard, listed: Shard) -> bool:
+    starts = known.starting_sequence_number, listed.starting_sequence_number
+    return (
+        known.hash_key_range != listed.hash_key_range
+        or known.parent_shard_ids != listed.parent_shard_ids
+        or (None not in starts and starts[0] != starts[1])
+    )
+
+
+def _with_ends(listed: Iterable[Shard], lineage: Lineage) -> list[Shard]:
+    """``listed`` without the shards whose end is known and which are listed as open (superseded)."""
+    return [
+        shard
+        for shard in listed
+        if not (shard.open and shard.shard_id in lineage and not lineage[shard.shard_id].open)
+    ]
+
+
+def _has_heirs(shard: Shard, listed: Iterable[Shard]) -> bool:
+    return any(shard.shard_id in other.parent_shard_ids for other in listed)
+
+
+def _superseded(listed: Sequence[Shard]) -> frozenset[str]:
+    """Shards listed as open although open descendants that are listed too cover their whole range."""
+    # MAP-12: "A shard listed as open together with open descendants that cover its range MUST be taken
+    # for closed."
+    children: dict[str, list[Shard]] = {}
+    for shard in listed:
+        for parent in shard.parent_shard_ids:
+            children.setdefault(parent, []).append(shard)
+    found = set()
+    for shard in listed:
+        if shard.open and shard.shard_id in children:
+            heirs: dict[str, Shard] = {}
+            todo = list(children[shard.shard_id])
+            while todo:
+                heir = todo.pop()
+                if heir.shard_id not in heirs:
+                    heirs[heir.shard_id] = heir
+                    todo.extend(children.get(heir.shard_id, ()))
+            if shard.shard_id not in heirs and _cover(shard, (h for h in heirs.values() if h.open)):
+                found.add(shard.shard_id)
+    return frozenset(found)
+
+
+def _cover(shard: Shard, others: Iterable[Shard]) -> bool:
+    needed = shard.hash_key_range.starting_hash_key
+    for other in sorted(other.hash_key_range for other in others):
+        if other.starting_hash_key > needed:
+            return False
+        needed = max(needed, other.ending_hash_key + 1)
+    return needed > shard.hash_key_range.ending_hash_key
