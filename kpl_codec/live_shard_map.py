@@ -303,12 +303,7 @@ class LiveShardMap:
         if refresh is None:
             return None
         if request.operation == "DescribeStreamSummary":
-            refresh.described = True
-            summary = answer.get("StreamDescriptionSummary", {})
-            self._distribution = (
-                "AUTO" if summary.get("RecordDistributionStrategy") == "AUTO" else "USER_PARTITION_KEY"
-            )
-            self._created_listed = summary.get("StreamCreationTimestamp")
+            self._described(refresh, answer.get("StreamDescriptionSummary"))
             return None
         refresh.pages.append(answer)
         token = answer.get("NextToken")
@@ -332,8 +327,7 @@ class LiveShardMap:
         if request.operation == "DescribeStreamSummary" and failure.code != "ResourceNotFoundException":
             # Many a role may not call it, and it allows 20 calls a second for a whole account. The map
             # does without: what it would tell stays as last known.
-            refresh.described = True
-            self._created_listed = None
+            self._described(refresh, None)
             return None
         if failure.code == "ExpiredNextTokenException" and not refresh.restarted:
             # MAP-9: "An expired NextToken MUST start the listing again from its first page, at once the
@@ -344,6 +338,15 @@ class LiveShardMap:
             refresh.started = now
             return None
         return self._failed(refresh, request.operation, failure.code, failure.reason, now)
+
+    def _described(self, refresh: _Refresh, summary: Mapping[str, Any] | None) -> None:
+        # A cut answer comes out of botocore as an empty one: that tells nothing, and changes nothing.
+        refresh.described = True
+        self._created_listed = summary.get("StreamCreationTimestamp") if summary else None
+        if summary:
+            # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
+            auto = summary.get("RecordDistributionStrategy") == "AUTO"
+            self._distribution = "AUTO" if auto else "USER_PARTITION_KEY"
 
     def _answered(self, request: Request) -> _Refresh | None:
         refresh = self._refresh

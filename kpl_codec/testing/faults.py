@@ -1,0 +1,402 @@
+"""Faults on demand: an HTTP proxy in front of a local Kinesis server (none of them fails by itself).
+
+    with local_kinesis() as kinesis, FaultProxy(kinesis.endpoint_url) as proxy:
+        client = kinesis.client(endpoint_url=proxy.endpoint_url)
+        proxy.on("PutRecords", throttle(), times=2)               # the next two calls
+        proxy.on("PutRecords", fail_records([0, 3]), times=1)     # then one partial failure
+        proxy.on("ListShards", expired_next_token(), when=has("NextToken"))
+        proxy.on("*", slow(0.2), rate=0.1)                        # one call in ten, seeded
+        ...
+        proxy.calls                                               # what came, and what became of it
+
+A fault is a function of an `Exchange`: it may answer by itself, change the request, send it on with
+``exchange.forward()``, change the answer, or end the connection with ``raise Cut``. Rules are asked in
+the order they were made; the first that applies acts, the others see nothing of the call.
+SubscribeToShard (an event stream) is not proxied.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+JSON_TYPE = "application/x-amz-json-1.1"
+
+
+class Answer(NamedTuple):
+    """An HTTP answer. ``body`` is the JSON text as bytes."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON_TYPE
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body or b"{}")
+
+    def with_json(self, value: Any) -> Answer:
+        return Answer(self.status, json.dumps(value).encode(), self.content_type)
+
+
+class Cut(Exception):
+    """End the connection with a reset, after sending ``sent`` (the first bytes of an answer, or none)."""
+
+    def __init__(self, sent: bytes = b"") -> None:
+        super().__init__()
+        self.sent = sent
+
+
+@dataclass
+class Exchange:
+    """One call on its way: ``operation``, the ``request`` (JSON, may be changed), `forward` to send it."""
+
+    operation: str
+    request: dict[str, Any]
+    _send: Callable[[dict[str, Any]], Answer]
+
+    def forward(self) -> Answer:
+        """Send ``request`` as it is now to the server; its answer."""
+        return self._send(self.request)
+
+
+Fault = Callable[[Exchange], Answer]
+
+
+class Call(NamedTuple):
+    """What became of one call: ``fault`` is the name of the fault that acted, ``status`` None if cut,
+    ``forwarded`` how often the server got it."""
+
+    operation: str
+    request: Mapping[str, Any]
+    fault: str | None
+    status: int | None
+    forwarded: int
+
+
+# -- faults -----------------------------------------------------------------------------------
+
+
+def error(code: str, status: int = 400, message: str = "injected") -> Fault:
+    """Answer with an AWS error; the server never sees the call."""
+
+    def fault(exchange: Exchange) -> Answer:
+        return Answer(status, json.dumps({"__type": code, "message": message}).encode())
+
+    fault.__name__ = f"error({code})"
+    return fault
+
+
+def throttle() -> Fault:
+    """What AWS answers to too many calls: LimitExceeded for control operations, else
+    ProvisionedThroughputExceeded."""
+
+    def throttled(exchange: Exchange) -> Answer:
+        data = exchange.operation in ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator")
+        code = "ProvisionedThroughputExceededException" if data else "LimitExceededException"
+        return error(code, message="Rate exceeded")(exchange)
+
+    return throttled
+
+
+def server_error(status: int = 500) -> Fault:
+    """A 500 (or 503 ...) without the server having seen the call."""
+    return error("InternalFailure", status)
+
+
+def slow(seconds: float) -> Fault:
+    """Wait, then send the call on."""
+
+    def slowed(exchange: Exchange) -> Answer:
+        time.sleep(seconds)
+        return exchange.forward()
+
+    return slowed
+
+
+def cut_before() -> Fault:
+    """Reset the connection; the server never sees the call."""
+
+    def cut_before_sending(exchange: Exchange) -> Answer:
+        raise Cut
+
+    return cut_before_sending
+
+
+def lose_answer() -> Fault:
+    """The server does what was asked, and nobody hears of it: the connection is reset."""
+
+    def lost_answer(exchange: Exchange) -> Answer:
+        exchange.forward()
+        raise Cut
+
+    return lost_answer
+
+
+def cut_answer(fraction: float = 0.5) -> Fault:
+    """The server does what was asked; part of its answer arrives before the connection is reset."""
+
+    def answer_cut(exchange: Exchange) -> Answer:
+        answer = exchange.forward()
+        whole = _http(answer)
+        head = len(whole) - len(answer.body)
+        raise Cut(whole[: head + int(len(answer.body) * fraction)])
+
+    return answer_cut
+
+
+def fail_records(
+    which: Iterable[int] | Callable[[int, Mapping[str, Any]], bool],
+    code: str = "ProvisionedThroughputExceededException",
+) -> Fault:
+    """PutRecords: these records (positions, or a test of position and entry) fail, the others are put."""
+    chosen = which if callable(which) else frozenset(which).__contains__
+
+    def failed_records(exchange: Exchange) -> Answer:
+        entries = exchange.request["Records"]
+        failing = [
+            chosen(i, entry) if callable(which) else chosen(i)  # type: ignore[call-arg]
+            for i, entry in enumerate(entries)
+        ]
+        passed = [entry for entry, fails in zip(entries, failing, strict=True) if not fails]
+        answered: dict[str, Any] = {"Records": []}
+        answer = Answer(200, b"{}")
+        if passed:
+            exchange.request = {**exchange.request, "Records": passed}
+            answer = exchange.forward()
+            if answer.status != 200:
+                return answer
+            answered = answer.json
+        results = iter(answered["Records"])
+        records = [
+            {"ErrorCode": code, "ErrorMessage": "injected"} if fails else next(results) for fails in failing
+        ]
+        count = sum("ErrorCode" in record for record in records)
+        return answer.with_json({**answered, "FailedRecordCount": count, "Records": records})
+
+    return failed_records
+
+
+def expired_next_token() -> Fault:
+    """ListShards with a NextToken more than 300 s old."""
+    return error("ExpiredNextTokenException", message="NextToken expired")
+
+
+def expired_iterator() -> Fault:
+    """GetRecords with an iterator more than 300 s old."""
+    return error("ExpiredIteratorException", message="Iterator expired")
+
+
+def rewrite(change: Callable[[Any], Any]) -> Fault:
+    """Send the call on and change the (JSON) answer."""
+
+    def rewritten(exchange: Exchange) -> Answer:
+        answer = exchange.forward()
+        return answer.with_json(change(answer.json))
+
+    return rewritten
+
+
+def has(name: str) -> Callable[[Mapping[str, Any]], bool]:
+    """A condition for ``when``: the request carries this argument."""
+    return lambda request: request.get(name) is not None
+
+
+# -- rules ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Rule:
+    """A fault with its conditions. ``acted`` counts how often it did."""
+
+    operation: str
+    fault: Fault
+    times: int | None = None
+    after: int = 0
+    rate: float = 1.0
+    when: Callable[[Mapping[str, Any]], bool] | None = None
+    matched: int = field(default=0, init=False)
+    acted: int = field(default=0, init=False)
+
+    def applies(self, operation: str, request: Mapping[str, Any], chance: float) -> bool:
+        if self.operation not in ("*", operation) or (self.when and not self.when(request)):
+            return False
+        if self.times is not None and self.acted >= self.times:
+            return False
+        self.matched += 1
+        if self.matched <= self.after or chance >= self.rate:
+            return False
+        self.acted += 1
+        return True
+
+
+class FaultProxy:
+    """The proxy: a context manager with ``endpoint_url``, `on`, `clear` and ``calls``.
+
+    ``target``: the server's URL. ``seed`` decides which calls a ``rate`` below 1 picks.
+    """
+
+    def __init__(self, target: str, *, seed: int = 0) -> None:
+        parts = urlsplit(target)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._rules: list[Rule] = []
+        self._calls: list[Call] = []
+        self._lock = threading.Lock()
+        self._random = random.Random(seed)
+        self._local = threading.local()
+        proxy = self
+
+        class Handler(_Handler):
+            owner = proxy
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
+
+    def on(
+        self,
+        operation: str,
+        fault: Fault,
+        *,
+        times: int | None = None,
+        after: int = 0,
+        rate: float = 1.0,
+        when: Callable[[Mapping[str, Any]], bool] | None = None,
+    ) -> Rule:
+        """Let ``fault`` act on ``operation`` ("*" for any): at most ``times``, skipping the first
+        ``after`` that match, on a share ``rate`` of them, and only ``when`` the request is so."""
+        rule = Rule(operation, fault, times, after, rate, when)
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        """Forget all rules and calls."""
+        with self._lock:
+            self._rules.clear()
+            self._calls.clear()
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every call so far that is over, in the order they ended."""
+        with self._lock:
+            return list(self._calls)
+
+    @property
+    def endpoint_url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> FaultProxy:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _choose(self, operation: str, request: Mapping[str, Any]) -> Rule | None:
+        with self._lock:
+            for rule in self._rules:
+                chance = self._random.random() if rule.rate < 1 else 0.0
+                if rule.applies(operation, request, chance):
+                    return rule
+        return None
+
+    def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        """The bytes to answer with. Raises Cut."""
+        request = json.loads(body or b"{}")
+        forwarded = 0
+
+        def send(changed: dict[str, Any]) -> Answer:
+            nonlocal forwarded
+            forwarded += 1
+            return self._forward(body if changed == request else json.dumps(changed).encode(), headers)
+
+        rule = self._choose(operation, request)
+        status: int | None = None
+        try:
+            exchange = Exchange(operation, dict(request), send)
+            answer = rule.fault(exchange) if rule else exchange.forward()
+            status = answer.status
+        finally:
+            with self._lock:
+                name = rule.fault.__name__ if rule else None
+                self._calls.append(Call(operation, request, name, status, forwarded))
+        return _http(answer)
+
+    def _forward(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        for fresh in (False, True):
+            connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+            if connection is None or fresh:
+                connection = http.client.HTTPConnection(*self._target, timeout=60)
+                connection.connect()
+                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._local.connection = connection
+                fresh = True
+            try:
+                connection.request("POST", "/", body, dict(headers))
+                response = connection.getresponse()
+                return Answer(response.status, response.read(), response.getheader("Content-Type", JSON_TYPE))
+            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+                connection.close()
+                self._local.connection = None
+                if fresh:
+                    raise
+        raise AssertionError("unreachable")
+
+
+def _http(answer: Answer) -> bytes:
+    reason = http.client.responses.get(answer.status, "")
+    head = (
+        f"HTTP/1.1 {answer.status} {reason}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\nx-amzn-RequestId: injected\r\n\r\n"
+    )
+    return head.encode() + answer.body
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    owner: FaultProxy
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        keep = ("Content-Type", "X-Amz-Target", "X-Amz-Date", "Authorization", "Accept", "User-Agent")
+        headers = {name: self.headers[name] for name in keep if name in self.headers}
+        try:
+            self.wfile.write(self.owner._handle(operation, body, headers))
+        except Cut as cut:
+            if cut.sent:
+                self.wfile.write(cut.sent)
+                time.sleep(0.02)  # let the bytes leave: a reset may overtake them
+            # Linger 0: close sends RST, the peer sees a connection that broke.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+        except (ConnectionError, OSError):
+            # The server is gone, or the client is: either way this connection is over.
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """No access log: `FaultProxy.calls` has more."""

@@ -1,0 +1,210 @@
+"""The fault proxy does each of its faults to a real server, and nothing else."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from botocore.config import Config
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    HTTPClientError,
+    IncompleteReadError,
+    ReadTimeoutError,
+)
+
+from kpl_codec.testing.faults import (
+    FaultProxy,
+    cut_answer,
+    cut_before,
+    error,
+    expired_iterator,
+    expired_next_token,
+    fail_records,
+    has,
+    lose_answer,
+    rewrite,
+    server_error,
+    slow,
+    throttle,
+)
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(60)]
+
+pytest_plugins = ["kpl_codec.testing.fixtures"]
+
+
+@pytest.fixture
+def proxy(kinesalite):
+    with FaultProxy(kinesalite.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def client(kinesalite, proxy):
+    return kinesalite.client(endpoint_url=proxy.endpoint_url)
+
+
+@pytest.fixture
+def stream(kinesalite, stream_name):
+    kinesalite.create_stream(stream_name, shards=2)
+    return stream_name
+
+
+def stored(server, stream) -> list[bytes]:
+    """What the server really holds, asked behind the proxy's back."""
+    client = server.client()
+    found = []
+    for shard in client.list_shards(StreamName=stream)["Shards"]:
+        iterator = client.get_shard_iterator(
+            StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )
+        found += [r["Data"] for r in client.get_records(ShardIterator=iterator["ShardIterator"])["Records"]]
+    return sorted(found)
+
+
+def put(client, stream, *data):
+    entries = [{"Data": d, "PartitionKey": "p", "ExplicitHashKey": "0"} for d in data]
+    return client.put_records(StreamName=stream, Records=entries)
+
+
+def test_without_rules_calls_go_through_and_are_noted(kinesalite, proxy, client, stream):
+    assert put(client, stream, b"a", b"b")["FailedRecordCount"] == 0
+    assert stored(kinesalite, stream) == [b"a", b"b"]
+    (call,) = proxy.calls
+    assert (call.operation, call.fault, call.status, call.forwarded) == ("PutRecords", None, 200, 1)
+    assert call.request["StreamName"] == stream
+
+
+def test_an_error_of_the_server_comes_through_as_it_is(client):
+    with pytest.raises(ClientError) as caught:
+        client.describe_stream(StreamName="no-such-stream")
+    assert caught.value.response["Error"]["Code"] == "ResourceNotFoundException"
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "status"),
+    [
+        (throttle(), "ProvisionedThroughputExceededException", 400),
+        (server_error(), "InternalFailure", 500),
+        (server_error(503), "InternalFailure", 503),
+        (error("KMSThrottlingException"), "KMSThrottlingException", 400),
+    ],
+)
+def test_refusals_never_reach_the_server(kinesalite, proxy, client, stream, fault, code, status):
+    proxy.on("PutRecords", fault, times=1)
+    with pytest.raises(ClientError) as caught:
+        put(client, stream, b"a")
+    assert caught.value.response["Error"]["Code"] == code
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == status
+    assert stored(kinesalite, stream) == []
+    put(client, stream, b"b")  # once only
+    assert stored(kinesalite, stream) == [b"b"]
+    assert [(c.status, c.forwarded) for c in proxy.calls] == [(status, 0), (200, 1)]
+
+
+def test_control_operations_are_throttled_with_their_own_error(client, proxy, stream):
+    proxy.on("ListShards", throttle())
+    with pytest.raises(ClientError) as caught:
+        client.list_shards(StreamName=stream)
+    assert caught.value.response["Error"]["Code"] == "LimitExceededException"
+
+
+def test_slow(kinesalite, client, proxy, stream):
+    proxy.on("PutRecords", slow(0.3), times=1)
+    begun = time.monotonic()
+    put(client, stream, b"a")
+    assert time.monotonic() - begun >= 0.3
+    hasty = kinesalite.client(
+        endpoint_url=proxy.endpoint_url, config=Config(read_timeout=0.1, retries={"total_max_attempts": 1})
+    )
+    proxy.on("PutRecords", slow(0.5), times=1)
+    with pytest.raises(ReadTimeoutError):
+        put(hasty, stream, b"b")
+
+
+def test_a_cut_before_loses_the_request(kinesalite, client, proxy, stream):
+    proxy.on("PutRecords", cut_before(), times=1)
+    with pytest.raises((ConnectionClosedError, HTTPClientError)):
+        put(client, stream, b"a")
+    assert stored(kinesalite, stream) == []
+    assert [(c.fault, c.status, c.forwarded) for c in proxy.calls] == [("cut_before_sending", None, 0)]
+    put(client, stream, b"b")
+    assert stored(kinesalite, stream) == [b"b"]
+
+
+def test_a_lost_answer_was_a_put_all_the_same(kinesalite, client, proxy, stream):
+    proxy.on("PutRecords", lose_answer(), times=1)
+    with pytest.raises((ConnectionClosedError, HTTPClientError)):
+        put(client, stream, b"a")
+    assert stored(kinesalite, stream) == [b"a"]
+    assert [(c.status, c.forwarded) for c in proxy.calls] == [(None, 1)]
+
+
+def test_half_an_answer(kinesalite, client, proxy, stream):
+    proxy.on("PutRecords", cut_answer(0.5), times=1)
+    # botocore (1.44) makes an empty success of it, where others raise. Whoever calls it has to look
+    # whether what was asked for is in the answer: a GetRecords without Records is not an end of a shard.
+    try:
+        answer = put(client, stream, *[b"a"] * 20)
+    except (HTTPClientError, IncompleteReadError):
+        answer = {}
+    assert "Records" not in answer
+    assert stored(kinesalite, stream) == [b"a"] * 20
+
+
+def test_some_records_fail(kinesalite, client, proxy, stream):
+    proxy.on("PutRecords", fail_records([0, 2]), times=1)
+    answer = put(client, stream, b"a", b"b", b"c", b"d")
+    assert answer["FailedRecordCount"] == 2
+    assert [r.get("ErrorCode") for r in answer["Records"]] == [
+        "ProvisionedThroughputExceededException", None, "ProvisionedThroughputExceededException", None,
+    ]  # fmt: skip
+    assert [r.get("ShardId") for r in answer["Records"]][1::2] == ["shardId-000000000000"] * 2
+    assert stored(kinesalite, stream) == [b"b", b"d"]
+
+
+def test_records_fail_by_what_they_are(kinesalite, client, proxy, stream):
+    proxy.on("PutRecords", fail_records(lambda i, entry: True, code="InternalFailure"), times=1)
+    answer = put(client, stream, b"a", b"b")
+    assert [r["ErrorCode"] for r in answer["Records"]] == ["InternalFailure"] * 2
+    assert stored(kinesalite, stream) == []
+    assert proxy.calls[-1].forwarded == 0
+
+
+def test_expired_tokens_and_iterators(client, proxy, stream):
+    proxy.on("ListShards", expired_next_token(), when=has("NextToken"))
+    proxy.on("GetRecords", expired_iterator(), times=1)
+    assert len(client.list_shards(StreamName=stream)["Shards"]) == 2
+    with pytest.raises(client.exceptions.ExpiredNextTokenException):
+        client.list_shards(NextToken="anything")
+    shard = client.list_shards(StreamName=stream)["Shards"][0]["ShardId"]
+    iterator = client.get_shard_iterator(StreamName=stream, ShardId=shard, ShardIteratorType="LATEST")
+    with pytest.raises(client.exceptions.ExpiredIteratorException):
+        client.get_records(ShardIterator=iterator["ShardIterator"])
+    assert client.get_records(ShardIterator=iterator["ShardIterator"])["Records"] == []
+
+
+def test_an_answer_is_rewritten(client, proxy, stream):
+    proxy.on("ListShards", rewrite(lambda answer: {**answer, "Shards": answer["Shards"][1:]}))
+    assert len(client.list_shards(StreamName=stream)["Shards"]) == 1
+
+
+def test_after_times_rate_and_the_order_of_rules(client, proxy, stream):
+    first = proxy.on("ListShards", throttle(), after=1, times=1)
+    second = proxy.on("*", server_error(), rate=0.5)
+    outcomes = []
+    for _ in range(60):
+        try:
+            client.list_shards(StreamName=stream)
+            outcomes.append(200)
+        except ClientError as problem:
+            outcomes.append(problem.response["ResponseMetadata"]["HTTPStatusCode"])
+    assert first.acted == 1
+    assert outcomes.count(400) == 1
+    assert outcomes.count(500) == second.acted
+    assert 10 < second.acted < 50
+    proxy.clear()
+    client.list_shards(StreamName=stream)
+    assert [c.fault for c in proxy.calls] == [None]
