@@ -1,0 +1,155 @@
+"""Shard maps: what is refused, what is reported, and fast lookup = linear scan."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+
+MAX = 2**128 - 1
+
+
+def shard(number: int, start: int, end: int, *parents: int, closed: bool = False) -> kpl.Shard:
+    ids = [f"shardId-{p:012d}" for p in parents]
+    return kpl.Shard(
+        f"shardId-{number:012d}",
+        kpl.HashKeyRange(start, end),
+        ids[0] if ids else None,
+        ids[1] if len(ids) > 1 else None,
+        str(100 * number),
+        str(100 * number + 50) if closed else None,
+    )
+
+
+HALF = 2**127
+SPLIT = [shard(0, 0, MAX, closed=True), shard(1, 0, HALF - 1, 0), shard(2, HALF, MAX, 0)]
+MERGED = [
+    *SPLIT[:1],
+    shard(1, 0, HALF - 1, 0, closed=True),
+    shard(2, HALF, MAX, 0, closed=True),
+    shard(3, 0, MAX, 1, 2),
+]
+
+
+def code_of(*shards: kpl.Shard) -> tuple[str, tuple[str, ...]]:
+    with pytest.raises(kpl.ShardMapError) as caught:
+        kpl.ShardMap(shards)
+    return caught.value.code, caught.value.shard_ids
+
+
+@pytest.mark.requirement("SHD-1", "SHD-8")
+def test_only_open_shards_are_predicted() -> None:
+    shard_map = kpl.ShardMap(SPLIT)
+    assert [s.shard_id[-1] for s in shard_map.open_shards] == ["1", "2"]
+    for hash_key, last in [(0, "1"), (HALF - 1, "1"), (HALF, "2"), (MAX, "2")]:
+        assert shard_map.shard_for(hash_key).shard_id[-1] == last
+    for outside in (-1, MAX + 1):
+        with pytest.raises(kpl.HashKeyError):
+            shard_map.shard_for(outside)
+
+
+@pytest.mark.requirement("SHD-8")
+@given(st.integers(1, 60), st.integers(0, MAX), st.data())
+def test_fast_lookup_is_linear_scan(n: int, anywhere: int, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, MAX), min_size=n - 1, max_size=n - 1)))
+    starts, ends = [0, *cuts], [c - 1 for c in cuts] + [MAX]
+    shards = [shard(i, a, b) for i, (a, b) in enumerate(zip(starts, ends, strict=True))]
+    shard_map = kpl.ShardMap(data.draw(st.permutations(shards)))
+    for hash_key in [anywhere, *starts, *ends]:
+        assert shard_map.shard_for(hash_key) == next(s for s in shards if hash_key in s.hash_key_range)
+
+
+@pytest.mark.requirement("SHD-2")
+def test_gaps_and_overlaps_are_refused() -> None:
+    assert code_of() == ("empty", ())
+    assert code_of(shard(0, 1, MAX))[0] == "gap"
+    assert code_of(shard(0, 0, MAX - 1))[0] == "gap"
+    assert code_of(shard(0, 0, 9), shard(1, 11, MAX)) == ("gap", ("shardId-000000000000", "shardId-000000000001"))
+    assert code_of(shard(0, 0, 10), shard(1, 10, MAX))[0] == "overlap"
+    assert code_of(shard(0, 0, MAX), *SPLIT[1:])[0] == "overlap"  # parent still open beside its children
+    assert code_of(shard(0, 0, MAX, closed=True))[0] == "gap"  # all closed
+
+
+@pytest.mark.requirement("SHD-3")
+def test_a_shard_listed_twice() -> None:
+    assert len(kpl.ShardMap([*SPLIT, SPLIT[0]])) == 3
+    assert code_of(*SPLIT, shard(1, 0, HALF - 1, 0, closed=True))[0] == "duplicate"
+
+
+@pytest.mark.requirement("SHD-6")
+def test_cycles() -> None:
+    assert code_of(shard(0, 0, MAX, 0)) == ("cycle", ("shardId-000000000000",))
+    assert code_of(shard(0, 0, MAX, 1, closed=True), shard(1, 0, MAX, 0))[0] == "cycle"
+
+
+@pytest.mark.requirement("SHD-4", "SHD-5")
+def test_expired_parents_and_unknown_shards() -> None:
+    shard_map = kpl.ShardMap(MERGED[1:])
+    assert shard_map.unknown_parents == {s: ("shardId-000000000000",) for s in
+                                         ("shardId-000000000001", "shardId-000000000002")}  # fmt: skip
+    assert "shardId-000000000000" not in shard_map
+    with pytest.raises(kpl.UnknownShard) as caught:
+        shard_map["shardId-000000000000"]
+    assert caught.value.fields["shard_id"] == "shardId-000000000000"
+    assert len(shard_map.children("shardId-000000000000")) == 2
+
+
+def test_lineage() -> None:
+    shard_map = kpl.ShardMap(MERGED)
+    s = [f"shardId-{i:012d}" for i in range(4)]
+    assert [p.shard_id for p in shard_map.parents(s[3])] == s[1:3]
+    assert [c.shard_id for c in shard_map.children(s[0])] == s[1:3]
+    assert shard_map.is_descendant(s[3], s[0])
+    assert shard_map.is_descendant(s[1], s[0])
+    assert not shard_map.is_descendant(s[0], s[3])
+    assert not shard_map.is_descendant(s[1], s[2])
+    assert not shard_map.is_descendant(s[1], s[1])
+
+
+@pytest.mark.requirement("SHD-7")
+def test_pages() -> None:
+    pages = [{"Shards": [s.to_aws()], "NextToken": "t"} for s in SPLIT]
+    with pytest.raises(kpl.ShardMapError) as caught:
+        kpl.ShardMap.from_list_shards(pages)
+    assert caught.value.code == "incomplete"
+    pages[-1].pop("NextToken")
+    shard_map = kpl.ShardMap.from_list_shards(pages)
+    assert shard_map == kpl.ShardMap(SPLIT)
+    assert hash(shard_map) == hash(kpl.ShardMap(SPLIT))
+    described = {"StreamDescription": {"Shards": [s.to_aws() for s in SPLIT], "HasMoreShards": False}}
+    for text in (
+        shard_map.to_json(),
+        json.dumps(pages),
+        "\n".join(map(json.dumps, pages)),
+        json.dumps([s.to_aws() for s in SPLIT]),
+        "\ufeff" + shard_map.to_json(),
+        json.dumps(described),
+    ):
+        assert kpl.ShardMap.from_json(text.encode()) == shard_map
+
+
+@pytest.mark.requirement("KEY-5")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", "nonsense", '{"Shards": 5}', '{"Shards": [5]}', '{"Shards": [{"ShardId": ""}]}',
+        '{"Shards": [{"ShardId": "s"}]}', '{"Shards": [{"ShardId": "s", "HashKeyRange": 7}]}',
+        '{"Shards": [{"ShardId": "s", "HashKeyRange": {"StartingHashKey": "00", "EndingHashKey": "1"}}]}',
+        '{"Shards": [{"ShardId": "s", "HashKeyRange": {"StartingHashKey": "2", "EndingHashKey": "1"}}]}',
+        '{"Shards": [{"ShardId": "s", "ParentShardId": 3, "HashKeyRange": {"StartingHashKey": "0", '
+        '"EndingHashKey": "1"}}]}',
+        "[" * 100_000, b"\xff\xfe",
+    ],
+)  # fmt: skip
+def test_what_is_no_listing(text: str | bytes) -> None:
+    with pytest.raises(kpl.ShardMapError):
+        kpl.ShardMap.from_json(text)
+
+
+def test_a_map_of_a_distribution_nobody_knows() -> None:
+    with pytest.raises(kpl.ShardMapError):
+        kpl.ShardMap(SPLIT, "SOMETHING")  # type: ignore[arg-type]
