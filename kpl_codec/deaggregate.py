@@ -276,8 +276,10 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
             yield self._raw(record, whole, -1)
         seen_by_kcl = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
 
+        judged: dict[tuple[int | None, int | None], Placement | None] = {}
+
         def rows() -> Iterator[DeaggregatedRecord]:
-            return (self._row(record, found, tables) for found in wire.records(data, start, end))
+            return (self._row(record, found, tables, judged) for found in wire.records(data, start, end))
 
         # Walked twice rather than kept: defects weigh hundreds of times what their bytes do.
         kind = aggregate_kind(row.placement.in_range for row in rows() if row.placement is not None)
@@ -295,17 +297,26 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
             placement = row.placement._replace(aggregate=kind) if row.placement is not None else None
             yield row._replace(placement=placement, kcl=how)
 
-    def _row(self, record: KinesisRecord, found: wire.WireRecord, tables: wire.Scan) -> DeaggregatedRecord:
+    def _row(
+        self,
+        record: KinesisRecord,
+        found: wire.WireRecord,
+        tables: wire.Scan,
+        judged: dict[tuple[int | None, int | None], Placement | None],
+    ) -> DeaggregatedRecord:
         defects = tuple(
             defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
             for defect in wire.check(found, tables)
         )
         pk = _entry(tables.partition_keys, found.partition_key_index)
         ehk = _entry(tables.explicit_hash_keys, found.explicit_hash_key_index)
+        pair = found.partition_key_index, found.explicit_hash_key_index
+        if pair not in judged:
+            # An explicit hash key that is there but cannot be read decides the shard all the same.
+            known = ehk is not None or (pk is not None and found.explicit_hash_key_index is None)
+            hash_key = effective_hash_key(pk or "", ehk) if known else None
+            judged[pair] = self._judge(record, hash_key, aggregated=True)
         begin, stop = found.data or (0, 0)
-        # An explicit hash key that is there but cannot be read decides the shard all the same.
-        known = pk is not None and (found.explicit_hash_key_index is None or ehk is not None)
-        hash_key = effective_hash_key(pk or "", ehk) if known else None
         return DeaggregatedRecord(
             pk,
             record.data[begin:stop],
@@ -316,7 +327,7 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
             True,
             record.shard_id,
             record.approximate_arrival_timestamp,
-            self._judge(record, hash_key, aggregated=True),
+            judged[pair],
             defects,
         )
 

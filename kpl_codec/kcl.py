@@ -17,7 +17,7 @@ from typing import NamedTuple
 from . import wire
 from .codec import is_aggregated
 from .errors import MalformedMessage
-from .hash_keys import HashKeyRange, effective_hash_key, java_integer, partition_key_hash
+from .hash_keys import ALL_HASH_KEYS, HashKeyRange, effective_hash_key, java_integer, partition_key_hash
 from .limits import DIGEST_SIZE
 from .message import AggregatedRecord
 
@@ -100,25 +100,33 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
     # KCL-2: "An aggregate without user records delivers nothing."
     if not total:
         return Outcome(False, 0, 0, "no-user-records")
+    judged: dict[tuple[int | None, int | None], str | None] = {}
     for record, pk, ehk in _keyed(data, tables):
-        # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
-        # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
-        # bits."
-        if pk is None:
-            return Outcome(False, record.index, total, "index-out-of-table", record.index)
-        hash_key = java_integer(ehk) if ehk is not None else partition_key_hash(pk)
-        if hash_key is None:
-            return Outcome(False, record.index, total, "hash-key", record.index)
-        # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
-        # whole aggregate is dropped; the user records after it are not looked at."
-        # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
-        if (
-            hash_key < 0
-            or hash_key.bit_length() > 128
-            or (hash_key_range is not None and hash_key not in hash_key_range)
-        ):
-            return Outcome(False, 0, total, "out-of-range", record.index)
+        pair = record.partition_key_index, record.explicit_hash_key_index
+        if pair not in judged:  # a key may be long and user records many: hash each only once
+            judged[pair] = _refusal(pk, ehk, hash_key_range)
+        reason = judged[pair]
+        if reason is not None:
+            return Outcome(
+                False, 0 if reason == "out-of-range" else record.index, total, reason, record.index
+            )
     return Outcome(False, total, total)
+
+
+def _refusal(pk: str | None, ehk: str | None, hash_key_range: HashKeyRange | None) -> str | None:
+    """Why the KCL stops at a user record with these keys; None if it does not."""
+    # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
+    # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
+    # bits."
+    if pk is None:
+        return "index-out-of-table"
+    hash_key = java_integer(ehk) if ehk is not None else partition_key_hash(pk)
+    if hash_key is None:
+        return "hash-key"
+    # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
+    # whole aggregate is dropped; the user records after it are not looked at."
+    # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
+    return None if hash_key in (hash_key_range or ALL_HASH_KEYS) else "out-of-range"
 
 
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:

@@ -150,8 +150,8 @@ def test_a_key_of_ten_megabytes_of_nonsense_takes_linear_time() -> None:
 
 
 def test_hostile_frames_stay_linear_in_memory() -> None:
-    # 400,000 user records of 4 bytes, every one without data: defects weigh far more than bytes
-    message = b"\x0a\x01k" + b"\x1a\x02\x08\x00" * 400_000
+    # 15,000 user records of 4 bytes, every one without data: defects weigh far more than bytes
+    message = b"\x0a\x01k" + b"\x1a\x02\x08\x00" * 15_000
     data = frame(message)
     tracemalloc.start()
     try:
@@ -160,8 +160,8 @@ def test_hostile_frames_stay_linear_in_memory() -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert rows == 400_000
-    assert explanation.omitted > 300_000
+    assert rows == 15_000
+    assert explanation.omitted > 10_000
     assert peak < 40 * len(data)
 
 
