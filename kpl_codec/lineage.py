@@ -206,8 +206,12 @@ class Lineage:
             sequence_number if isinstance(sequence_number, int) else parse_sequence_number(sequence_number)
         )
         # LIN-6: "The shard open for a hash key at a sequence number is the last shard of the key's
-        # chain whose starting sequence number is at or below it; ending numbers MUST NOT be used."
-        return _last_at(((_start(shard), shard) for shard in self.chain(hash_key)), number)
+        # chain whose starting sequence number is at or below it; ending numbers MUST NOT be used, and a
+        # chain whose starting numbers do not grow has no answer."
+        chain = [(start, shard) for shard in self.chain(hash_key) if (start := _start(shard)) is not None]
+        if len({start for start, _ in chain}) < len(chain):
+            return None  # kinesis-local starts the child of a merge where its second parent started
+        return _last_at(chain, number)
 
     def shard_at_time(self, hash_key: int, when: datetime) -> Shard | None:
         """The shard that was open for ``hash_key`` at ``when`` (aware), as far as hints tell: to the
@@ -322,12 +326,21 @@ _Moment = TypeVar("_Moment", int, datetime)
 
 
 def _last_at(chain: Iterable[tuple[_Moment | None, Shard]], moment: _Moment) -> Shard | None:
-    """The shard with the latest beginning at or before ``moment``; those without one are passed over."""
-    found: tuple[_Moment, Shard] | None = None
+    """The last shard that begins at or before ``moment``; those without a beginning are passed over.
+
+    None if a shard begins before the one it follows: then beginnings tell nothing.
+    """
+    found: Shard | None = None
+    latest: _Moment | None = None
     for beginning, shard in chain:
-        if beginning is not None and beginning <= moment and (found is None or beginning >= found[0]):
-            found = (beginning, shard)
-    return found[1] if found else None
+        if beginning is None:
+            continue
+        if latest is not None and beginning < latest:
+            return None
+        latest = beginning
+        if beginning <= moment:
+            found = shard
+    return found
 
 
 def _same(known: Shard, listed: Shard) -> Shard:

@@ -1,0 +1,244 @@
+"""The live shard map with boto3: fetch it once, or keep it right with a thread.
+
+    shard_map = fetch_shard_map(client, "orders")                      # once
+    lineage = fetch_lineage(client, "orders")                          # with the closed shards
+
+    with StreamShardMap(client, "orders") as live:                     # for as long as it takes
+        live.wait_ready(10)
+        live.predict(hash_key)                                         # never waits
+        live.invalidate(sent_at, predicted_shard_id)                   # never waits
+
+All that matters is in `kpl_codec.live_shard_map`; here are only the calls, the clock and the thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from ..hash_keys import HashKeyRange
+from ..lineage import Lineage
+from ..live_shard_map import LiveShardMap, MapChanged, RefreshFailed, State, StreamUnavailable
+from ..shards import ShardMap
+from .calls import CALL_ERRORS, failure_of, send
+
+
+def run_refresh(
+    live: LiveShardMap, client: Any, clock: Callable[[], float] = time.monotonic
+) -> MapChanged | RefreshFailed | None:
+    """Make every call that ``live`` wants now; what came of the refresh, None if there was none to make."""
+    outcome: MapChanged | RefreshFailed | None = None
+    while (request := live.next_request(clock())) is not None:
+        try:
+            answer = send(client, request)
+        except CALL_ERRORS as error:
+            outcome = live.fail(request, failure_of(error), clock()) or outcome
+        else:
+            outcome = live.receive(request, answer, clock()) or outcome
+    return outcome
+
+
+def _fetch(client: Any, live: LiveShardMap, timeout: float, sleep: Callable[[float], None]) -> LiveShardMap:
+    end = time.monotonic() + timeout
+    live.refresh(time.monotonic())
+    while True:
+        outcome = run_refresh(live, client)
+        if isinstance(outcome, MapChanged):
+            return live
+        retry_at = live.timer()
+        if live.error is not None and (retry_at is None or retry_at > end):
+            raise live.error
+        if retry_at is not None:
+            sleep(max(0.0, retry_at - time.monotonic()))
+
+
+def fetch_shard_map(
+    client: Any,
+    stream_name: str | None = None,
+    *,
+    stream_arn: str | None = None,
+    closed: bool = False,
+    timeout: float = 30.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ShardMap:
+    """The stream's shard map now, with its distribution strategy where the role may ask for it.
+
+    ``client``: a boto3 Kinesis client. ``closed``: also the closed shards that still hold records.
+    Tries again with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once where no retry
+    can help, else with the last error.
+    """
+    live = LiveShardMap(
+        stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST"
+    )
+    shard_map = _fetch(client, live, timeout, sleep).shard_map
+    assert shard_map is not None
+    return shard_map
+
+
+def fetch_lineage(
+    client: Any,
+    stream_name: str | None = None,
+    *,
+    stream_arn: str | None = None,
+    timeout: float = 30.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Lineage:
+    """Every shard that still holds records, with its ancestry. Raises StreamUnavailable."""
+    live = LiveShardMap(stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON")
+    return _fetch(client, live, timeout, sleep).lineage
+
+
+class StreamShardMap:
+    """A `LiveShardMap` with a thread that makes its calls. All methods are thread-safe.
+
+    ``settings`` are those of `LiveShardMap`. Times are of ``clock``, time.monotonic by default.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        stream_name: str | None = None,
+        *,
+        stream_arn: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        **settings: Any,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._live = LiveShardMap(stream_name, stream_arn=stream_arn, **settings)
+        self._changed = threading.Condition()
+        self._closing = False
+        self._crash: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"kpl-codec shard map {self._live.stream}", daemon=True
+        )
+
+    def start(self) -> StreamShardMap:
+        """Begin: the first refresh runs in the background; see `wait_ready`."""
+        self._live.refresh(self._clock())
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """End the thread; waits for a call that is under way."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def __enter__(self) -> StreamShardMap:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def state(self) -> State:
+        return self._live.state
+
+    @property
+    def shard_map(self) -> ShardMap | None:
+        """The last sound map, trusted or not."""
+        return self._live.shard_map
+
+    @property
+    def lineage(self) -> Lineage:
+        return self._live.lineage
+
+    @property
+    def generation(self) -> int:
+        """How often the stream was seen to be deleted and created again."""
+        return self._live.generation
+
+    @property
+    def error(self) -> StreamUnavailable | None:
+        """Why the last refresh failed; None after one that did not."""
+        return self._live.error
+
+    def predict(self, hash_key: int) -> str | None:
+        """The open shard for ``hash_key``, None unless the map is READY. Takes no lock, never waits."""
+        return self._live.predict(hash_key)
+
+    def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
+        """The range of a shard that is open or closed not long ago."""
+        with self._changed:
+            return self._live.hash_key_range(shard_id, self._clock())
+
+    def invalidate(self, seen_at: float, predicted_shard: str | None) -> bool:
+        """A record sent at ``seen_at`` (of the same clock) landed elsewhere than on ``predicted_shard``."""
+        with self._changed:
+            believed = self._live.invalidate(seen_at, predicted_shard, self._clock())
+            if believed:
+                self._changed.notify_all()
+            return believed
+
+    def refresh(self) -> bool:
+        """Ask for a routine refresh (also after a permanent error). Returns whether one starts."""
+        with self._changed:
+            starts = self._live.refresh(self._clock())
+            if starts:
+                self._changed.notify_all()
+            return starts
+
+    def wait_ready(self, timeout: float | None = None) -> ShardMap:
+        """Wait until the map is READY.
+
+        Raises StreamUnavailable at once for a permanent error, and TimeoutError after ``timeout``
+        seconds with the last StreamUnavailable as its cause.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while True:
+                if self._live.state is State.READY:
+                    assert self._live.shard_map is not None
+                    return self._live.shard_map
+                if self._crash is not None:
+                    raise RuntimeError("the shard map's thread has crashed") from self._crash
+                error = self._live.error
+                if error is not None and error.permanent:
+                    raise error
+                if self._closing:
+                    raise RuntimeError("the shard map is closed")
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(f"no shard map of {self._live.stream}") from error
+                self._changed.wait(left)
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:
+            # Not ours to handle: whoever waits must not wait for ever.
+            with self._changed:
+                self._crash = error
+                self._changed.notify_all()
+            raise
+
+    def _turn(self) -> bool:
+        """One call, or one sleep. False when closing."""
+        with self._changed:
+            if self._closing:
+                return False
+            request = self._live.next_request(self._clock())
+            if request is None:
+                timer = self._live.timer()
+                self._changed.wait(None if timer is None else max(0.0, timer - self._clock()))
+                return True
+        try:
+            answer = send(self._client, request)
+        except CALL_ERRORS as error:
+            with self._changed:
+                self._live.fail(request, failure_of(error), self._clock())
+                self._changed.notify_all()
+        else:
+            with self._changed:
+                self._live.receive(request, answer, self._clock())
+                self._changed.notify_all()
+        return True

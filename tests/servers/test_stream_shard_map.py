@@ -1,0 +1,497 @@
+"""The live shard map and the readers against real servers, with faults in front."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kpl_codec.aws import (
+    AsyncStreamShardMap,
+    StreamShardMap,
+    fetch_lineage,
+    fetch_shard_map,
+    read_record,
+    read_shard,
+    read_stream,
+)
+from kpl_codec.hash_keys import MAX_HASH_KEY, partition_key_hash
+from kpl_codec.live_shard_map import State, StreamUnavailable
+from kpl_codec.testing.faults import (
+    FaultProxy,
+    cut_answer,
+    cut_before,
+    error,
+    expired_iterator,
+    expired_next_token,
+    has,
+    rewrite,
+    server_error,
+    slow,
+    throttle,
+)
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+pytest_plugins = ["kpl_codec.testing.fixtures"]
+
+FAST = {"first_backoff": 0.01, "max_backoff": 0.05}
+HALF = 2**127
+
+
+@pytest.fixture
+def stream(kinesis_local, stream_name):
+    kinesis_local.create_stream(stream_name, shards=2)
+    yield stream_name
+    kinesis_local.delete_stream(stream_name)
+
+
+@pytest.fixture
+def client(kinesis_local):
+    return kinesis_local.client()
+
+
+@pytest.fixture
+def proxy(kinesis_local):
+    with FaultProxy(kinesis_local.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def faulty(kinesis_local, proxy):
+    return kinesis_local.client(endpoint_url=proxy.endpoint_url)
+
+
+def split(server, stream, shard_id, at):
+    server.client().split_shard(StreamName=stream, ShardToSplit=shard_id, NewStartingHashKey=str(at))
+    server.wait_active(stream)
+
+
+def merge(server, stream, one, other):
+    server.client().merge_shards(StreamName=stream, ShardToMerge=one, AdjacentShardToMerge=other)
+    server.wait_active(stream)
+
+
+def where_it_lands(client, stream, hash_key) -> str:
+    return client.put_record(StreamName=stream, Data=b"x", PartitionKey="p", ExplicitHashKey=str(hash_key))[
+        "ShardId"
+    ]
+
+
+def listings(proxy):
+    return [call for call in proxy.calls if call.operation == "ListShards"]
+
+
+# -- fetching -------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("MAP-6", "SHD-8")
+def test_predictions_are_where_records_land_through_splits_merges_and_update_shard_count(
+    kinesis_local, client, stream
+):
+    keys = [0, 1, 4, 5, HALF - 3, HALF - 2, HALF - 1, HALF, HALF + 1, MAX_HASH_KEY - 1, MAX_HASH_KEY]
+    keys += [partition_key_hash(f"key-{i}") for i in range(8)]
+
+    def check(shards):
+        shard_map = fetch_shard_map(client, stream)
+        assert len(shard_map.open_shards) == len(shard_map) == shards
+        assert [shard_map.shard_for(k).shard_id for k in keys] == [
+            where_it_lands(client, stream, k) for k in keys
+        ]
+
+    check(2)
+    split(kinesis_local, stream, "shardId-000000000000", 5)
+    check(3)
+    merge(kinesis_local, stream, "shardId-000000000003", "shardId-000000000001")
+    check(2)
+    client.update_shard_count(StreamName=stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
+    kinesis_local.wait_active(stream)
+    check(4)
+    lineage = fetch_lineage(client, stream)
+    assert {s.shard_id for s in lineage.children("shardId-000000000000")} == {
+        "shardId-000000000002",
+        "shardId-000000000003",
+    }
+    assert lineage["shardId-000000000004"].parent_shard_ids == (
+        "shardId-000000000003",
+        "shardId-000000000001",
+    )
+    # kinesis-local starts the child of a merge at its second parent's number; else its lineage is sound
+    assert {defect.code for defect in lineage.defects()} == {"child-not-newer"}
+    assert fetch_shard_map(client, stream, closed=True).shard_for(0).open
+
+
+@pytest.mark.requirement("MAP-12")
+def test_a_server_that_ignores_the_filter(kinesalite, stream_name):
+    kinesalite.create_stream(stream_name, shards=1)
+    split(kinesalite, stream_name, "shardId-000000000000", HALF)
+    shard_map = fetch_shard_map(kinesalite.client(), stream_name)
+    assert [s.shard_id for s in shard_map.open_shards] == ["shardId-000000000001", "shardId-000000000002"]
+    assert len(shard_map) == 3  # the closed parent came too
+
+
+@pytest.mark.requirement("MAP-8")
+@pytest.mark.parametrize("operation", ["ListShards", "DescribeStreamSummary"])
+def test_no_such_stream_is_said_at_once(client, proxy, faulty, operation, stream):
+    proxy.on(operation, error("ResourceNotFoundException"))
+    begun = time.monotonic()
+    with pytest.raises(StreamUnavailable) as caught:
+        fetch_shard_map(faulty, stream)
+    assert time.monotonic() - begun < 0.9
+    assert caught.value.permanent
+    assert (caught.value.code, caught.value.operation) == ("ResourceNotFoundException", operation)
+    with pytest.raises(StreamUnavailable):
+        fetch_shard_map(client, "never-made")
+
+
+@pytest.mark.requirement("MAP-8")
+def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(proxy, faulty, stream):
+    rule = proxy.on("DescribeStreamSummary", error("AccessDeniedException"))
+    assert len(fetch_shard_map(faulty, stream)) == 2
+    assert rule.acted == 1
+    proxy.on("ListShards", error("AccessDeniedException"))
+    with pytest.raises(StreamUnavailable) as caught:
+        fetch_shard_map(faulty, stream)
+    assert caught.value.code == "AccessDeniedException"
+
+
+@pytest.mark.requirement("MAP-10")
+@pytest.mark.parametrize(
+    "fault", [throttle(), server_error(), server_error(503), cut_before(), cut_answer(0.5), cut_answer(0.9)]
+)
+def test_what_passes_is_tried_again(proxy, faulty, stream, fault):
+    proxy.on("ListShards", fault, times=2)
+    with StreamShardMap(faulty, stream, **FAST) as live:
+        assert len(live.wait_ready(10)) == 2
+    assert len(listings(proxy)) == 3
+
+
+@pytest.mark.requirement("MAP-10")
+def test_fetching_waits_a_second_and_tries_again(proxy, faulty, stream):
+    proxy.on("ListShards", throttle(), times=1)
+    begun = time.monotonic()
+    assert len(fetch_shard_map(faulty, stream)) == 2
+    assert 0.9 < time.monotonic() - begun < 3
+
+
+def test_giving_up_in_time(proxy, faulty, stream):
+    proxy.on("ListShards", throttle())
+    begun = time.monotonic()
+    with pytest.raises(StreamUnavailable) as caught:
+        fetch_shard_map(faulty, stream, timeout=0.5)
+    assert time.monotonic() - begun < 1.5
+    assert caught.value.code == "LimitExceededException"
+    assert not caught.value.permanent
+
+
+@pytest.mark.requirement("MAP-13")
+def test_an_auto_stream_is_never_predicted(proxy, faulty, stream):
+    def auto(answer):
+        answer["StreamDescriptionSummary"]["RecordDistributionStrategy"] = "AUTO"
+        return answer
+
+    proxy.on("DescribeStreamSummary", rewrite(auto))
+    assert fetch_shard_map(faulty, stream).distribution == "AUTO"
+    with StreamShardMap(faulty, stream) as live:
+        live.wait_ready(5)
+        assert live.predict(0) is None
+
+
+# -- threads --------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("MAP-3", "MAP-4", "MAP-5")
+def test_many_threads_that_see_a_split_cause_one_refresh(kinesis_local, proxy, faulty, stream):
+    with StreamShardMap(faulty, stream, **FAST) as live:
+        live.wait_ready(5)
+        assert live.predict(0) == "shardId-000000000000"
+        split(kinesis_local, stream, "shardId-000000000000", 5)
+        proxy.on("ListShards", slow(0.1))
+        before = len(listings(proxy))
+        sent_at = time.monotonic()
+        barrier = threading.Barrier(16)
+
+        def caller(_):
+            barrier.wait()
+            return live.invalidate(sent_at, "shardId-000000000000")
+
+        with ThreadPoolExecutor(16) as pool:
+            believed = list(pool.map(caller, range(16)))
+        assert believed.count(True) == 1
+        assert live.predict(0) is None  # distrusted until the new map is there
+        live.wait_ready(5)
+        assert len(listings(proxy)) == before + 1
+        assert live.predict(0) == where_it_lands(kinesis_local.client(), stream, 0)
+        # late reports of the same split: covered by the refresh, or about a shard that is gone
+        assert not live.invalidate(sent_at, "shardId-000000000001")
+        assert not live.invalidate(time.monotonic(), "shardId-000000000000")
+        assert len(listings(proxy)) == before + 1
+        closed = live.hash_key_range("shardId-000000000000")
+        assert closed is not None
+        assert closed == live.lineage.hash_key_range("shardId-000000000000")
+
+
+def test_a_stream_made_again_under_its_name(kinesis_local, client, stream):
+    with StreamShardMap(client, stream, **FAST) as live:
+        live.wait_ready(5)
+        split(kinesis_local, stream, "shardId-000000000000", 5)
+        live.refresh()
+        while live.predict(0) != "shardId-000000000002":
+            time.sleep(0.01)
+        time.sleep(1.1)  # sequence numbers and creation times count seconds
+        kinesis_local.delete_stream(stream)
+        kinesis_local.create_stream(stream, shards=3)
+        assert live.invalidate(time.monotonic(), "shardId-000000000002")
+        shard_map = live.wait_ready(5)
+        assert live.generation == 1
+        assert len(shard_map) == 3
+        assert {s.shard_id for s in live.lineage} == {s.shard_id for s in shard_map}
+        assert live.hash_key_range("shardId-000000000003") is None
+        assert live.predict(MAX_HASH_KEY) == where_it_lands(client, stream, MAX_HASH_KEY)
+
+
+def test_a_stream_deleted_for_good_and_then_back(kinesis_local, client, stream):
+    with StreamShardMap(client, stream, **FAST) as live:
+        live.wait_ready(5)
+        kinesis_local.delete_stream(stream)
+        live.refresh()
+        end = time.monotonic() + 5
+        while live.state is State.READY and time.monotonic() < end:
+            time.sleep(0.01)
+        with pytest.raises(StreamUnavailable):
+            live.wait_ready(5)
+        assert live.state is State.INVALID
+        assert live.predict(0) is None
+        kinesis_local.create_stream(stream, shards=1)
+        assert live.refresh()
+        assert len(live.wait_ready(5)) == 1
+
+
+def test_waiting_has_an_end(proxy, faulty, stream):
+    proxy.on("ListShards", throttle())
+    with StreamShardMap(faulty, stream, **FAST) as live:
+        with pytest.raises(TimeoutError) as caught:
+            live.wait_ready(0.3)
+        assert caught.value.__cause__.code == "LimitExceededException"
+        assert len(listings(proxy)) > 3  # it did not stop trying
+        proxy.clear()
+        live.wait_ready(5)
+    with pytest.raises(RuntimeError):
+        (StreamShardMap(faulty, stream)._live and live.close()) or _closed_wait(live)
+
+
+def _closed_wait(live):
+    live._live._trusted = None
+    live.wait_ready(1)
+
+
+def test_a_crash_in_the_thread_reaches_whoever_waits(monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+
+    class Broken:
+        def describe_stream_summary(self, **_):
+            raise ZeroDivisionError
+
+    with StreamShardMap(Broken(), "s") as live, pytest.raises(RuntimeError) as caught:
+        live.wait_ready(5)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.requirement("MAP-9")
+def test_expired_next_tokens_start_the_listing_again(kinesis_local, proxy, faulty, stream_name):
+    kinesis_local.create_stream(stream_name, shards=7)
+    proxy.on("ListShards", expired_next_token(), when=has("NextToken"), after=1, times=2)
+    with StreamShardMap(faulty, stream_name, max_results=2, **FAST) as live:
+        assert len(live.wait_ready(10)) == 7
+    calls = listings(proxy)
+    for call in calls:
+        if "NextToken" in call.request:
+            assert set(call.request) == {"NextToken", "MaxResults"}
+        else:
+            assert call.request["ShardFilter"] == {"Type": "AT_LATEST"}
+    # 2 pages, expired, again: 1 page, expired, backoff, then 4 pages
+    assert [c.status for c in calls] == [200, 200, 400, 200, 400, 200, 200, 200, 200]
+    kinesis_local.delete_stream(stream_name)
+
+
+@pytest.mark.requirement("MAP-7")
+def test_a_listing_with_a_hole_never_becomes_the_map(proxy, faulty, stream):
+    proxy.on("ListShards", rewrite(lambda a: {**a, "Shards": a["Shards"][1:]}), times=2)
+    with StreamShardMap(faulty, stream, **FAST) as live:
+        assert len(live.wait_ready(5).open_shards) == 2
+    assert len(listings(proxy)) == 3
+
+
+# -- asyncio --------------------------------------------------------------------------------------
+
+
+def aio(kinesis, proxy, body):
+    from aiobotocore.config import AioConfig
+    from aiobotocore.session import get_session
+
+    async def main():
+        settings = {**kinesis.client_settings, "endpoint_url": proxy.endpoint_url}
+        config = AioConfig(retries={"total_max_attempts": 1})
+        async with get_session().create_client("kinesis", config=config, **settings) as client:
+            return await asyncio.wait_for(body(client), 60)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.requirement("MAP-3")
+def test_many_tasks_that_see_a_split_cause_one_refresh(kinesis_local, proxy, stream):
+    async def body(client):
+        async with AsyncStreamShardMap(client, stream, **FAST) as live:
+            await live.wait_ready(5)
+            await asyncio.to_thread(split, kinesis_local, stream, "shardId-000000000000", 5)
+            before = len(listings(proxy))
+            proxy.on("ListShards", throttle(), times=1)
+            sent_at = time.monotonic()
+
+            async def caller():
+                await asyncio.sleep(0)
+                return live.invalidate(sent_at, "shardId-000000000000")
+
+            believed = await asyncio.gather(*(caller() for _ in range(50)))
+            assert believed.count(True) == 1
+            assert live.predict(0) is None
+            await asyncio.gather(*(live.wait_ready(5) for _ in range(10)))
+            assert len(listings(proxy)) == before + 2  # one throttled, one more
+            assert live.hash_key_range("shardId-000000000000") is not None
+            return live.predict(0)
+
+    assert aio(kinesis_local, proxy, body) == "shardId-000000000002"
+
+
+def test_asyncio_says_at_once_what_is_permanent_and_gives_up_in_time(kinesis_local, proxy, stream):
+    async def body(client):
+        async with AsyncStreamShardMap(client, "never-made") as live:
+            with pytest.raises(StreamUnavailable) as caught:
+                await live.wait_ready(20)
+            assert caught.value.permanent
+        proxy.on("ListShards", cut_before())
+        async with AsyncStreamShardMap(client, stream, **FAST) as live:
+            with pytest.raises(TimeoutError):
+                await live.wait_ready(0.3)
+            assert live.state is not State.READY
+            proxy.clear()
+            await live.wait_ready(5)
+        live.invalidate(time.monotonic(), None)
+        with pytest.raises(RuntimeError):
+            await live.wait_ready(5)
+        return True
+
+    assert aio(kinesis_local, proxy, body)
+
+
+def test_a_crash_in_the_task_reaches_whoever_waits():
+    class Broken:
+        async def describe_stream_summary(self, **_):
+            await asyncio.sleep(0.05)
+            raise ZeroDivisionError
+
+    async def main():
+        live = await AsyncStreamShardMap(Broken(), "s").__aenter__()
+        with pytest.raises(RuntimeError) as caught:
+            await live.wait_ready(5)
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        with pytest.raises(ZeroDivisionError):
+            await live.__aexit__(None, None, None)
+
+    asyncio.run(main())
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def put_numbered(client, stream, count, begin=0):
+    entries = [{"Data": str(begin + i).encode(), "PartitionKey": f"k{begin + i}"} for i in range(count)]
+    answer = client.put_records(StreamName=stream, Records=entries)
+    assert answer["FailedRecordCount"] == 0
+    return [(r["ShardId"], r["SequenceNumber"]) for r in answer["Records"]]
+
+
+@pytest.mark.parametrize("kind", ["kinesis_local", "kinesalite"])
+def test_a_stream_is_read_whole_through_splits_and_merges(kind, request, stream_name):
+    server = request.getfixturevalue(kind)
+    server.create_stream(stream_name, shards=2)
+    client = server.client()
+    put = put_numbered(client, stream_name, 40)
+    split(server, stream_name, "shardId-000000000000", 2**126)
+    put += put_numbered(client, stream_name, 40, 40)
+    merge(server, stream_name, "shardId-000000000003", "shardId-000000000001")
+    put += put_numbered(client, stream_name, 40, 80)
+    records = list(read_stream(client, stream_name, poll_interval=0.01))
+    assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
+    assert {int(r.data) for r in records} == set(range(120))
+    lineage = fetch_lineage(client, stream_name)
+    for record in records:
+        history = lineage.history(
+            partition_key_hash(record.partition_key),
+            record.shard_id,
+            record.sequence_number,
+            aggregated=False,
+        )
+        assert history.verdict == "expected"
+        assert history.number_in_shard
+        assert history.hinted_shard_id == record.shard_id
+    # one shard and what came of it: 0 -> 2, 3 -> 4 (merged with 1)
+    family = list(read_shard(client, stream_name, "shardId-000000000000", poll_interval=0.01))
+    assert [r.shard_id for r in family] == sorted(r.shard_id for r in family)
+    assert {r.shard_id for r in family} == {f"shardId-{n:012d}" for n in (0, 2, 3, 4)}
+    assert len(family) == len([r for r in records if r.shard_id != "shardId-000000000001"])
+    server.delete_stream(stream_name)
+
+
+def test_reading_through_faults_gives_every_record_once(proxy, faulty, client, stream):
+    put = put_numbered(client, stream, 60)
+    proxy.on("GetRecords", throttle(), times=2)
+    proxy.on("GetRecords", expired_iterator(), after=1, times=1)
+    proxy.on("GetRecords", cut_answer(0.4), times=2)
+    proxy.on("GetShardIterator", server_error(), times=1)
+    proxy.on("GetRecords", cut_before(), times=1)
+    records = list(read_stream(faulty, stream, poll_interval=0.01, sleep=lambda _: None))
+    assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
+    assert {c.fault for c in proxy.calls} >= {"throttled", "answer_cut", "cut_before_sending"}
+
+
+def test_an_answer_without_records_is_never_the_end_of_a_shard(proxy, faulty, client, stream):
+    put_numbered(client, stream, 5)
+    proxy.on("GetRecords", cut_answer(0.5))
+    with pytest.raises(StreamUnavailable) as caught:
+        list(read_stream(faulty, stream, sleep=lambda _: None))
+    assert caught.value.code in ("IncompleteAnswer", "ConnectionClosedError", "ResponseStreamingError")
+    assert not caught.value.permanent
+
+
+def test_one_record_and_positions(client, stream):
+    (first, *_, last) = put_numbered(client, stream, 30)
+    record = read_record(client, stream, *first)
+    assert record is not None
+    assert record.data == b"0"
+    assert read_record(client, stream, first[0], str(int(first[1]) + (100 << 80))) is None
+    one_shard = list(read_shard(client, stream, last[0], start=last[1], poll_interval=0.01))
+    assert [r.data for r in one_shard] == [b"29"]
+    with pytest.raises(StreamUnavailable) as caught:
+        list(read_shard(client, stream, "shardId-000000000077"))
+    assert caught.value.permanent
+
+
+def test_latest_waits_for_what_comes(client, stream):
+    put_numbered(client, stream, 5)
+    naps = []
+
+    def nap(_):
+        naps.append(1)
+        if len(naps) == 2:
+            client.put_record(StreamName=stream, Data=b"new", PartitionKey="p", ExplicitHashKey="0")
+        time.sleep(0.01)
+
+    reader = read_shard(
+        client, stream, "shardId-000000000000", start="LATEST", until_tip=False, sleep=nap, poll_interval=0.01
+    )
+    assert next(reader).data == b"new"
+    reader.close()
