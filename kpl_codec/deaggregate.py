@@ -168,7 +168,7 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
             repeat(how),
             strict=False,
         )
-        return map(tuple.__new__, repeat(DeaggregatedRecord), rows)  # type: ignore[arg-type]
+        return map(tuple.__new__, repeat(DeaggregatedRecord), rows)
 
     def _placements(self, record: KinesisRecord, parsed: AggregatedRecord) -> list[Placement] | None:
         """One verdict per user record; each distinct pair of keys is hashed and judged once."""
@@ -323,7 +323,7 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
             ehk,
             found.tags,
             record.sequence_number,
-            found.index,
+            found.record_index,
             True,
             record.shard_id,
             record.approximate_arrival_timestamp,

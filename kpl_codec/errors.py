@@ -57,7 +57,7 @@ class KplError(Exception):
         return f"{type(self).__name__}({inner})"
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.fields == other.fields  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.fields == other.fields
 
     def __hash__(self) -> int:
         return hash((type(self), self.code, self.fields.get("offset"), self.fields.get("record_index")))

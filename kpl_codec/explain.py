@@ -115,7 +115,8 @@ def explain(
     children, reached = _message(data, start, end, budget)
     kind, records = "aggregated", None
     if broken is not None:
-        kind, defects = "broken frame", [broken]
+        kind = "broken frame"
+        defects: list[DecodeError] = [broken]
     else:
         defects = _defects(data, start, end, budget)
         if any(isinstance(defect, MalformedMessage) for defect in defects):

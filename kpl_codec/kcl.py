@@ -108,7 +108,11 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
         reason = judged[pair]
         if reason is not None:
             return Outcome(
-                False, 0 if reason == "out-of-range" else record.index, total, reason, record.index
+                False,
+                0 if reason == "out-of-range" else record.record_index,
+                total,
+                reason,
+                record.record_index,
             )
     return Outcome(False, total, total)
 

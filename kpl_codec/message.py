@@ -138,14 +138,14 @@ def _parse(message: bytes, message_class: Any) -> AggregatedRecord | None:
     partition_key_indices = list(map(itemgetter(0), rows))
     if max(partition_key_indices) >= len(partition_keys):
         return None
-    explicit_hash_key_indices: list[int] | None = list(map(itemgetter(2), rows))
-    if min(explicit_hash_key_indices) == ABSENT:
-        explicit_hash_key_indices = None
+    indices: list[int] = list(map(itemgetter(2), rows))
+    explicit_hash_key_indices: list[int] | None = None
+    if min(indices) == ABSENT:
         # ABSENT on the wire is an index out of table; only then can it be told from absence.
         if len(message) > 10 and b"\xff" * 9 + b"\x01" in message:
             return None
     else:
-        explicit_hash_key_indices = [-1 if i == ABSENT else i for i in explicit_hash_key_indices]
+        explicit_hash_key_indices = [-1 if i == ABSENT else i for i in indices]
         if max(explicit_hash_key_indices) >= len(explicit_hash_keys) or b"\xff" * 9 + b"\x01" in message:
             return None
     tags = None
@@ -156,7 +156,7 @@ def _parse(message: bytes, message_class: Any) -> AggregatedRecord | None:
             ]
         except UnicodeError:
             return None
-        if any(type(text) is bytes for row in tags for tag in row for text in tag):
+        if any(isinstance(text, bytes) for row in tags for tag in row for text in tag):
             return None
     return AggregatedRecord(
         partition_keys,
@@ -248,7 +248,7 @@ def serialize(records: Iterable[UserRecord]) -> bytes:
         raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
     # ENC-4: "The message MUST be written as all partition keys, all explicit hash keys, all user
     # records, each user record's fields by ascending number, with minimal varints."
-    tables = []
+    tables: list[bytes] = []
     for tag_byte, table in ((b"\x0a", partition_keys), (b"\x12", explicit_hash_keys)):
         for key in table:
             encoded = key.encode()

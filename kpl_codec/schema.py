@@ -39,7 +39,7 @@ def _file(name: str, *, tags: bool) -> descriptor_pb2.FileDescriptorProto:
                 field.default_value = default
 
     optional, required, repeated = _Field.LABEL_OPTIONAL, _Field.LABEL_REQUIRED, _Field.LABEL_REPEATED
-    record = [
+    record: list[tuple[Any, ...]] = [
         (1, "partition_key_index", required, _Field.TYPE_UINT64, None),
         (2, "explicit_hash_key_index", optional, _Field.TYPE_UINT64, str(ABSENT)),
         (3, "data", required, _Field.TYPE_BYTES, None),

@@ -303,7 +303,8 @@ class ShardMap:
 def _json_values(text: str) -> list[Any]:
     """One JSON value, or several one after the other (one page a line)."""
     decoder = json.JSONDecoder()
-    values, pos = [], 0
+    values: list[Any] = []
+    pos = 0
     text = text.strip()
     while pos < len(text) or not values:
         value, pos = decoder.raw_decode(text, pos)

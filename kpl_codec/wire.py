@@ -156,7 +156,7 @@ def fields(
 class WireRecord(NamedTuple):
     """One user record as it stands in the bytes. Absent fields are None; ``data`` is (start, end)."""
 
-    index: int
+    record_index: int
     offset: int
     end: int
     partition_key_index: int | None
@@ -363,7 +363,7 @@ def check(record: WireRecord, tables: Scan) -> list[DecodeError]:
                     index=index,
                     size=len(entries),
                     offset=record.offset,
-                    record_index=record.index,
+                    record_index=record.record_index,
                 )
             )
         elif entries[index] is None:
@@ -373,7 +373,7 @@ def check(record: WireRecord, tables: Scan) -> list[DecodeError]:
                     table=table,
                     index=index,
                     offset=record.offset,
-                    record_index=record.index,
+                    record_index=record.record_index,
                 )
             )
     return sorted(found, key=_offset)
