@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import frame, size, wire
-from .errors import AggregateFull, DecodeError
+from .errors import AggregateFull, EncodeError
 from .limits import DIGEST_SIZE
 from .message import AggregatedRecord, parse, serialize
 from .records import UserRecord
@@ -81,11 +81,10 @@ def is_canonical(data: bytes) -> bool:
 
     Raises DecodeError as `decode` does.
     """
+    records = decode(data)
     try:
-        return encode(decode(data)) == data
-    except DecodeError:
-        raise
-    except ValueError:  # a user record that may be read but not written, as "007"
+        return encode(records) == data
+    except EncodeError:  # a user record that may be read but not written, as explicit hash key "007"
         return False
 
 
