@@ -168,7 +168,9 @@ class LiveShardMap:
         self._numbers = 0
         self._updated_at: float | None = None
         self._doubted_at: float | None = None
+        #: How often the stream was seen to be deleted and created again.
         self.generation = 0
+        #: Why the last refresh failed; None once one has not.
         self.error: StreamUnavailable | None = None
 
     # -- what is known ------------------------------------------------------------------------
@@ -198,6 +200,12 @@ class LiveShardMap:
     def updated_at(self) -> float | None:
         """When the refresh that gave the map began: what happened before is in it."""
         return self._updated_at
+
+    @property
+    def given_up(self) -> StreamUnavailable | None:
+        """The permanent error that ended the refreshing, until `refresh` starts it again."""
+        over = self._trusted is None and self._refresh is None and self._retry_at is None
+        return self.error if over else None
 
     def predict(self, hash_key: int) -> str | None:
         """The open shard that takes ``hash_key``; None unless READY, and None on an AUTO stream.
@@ -265,7 +273,6 @@ class LiveShardMap:
 
     def _start(self, now: float) -> None:
         self._retry_at = None
-        self.error = None
         self._refresh = _Refresh(started=now, pages=[], tokens=set(), described=not self._describe)
 
     # -- requests and answers -----------------------------------------------------------------

@@ -118,8 +118,8 @@ class AsyncStreamShardMap:
                 if self._live.state is State.READY:
                     assert self._live.shard_map is not None
                     return self._live.shard_map
-                if self._live.error is not None and self._live.error.permanent:
-                    raise self._live.error
+                if self._live.given_up is not None:
+                    raise self._live.given_up
                 if self._task is None or self._task.done():
                     crash = None if self._task is None or self._task.cancelled() else self._task.exception()
                     raise RuntimeError("the shard map's task is not running") from crash

@@ -211,9 +211,9 @@ def read_stream(
 
 
 def read_record(client: Any, stream_name: str, shard_id: str, sequence_number: str) -> KinesisRecord | None:
-    """The record with this sequence number, None if the shard no longer holds it.
+    """The record with this sequence number, None if the shard does not hold it.
 
-    Raises StreamUnavailable.
+    Raises StreamUnavailable, also where the service refuses the number.
     """
     reader = _ShardReader(
         client,

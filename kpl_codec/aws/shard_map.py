@@ -200,14 +200,13 @@ class StreamShardMap:
                     return self._live.shard_map
                 if self._crash is not None:
                     raise RuntimeError("the shard map's thread has crashed") from self._crash
-                error = self._live.error
-                if error is not None and error.permanent:
-                    raise error
+                if self._live.given_up is not None:
+                    raise self._live.given_up
                 if self._closing:
                     raise RuntimeError("the shard map is closed")
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
-                    raise TimeoutError(f"no shard map of {self._live.stream}") from error
+                    raise TimeoutError(f"no shard map of {self._live.stream}") from self._live.error
                 self._changed.wait(left)
 
     def _run(self) -> None:

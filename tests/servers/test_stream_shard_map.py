@@ -472,12 +472,19 @@ def test_one_record_and_positions(client, stream):
     record = read_record(client, stream, *first)
     assert record is not None
     assert record.data == b"0"
-    assert read_record(client, stream, first[0], str(int(first[1]) + (100 << 80))) is None
     one_shard = list(read_shard(client, stream, last[0], start=last[1], poll_interval=0.01))
     assert [r.data for r in one_shard] == [b"29"]
     with pytest.raises(StreamUnavailable) as caught:
         list(read_shard(client, stream, "shardId-000000000077"))
     assert caught.value.permanent
+
+
+def test_a_record_that_is_not_there(kinesalite, stream_name):
+    kinesalite.create_stream(stream_name)
+    client = kinesalite.client()
+    (first, *_) = put_numbered(client, stream_name, 3)
+    assert read_record(client, stream_name, *first) is not None
+    assert read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
 
 
 def test_latest_waits_for_what_comes(client, stream):
