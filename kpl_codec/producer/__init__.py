@@ -1,0 +1,30 @@
+"""The producer, sans-I/O: what to send where and when, and what an answer means.
+
+`ProducerCore` is driven by a skin: `kpl_codec.aws.Producer` (threads, boto3) or
+`kpl_codec.aws.AsyncProducer` (asyncio, aiobotocore). Read in this order: config, outcomes, partitioner,
+pending, aggregator, limiter, collector, ordering, core.
+"""
+
+from .config import ConfigError, ProducerConfig
+from .core import ProducerCore
+from .metrics import METRICS
+from .outcomes import Attempt, Delivery, DeliveryError, Outcome
+from .partitioner import ShardLoad, UniformStickyPartitioner
+from .pending import Pending, ProducerClosed, ProducerFull, RecordTooLarge
+
+__all__ = [
+    "METRICS",
+    "Attempt",
+    "ConfigError",
+    "Delivery",
+    "DeliveryError",
+    "Outcome",
+    "Pending",
+    "ProducerClosed",
+    "ProducerConfig",
+    "ProducerCore",
+    "ProducerFull",
+    "RecordTooLarge",
+    "ShardLoad",
+    "UniformStickyPartitioner",
+]

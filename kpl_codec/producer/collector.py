@@ -1,0 +1,69 @@
+"""Collects Kinesis records of all shards into PutRecords requests.
+
+A request goes out when it is full, when 256 KiB wait for one shard, when its time has come, or at once
+when everything is to be flushed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .config import ProducerConfig
+from .pending import Outgoing
+
+#: The KPL sends a request early when this much waits for one shard.
+SHARD_BYTES = 256 * 1024
+
+
+class PutRecordsRequest(NamedTuple):
+    """A PutRecords call to make: ``records`` is its Records argument. Answer with the same ``number``."""
+
+    number: int
+    records: list[dict[str, Any]]
+
+
+class Collector:
+    """Kinesis records for the next request. State: these, their bytes, and since when the first waits."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._max_count = config.collection_max_count
+        self._max_size = config.collection_max_size
+        # The KPL's: an aggregate waits a little for those of other shards.
+        self._delay = min(0.05, 0.2 * config.record_max_buffered_time / 1000) * config.aggregation_enabled
+        self.units: list[Outgoing] = []
+        self._size = 0
+        self._full = False
+        self._by_shard: dict[str | None, int] = {}
+        self._since = 0.0
+
+    def fits(self, unit: Outgoing) -> bool:
+        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
+        # included, collection_max_size bytes; a single larger record goes by itself."
+        fits = not self.units or (
+            len(self.units) < self._max_count and self._size + unit.full_size <= self._max_size
+        )
+        self._full = self._full or not fits
+        return fits
+
+    def add(self, unit: Outgoing, now: float) -> None:
+        if not self.units:
+            self._since = now
+        size = unit.full_size
+        self.units.append(unit)
+        self._size += size
+        self._by_shard[unit.shard] = self._by_shard.get(unit.shard, 0) + size
+
+    def ready_at(self) -> float | None:
+        """When the request has to go: None while empty, minus infinity if it is full enough now."""
+        if not self.units:
+            return None
+        if self._full or len(self.units) >= self._max_count or max(self._by_shard.values()) >= SHARD_BYTES:
+            return float("-inf")
+        return self._since + self._delay
+
+    def take(self) -> list[Outgoing]:
+        units, self.units = self.units, []
+        self._size = 0
+        self._full = False
+        self._by_shard = {}
+        return units

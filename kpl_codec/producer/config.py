@@ -1,0 +1,146 @@
+"""The producer's settings: names, defaults and ranges of the KPL, and the few it has not.
+
+Times are milliseconds, sizes bytes, as in the KPL's configuration; everything inside the producer is
+seconds. A value out of range is refused with a ConfigError that names setting, value and range.
+
+Not taken over: min_connections, credentials_refresh_delay and log_level (boto3's business), and
+max_user_record_size, which counts data without its key, so that records of the full size pass the KPL
+and are refused by the service until their time is up; max_record_size counts what the service counts.
+Specification: spec/05-producer.md, PRD-1 to PRD-4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final, Literal
+
+from ..errors import KplError
+from ..limits import (
+    DEFAULT_MAX_RECORD_SIZE,
+    LARGEST_MAX_RECORD_SIZE,
+    MAX_PARTITION_KEY_LENGTH,
+    MAX_PUT_RECORDS,
+    MAX_PUT_RECORDS_SIZE,
+)
+
+_HUGE: Final = 2**63 - 1
+
+
+class ConfigError(KplError, ValueError):
+    """``setting`` has ``value``, which is not ``expected``."""
+
+    code = "config"
+    requirement = "PRD-1"
+    text = "{setting} = {value!r}: expected {expected}"
+
+
+#: Setting -> lowest and highest value. The KPL's, where it has the setting.
+RANGES: Final[dict[str, tuple[int, int]]] = {
+    "aggregation_max_count": (1, _HUGE),
+    "aggregation_max_size": (64, LARGEST_MAX_RECORD_SIZE),
+    "collection_max_count": (1, MAX_PUT_RECORDS),
+    "collection_max_size": (52224, MAX_PUT_RECORDS_SIZE),  # the KPL allows more than the service takes
+    "connect_timeout": (100, 300_000),
+    "max_connections": (1, 256),
+    "max_record_size": (DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE),
+    "rate_limit": (1, _HUGE),
+    "record_max_buffered_time": (0, _HUGE),
+    "record_ttl": (100, _HUGE),
+    "request_timeout": (100, 600_000),
+    "max_outstanding_records": (1, _HUGE),
+    "max_outstanding_bytes": (DEFAULT_MAX_RECORD_SIZE, _HUGE),
+    "partition_availability_timeout": (0, _HUGE),
+    "outer_key_buckets": (1, 10_000),
+}
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "when_full": ("block", "fail", "drop"),
+    "ordering": ("none", "partition-key"),
+    "outer_key": ("fixed", "first", "buckets"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """Settings of a producer. Raises ConfigError for a value that is out of range or of another type.
+
+    As in the KPL: ``aggregation_enabled``, ``aggregation_max_count`` (user records in an aggregate),
+    ``aggregation_max_size`` (bytes of an aggregate), ``collection_max_count`` and
+    ``collection_max_size`` (Kinesis records and bytes, keys included, in a PutRecords call),
+    ``connect_timeout``, ``request_timeout``, ``max_connections`` (calls at a time),
+    ``fail_if_throttled``, ``rate_limit`` (percent of a shard's 1000 records and 1 MiB a second),
+    ``record_max_buffered_time``, ``record_ttl``.
+
+    Ours: ``max_record_size``: data plus partition key of a Kinesis record, as set for the stream.
+    ``max_outstanding_records``, ``max_outstanding_bytes``: what may wait at most, and ``when_full``:
+    block, fail or drop what comes on top. ``ordering``: "partition-key" sends the records of a key
+    strictly one after the other. ``reshard_proof``: one explicit hash key for all user records of an
+    aggregate, so that no split can part them. ``outer_key``: the partition key of an aggregate: "fixed"
+    ("a", as the KPL), "first" (that of its first user record), "buckets" (one of ``outer_key_buckets``,
+    always the same for a partition key; Lambda then works on as many batches of a shard at a time
+    and keeps each key in order). ``ignore_keys``, ``adaptive_partitioning``,
+    ``partition_availability_timeout``: KIP-794. ``keyless_partition_key``: what the format has to
+    have for a record put without a key.
+    """
+
+    aggregation_enabled: bool = True
+    aggregation_max_count: int = 4294967295
+    aggregation_max_size: int = 51200
+    collection_max_count: int = 500
+    collection_max_size: int = 5242880
+    connect_timeout: int = 6000
+    request_timeout: int = 6000
+    max_connections: int = 24
+    fail_if_throttled: bool = False
+    rate_limit: int = 150
+    record_max_buffered_time: int = 100
+    record_ttl: int = 30000
+    max_record_size: int = DEFAULT_MAX_RECORD_SIZE
+    max_outstanding_records: int = 100_000
+    max_outstanding_bytes: int = 128 * 1024 * 1024
+    when_full: Literal["block", "fail", "drop"] = "block"
+    ordering: Literal["none", "partition-key"] = "none"
+    reshard_proof: bool = False
+    outer_key: Literal["fixed", "first", "buckets"] = "fixed"
+    outer_key_buckets: int = 10
+    ignore_keys: bool = False
+    adaptive_partitioning: bool = True
+    partition_availability_timeout: int = 0
+    keyless_partition_key: str = "a"
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            self._check(setting.name, getattr(self, setting.name))
+        # PRD-4: "Strict order per partition key cannot be had together with settings that send a key's
+        # records to another shard than its own; the combination MUST be refused."
+        for other in ("reshard_proof", "ignore_keys"):
+            if self.ordering == "partition-key" and getattr(self, other):
+                raise ConfigError(setting=other, value=True, expected='False with ordering = "partition-key"')
+        # PRD-3: "The memory bound MUST hold at least one record of the largest size."
+        if self.max_outstanding_bytes < self.max_record_size:
+            raise ConfigError(
+                setting="max_outstanding_bytes",
+                value=self.max_outstanding_bytes,
+                expected=f"at least max_record_size ({self.max_record_size})",
+            )
+
+    def _check(self, name: str, value: object) -> None:
+        # PRD-1: "A setting out of its range or of another type MUST be refused with an error that names
+        # the setting, the value and what was expected."
+        # PRD-2: "Settings the KPL has too MUST have its names (in snake case), its defaults and its ranges,
+        # but no range beyond what the service takes."
+        if name in RANGES:
+            low, high = RANGES[name]
+            if type(value) is not int or not low <= value <= high:
+                raise ConfigError(setting=name, value=value, expected=f"an integer from {low} to {high}")
+        elif name in _CHOICES:
+            if value not in _CHOICES[name]:
+                raise ConfigError(setting=name, value=value, expected=f"one of {', '.join(_CHOICES[name])}")
+        elif name == "keyless_partition_key":
+            if (
+                type(value) is not str
+                or not 1 <= len(value) <= MAX_PARTITION_KEY_LENGTH
+                or not value.isascii()
+            ):
+                raise ConfigError(setting=name, value=value, expected="1 to 256 ASCII characters")
+        elif type(value) is not bool:
+            raise ConfigError(setting=name, value=value, expected="True or False")

@@ -1,0 +1,179 @@
+"""What can come of a Kinesis record that was sent, and what is done about it. All rules in one table.
+
+    outcome            | seen as                                              | what is done
+    -------------------+------------------------------------------------------+---------------------------
+    delivered          | stored; every user record is in its shard's range    | succeed
+    misplaced          | stored; some user record is not: the KCL drops all   | send all again, new map
+    placement-unknown  | stored on a shard whose range is not known yet       | wait for a newer map
+    throttled          | ProvisionedThroughputExceeded, KMSThrottling ...     | send again after a backoff
+    internal           | InternalFailure, 5xx, any code not listed            | send again after a backoff
+    no-answer          | connection broken, timed out, answer cut short       | send again after a backoff
+    count-mismatch     | an answer with more or fewer entries than sent       | send again after a backoff
+    invalid            | ValidationException, InvalidArgument of a whole call | send its parts by themselves
+    refused            | no such stream, access denied, KMS key disabled ...  | fail at once
+    expired            | the user record's time to live is over               | fail
+    closed             | the producer was closed before it could be sent      | fail
+
+What is stored and still sent again is not lost and not doubled for a KCL consumer: it drops a mixed
+aggregate whole. After no-answer, count-mismatch and internal nobody can know whether the record is
+stored; it may then be there twice.
+Specification: spec/05-producer.md, PRD-10 to PRD-24.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ..errors import KplError
+
+
+class Outcome(str, Enum):
+    """See the table of this module."""
+
+    DELIVERED = "delivered"
+    MISPLACED = "misplaced"
+    PLACEMENT_UNKNOWN = "placement-unknown"
+    THROTTLED = "throttled"
+    INTERNAL = "internal"
+    NO_ANSWER = "no-answer"
+    COUNT_MISMATCH = "count-mismatch"
+    INVALID = "invalid"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Action(str, Enum):
+    """The right column of the table."""
+
+    SUCCEED = "succeed"
+    SEND_AGAIN = "send-again"
+    BACK_OFF = "back-off"
+    AWAIT_MAP = "await-map"
+    ISOLATE = "isolate"
+    FAIL = "fail"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+ACTIONS: Final[dict[Outcome, Action]] = {
+    Outcome.DELIVERED: Action.SUCCEED,
+    Outcome.MISPLACED: Action.SEND_AGAIN,
+    Outcome.PLACEMENT_UNKNOWN: Action.AWAIT_MAP,
+    Outcome.THROTTLED: Action.BACK_OFF,
+    Outcome.INTERNAL: Action.BACK_OFF,
+    Outcome.NO_ANSWER: Action.BACK_OFF,
+    Outcome.COUNT_MISMATCH: Action.BACK_OFF,
+    Outcome.INVALID: Action.ISOLATE,
+    Outcome.REFUSED: Action.FAIL,
+    Outcome.EXPIRED: Action.FAIL,
+    Outcome.CLOSED: Action.FAIL,
+}
+
+#: After these the record may be in the stream all the same.
+MAY_BE_STORED: Final = frozenset(
+    {
+        Outcome.DELIVERED,
+        Outcome.MISPLACED,
+        Outcome.PLACEMENT_UNKNOWN,
+        Outcome.INTERNAL,
+        Outcome.NO_ANSWER,
+        Outcome.COUNT_MISMATCH,
+    }
+)
+
+_BY_CODE: Final[dict[str, Outcome]] = {
+    **dict.fromkeys(
+        (
+            "ProvisionedThroughputExceededException", "KMSThrottlingException", "LimitExceededException",
+            "ThrottlingException", "Throttling", "RequestLimitExceeded", "TooManyRequestsException",
+            "SlowDown",
+        ),
+        Outcome.THROTTLED,
+    ),
+    **dict.fromkeys(
+        (
+            "ValidationException", "InvalidArgumentException", "SerializationException",
+            "ParamValidationError", "RequestEntityTooLarge",
+        ),
+        Outcome.INVALID,
+    ),
+    **dict.fromkeys(
+        (
+            "ResourceNotFoundException", "AccessDeniedException", "AccessDenied", "KMSAccessDeniedException",
+            "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException", "KMSOptInRequired",
+            "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignature",
+            "IncompleteSignatureException", "InvalidClientTokenId", "MissingAuthenticationToken",
+            "MissingAuthenticationTokenException", "OptInRequired", "UnknownOperationException",
+        ),
+        Outcome.REFUSED,
+    ),
+}  # fmt: skip
+
+
+def outcome_of(code: str, *, answered: bool = True) -> Outcome:
+    """The outcome that an error code of AWS or of the client stands for.
+
+    ``answered`` False: no answer came, so the records may be stored all the same. A code nobody has told
+    us of is retried: giving up on a passing fault loses a record, retrying a lasting one costs its TTL.
+    """
+    if not answered:
+        return Outcome.NO_ANSWER
+    return _BY_CODE.get(code, Outcome.INTERNAL)
+
+
+class Attempt(NamedTuple):
+    """One sending of a user record. Times are the producer's clock, in seconds.
+
+    ``code`` and ``message`` are the service's (or the client's) where there was an error.
+    ``shard_id`` and ``sequence_number`` are set when the service stored it, ``predicted_shard`` if one
+    was predicted.
+    """
+
+    outcome: Outcome
+    started_at: float
+    ended_at: float
+    predicted_shard: str | None
+    shard_id: str | None = None
+    sequence_number: str | None = None
+    code: str | None = None
+    message: str | None = None
+
+    @property
+    def duration(self) -> float:
+        return self.ended_at - self.started_at
+
+
+class Delivery(NamedTuple):
+    """A user record is in the stream. ``attempts``: all of them, the last is the one that delivered."""
+
+    shard_id: str
+    sequence_number: str
+    sub_sequence_number: int
+    attempts: tuple[Attempt, ...]
+
+
+class DeliveryError(KplError):
+    """A user record was accepted and not delivered. ``outcome`` says why, ``attempts`` what was tried.
+
+    ``code`` is the service's error code where the last attempt had one, else the outcome. Carries
+    neither data nor keys.
+    """
+
+    code = "not-delivered"
+    requirement = "PRD-10"
+    outcome: Outcome
+    attempts: tuple[Attempt, ...] = ()
+
+    def describe(self) -> str:
+        return f"user record not delivered: {self.outcome} ({self.code}) after {len(self.attempts)} attempts"
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether a copy may be in the stream all the same."""
+        return any(attempt.outcome in MAY_BE_STORED for attempt in self.attempts)

@@ -1,0 +1,152 @@
+"""Which shard a record without a key goes to: KIP-794, uniform sticky with adaptive switching.
+
+Told bytes and queue lengths, answers with a shard; everything it cannot know it is given. Stay on one
+shard until ``sticky_size`` bytes went there, then draw another. Counting bytes, not batches, is the
+point: the old sticky partitioner moved on when a new batch was begun, slow shards fill their batches
+later, so they kept the producer longest and got the most, which made them slower still.
+
+Chance is an argument: ``chance(n)`` gives one of 0..n-1, each as likely as the others. With a chance
+that counts, the frequencies are exact, and so the tests assert them.
+Specification: spec/05-producer.md, PRT-1 to PRT-8.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+Chance = Callable[[int], int]
+
+
+class ShardLoad(NamedTuple):
+    """How a shard is doing. ``queued``: Kinesis records that wait to be sent to it. ``waiting_since``:
+    since when the first of them could not be sent (seconds), or None if the shard takes them."""
+
+    queued: int
+    waiting_since: float | None = None
+
+
+class UniformStickyPartitioner:
+    """Draws shards for records without a key.
+
+    ``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards with short
+    queues. ``availability_timeout``: seconds after which a shard that takes nothing is not drawn any
+    more (0: never; ignored unless adaptive).
+
+    State: the current shard, the bytes it got, and the table of weights from the last `update_load`.
+    Raises ValueError for settings out of range.
+    """
+
+    def __init__(
+        self,
+        sticky_size: int,
+        chance: Chance,
+        *,
+        adaptive: bool = True,
+        availability_timeout: float = 0.0,
+    ) -> None:
+        if sticky_size < 1:
+            raise ValueError("sticky_size must be at least 1 byte")
+        if availability_timeout < 0:
+            raise ValueError("availability_timeout must not be negative")
+        self.sticky_size = sticky_size
+        self.adaptive = adaptive
+        self.availability_timeout = availability_timeout
+        self._chance = chance
+        self._shards: tuple[str, ...] = ()
+        self._drawn_from: tuple[str, ...] = ()
+        self._table: tuple[int, ...] | None = None  # None: every shard alike
+        self._current: str | None = None
+        self._produced = 0
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        return self._shards
+
+    @property
+    def frequencies(self) -> dict[str, int]:
+        """How often each shard is drawn, out of the sum of all: what the table says."""
+        if self._table is None:
+            return dict.fromkeys(self._shards, 1)
+        return dict(
+            zip(
+                self._drawn_from,
+                (b - a for a, b in zip((0, *self._table), self._table, strict=False)),
+                strict=True,
+            )
+        )
+
+    def set_shards(self, shard_ids: Sequence[str]) -> None:
+        """The shards there are. A current shard that is gone is left at once; loads are forgotten."""
+        # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at
+        # once."
+        if tuple(shard_ids) == self._shards:
+            return
+        self._shards = tuple(shard_ids)
+        self._table = None
+        if self._current not in self._shards:
+            self._current, self._produced = None, 0
+
+    @property
+    def needs_draw(self) -> bool:
+        """Whether the next `current` draws: the time to tell the loads."""
+        return self._current is None
+
+    def current(self) -> str | None:
+        """The shard for the next record; None while there are no shards."""
+        if self._current is None and self._shards:
+            self._current, self._produced = self._draw(), 0
+        return self._current
+
+    def appended(self, size: int, *, may_switch: bool = True) -> None:
+        """``size`` bytes went to the current shard. ``may_switch`` False: an aggregate is half full.
+
+        Worked example, sticky size 16 KB, records sent at once while nothing is under way: 12 KB go
+        out as one batch, the next 4 KB begin a new one and reach 16 KB. Switching there leaves a
+        batch of 4 KB behind, and the next shard begins the same: batches alternate 12, 4, 12, 4.
+        Waiting for the batch to fill gives 12, 16, 16. So a switch may wait, but not beyond twice
+        the size: an aggregate that is always half full must not hold one shard for ever.
+        """
+        self._produced += size
+        # PRT-1: "The partitioner MUST stay with a shard until sticky_size bytes were produced to it,
+        # whatever happened to batches meanwhile, and then draw anew."
+        # PRT-2: "While an aggregate is half full the switch MAY wait, at most until twice sticky_size."
+        if self._produced >= (self.sticky_size if may_switch else 2 * self.sticky_size):
+            self._current = None
+
+    def update_load(self, loads: Mapping[str, ShardLoad], now: float) -> None:
+        """Make the table of weights for the draws to come. A shard without an entry has an empty queue.
+
+        Worked example: queues 0, 3, 1. The longest plus one is 4; weights are 4 - queue: 4, 1, 3; their
+        running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the
+        second, 5..7 the third.
+        """
+        self._table = None
+        # PRT-5: "With adaptive off every shard MUST be equally likely."
+        if not self.adaptive or len(self._shards) < 2:
+            return
+        nothing = ShardLoad(0)
+        rows = [(shard_id, loads.get(shard_id, nothing)) for shard_id in self._shards]
+        # PRT-4: "A shard whose first waiting record could not be sent for longer than
+        # availability_timeout MUST NOT be drawn, unless that leaves none; a timeout of 0 turns this off."
+        if self.availability_timeout > 0:
+            rows = [
+                (shard_id, load)
+                for shard_id, load in rows
+                if load.waiting_since is None or now - load.waiting_since <= self.availability_timeout
+            ]
+        queues = [load.queued for _, load in rows]
+        if not rows or (len(set(queues)) == 1 and len(rows) == len(self._shards)):
+            return
+        # PRT-3: "A shard MUST be drawn with a probability proportional to the longest queue plus one
+        # minus its own queue."
+        longest = max(queues) + 1
+        self._drawn_from = tuple(shard_id for shard_id, _ in rows)
+        self._table = tuple(accumulate(longest - queue for queue in queues))
+
+    def _draw(self) -> str:
+        if self._table is None:
+            return self._shards[self._chance(len(self._shards))]
+        return self._drawn_from[bisect_right(self._table, self._chance(self._table[-1]))]

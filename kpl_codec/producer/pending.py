@@ -1,0 +1,240 @@
+"""A user record on its way, and a Kinesis record on its way: what the producer moves around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import EncodeError, KplError
+from ..frame import join_frame, looks_aggregated
+from ..hash_keys import format_hash_key, partition_key_hash
+from ..message import serialize
+from ..records import UserRecord
+from ..size import AggregateSize, check
+from .config import ProducerConfig
+from .outcomes import Attempt
+
+#: The KPL's outer partition key.
+FIXED_OUTER_KEY = "a"
+
+
+class RecordTooLarge(EncodeError):
+    """Data and partition key take ``size`` bytes, the stream takes ``max_size``."""
+
+    code = "record-too-large"
+    requirement = "PRD-5"
+    text = "user record refused: {size} bytes with its key, the stream takes {max_size}"
+
+
+class ProducerFull(KplError):
+    """``records`` and ``bytes`` wait already; nothing was accepted."""
+
+    code = "producer-full"
+    requirement = "PRD-7"
+    text = "the producer holds {records} user records ({bytes} bytes) and takes no more"
+
+
+class ProducerClosed(KplError):
+    """The producer takes no more records: ``code`` is closed, forked or broken."""
+
+    code = "closed"
+    requirement = "PRD-9"
+    text = "the producer takes no records: {code}"
+
+
+class Pending:
+    """A user record on its way. ``token`` is the caller's (a future, say) and never looked at.
+
+    ``record`` is what will be written, ``hash_key`` its effective hash key. ``own_hash_key``: the caller
+    gave an explicit hash key; where not, one may be assigned, and assigned anew for the next attempt.
+    ``keyless``: the partitioner chooses the shard. ``alone``: never to be aggregated (again).
+    """
+
+    __slots__ = (
+        "accepted_at", "alone", "attempts", "bucket", "deadline", "expires_at", "hash_key", "key_hash_key",
+        "keyless", "misplaced", "must_wrap", "number", "own_hash_key", "record", "size", "token", "wrap",
+    )  # fmt: skip
+
+    def __init__(self, record: UserRecord, hash_key: int, *, own_hash_key: bool, keyless: bool) -> None:
+        self.record = record
+        self.hash_key = hash_key
+        self.key_hash_key = hash_key
+        self.own_hash_key = own_hash_key
+        self.keyless = keyless
+        self.size = len(record.data) + len(record.partition_key)
+        # A lone record goes bare, unless consumers would then take it for an aggregate (PRD-13) or its
+        # tags would be gone (PRD-14).
+        self.must_wrap = looks_aggregated(record.data) or bool(record.tags)
+        self.wrap = self.must_wrap
+        self.alone = False
+        self.misplaced = 0
+        self.bucket = 0
+        self.attempts: tuple[Attempt, ...] = ()
+        self.number = 0
+        self.accepted_at = self.deadline = self.expires_at = 0.0
+        self.token: Any = None
+
+    def assign(self, hash_key: int, text: str) -> None:
+        """Write it under an explicit hash key that the caller did not give."""
+        self.hash_key = hash_key
+        if self.record.explicit_hash_key != text:
+            self.record = self.record._replace(explicit_hash_key=text)
+
+
+def outer_key(config: ProducerConfig, first: Pending) -> str:
+    """The partition key of the aggregate that ``first`` begins."""
+    # PRD-19: "The outer partition key of an aggregate MUST be "a" unless the caller chose otherwise."
+    if config.outer_key == "first":
+        return first.record.partition_key
+    if config.outer_key == "buckets":
+        return f"{FIXED_OUTER_KEY}{first.bucket}"
+    return FIXED_OUTER_KEY
+
+
+class Preparation:
+    """Turns what a caller puts into a `Pending`: checks, sizes and hashes. Pure: any thread may call it."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._buckets = config.outer_key_buckets if config.outer_key == "buckets" else 0
+        self._hashes: dict[str, int] = {}
+
+    def __call__(
+        self,
+        partition_key: str | None,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Any, ...] = (),
+    ) -> Pending:
+        """Raises EncodeError for a user record that must not be written, RecordTooLarge for one that
+        cannot, HashKeyError for an ``int`` explicit hash key out of range. ``partition_key`` None: the
+        partitioner chooses the shard."""
+        config = self._config
+        keyless = partition_key is None or config.ignore_keys
+        if type(explicit_hash_key) is int:
+            explicit_hash_key = format_hash_key(explicit_hash_key)
+        key = config.keyless_partition_key if partition_key is None else partition_key
+        record = UserRecord(key, data, explicit_hash_key, tags)  # type: ignore[arg-type]
+        check(record)
+        hash_key = self._hash(key) if explicit_hash_key is None else int(explicit_hash_key)
+        pending = Pending(
+            record,
+            hash_key,
+            own_hash_key=explicit_hash_key is not None,
+            keyless=keyless and explicit_hash_key is None,
+        )
+        if self._buckets:
+            pending.bucket = self._hash(key) % self._buckets
+            pending.wrap = True
+        # PRD-5: "A user record that cannot be written as a Kinesis record of at most max_record_size, outer
+        # partition key included, MUST be refused when it is put."
+        room = config.max_record_size
+        if pending.size + 1024 > room or pending.wrap:
+            size = sum(self._written(pending))
+            if size > room:
+                raise RecordTooLarge(field="data", size=size, max_size=room)
+        return pending
+
+    def _written(self, pending: Pending) -> tuple[int, int]:
+        """Bytes of the outer key and of the data, sent alone under any explicit hash key."""
+        record = pending.record
+        if not pending.wrap:
+            return len(record.partition_key.encode()), len(record.data)
+        size = AggregateSize()
+        if record.explicit_hash_key is None and (pending.keyless or self._config.reshard_proof):
+            record = record._replace(explicit_hash_key=str(2**128 - 1))
+        return len(outer_key(self._config, pending).encode()), size.after(record)
+
+    def _hash(self, key: str) -> int:
+        hash_key = self._hashes.get(key)
+        if hash_key is None:
+            if len(self._hashes) >= 65536:  # many keys: forgetting all now and then is cheap
+                self._hashes.clear()
+            hash_key = self._hashes[key] = partition_key_hash(key)
+        return hash_key
+
+
+class Outgoing:
+    """A Kinesis record on its way: user records of one predicted shard, or one by itself.
+
+    ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
+    are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
+    """
+
+    __slots__ = (
+        "closed", "deadline", "expires_at", "group", "highest", "lowest", "outer_key", "records", "shard",
+        "size",
+    )  # fmt: skip
+
+    def __init__(self, shard: str | None, group: object, outer_key: str, first: Pending) -> None:
+        self.shard = shard
+        self.group = group
+        self.outer_key = outer_key
+        self.records = [first]
+        self.size = AggregateSize()
+        self.size.add(first.record)
+        self.lowest = self.highest = first.hash_key
+        self.deadline = first.deadline
+        self.expires_at = first.expires_at
+        self.closed = False
+
+    def add(self, pending: Pending) -> None:
+        self.records.append(pending)
+        self.size.add(pending.record)
+        hash_key = pending.hash_key
+        if hash_key < self.lowest:
+            self.lowest = hash_key
+        elif hash_key > self.highest:
+            self.highest = hash_key
+        if pending.deadline < self.deadline:
+            self.deadline = pending.deadline
+        if pending.expires_at < self.expires_at:
+            self.expires_at = pending.expires_at
+
+    def without(self, gone: list[Pending]) -> Outgoing | None:
+        """The same without some of its user records; None if none are left."""
+        dropped = set(gone)
+        left = [pending for pending in self.records if pending not in dropped]
+        if not left:
+            return None
+        rest = Outgoing(self.shard, self.group, self.outer_key, left[0])
+        for pending in left[1:]:
+            rest.add(pending)
+        rest.closed = self.closed
+        return rest
+
+    @property
+    def aggregated(self) -> bool:
+        # PRD-12: "A lone user record MUST be sent bare, as the KPL does;"
+        # PRD-13: "but one whose data starts like an aggregated record MUST be sent as an aggregate of one:
+        # consumers would open it."
+        # PRD-14: "A lone user record with tags MUST be sent as an aggregate of one: bare, its tags would be
+        # lost."
+        return len(self.records) > 1 or self.records[0].wrap
+
+    @property
+    def partition_key(self) -> str:
+        return self.outer_key if self.aggregated else self.records[0].record.partition_key
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of the data, as `build` writes it."""
+        return self.size.size if self.aggregated else len(self.records[0].record.data)
+
+    @property
+    def full_size(self) -> int:
+        """Bytes the service counts: data and outer partition key."""
+        return self.data_size + len(self.partition_key.encode())
+
+    def build(self) -> dict[str, Any]:
+        """The entry of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
+        if self.aggregated:
+            data = join_frame(serialize([pending.record for pending in self.records]))
+        else:
+            data = self.records[0].record.data
+        # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
+        # hash key, a lone record under its own."
+        return {
+            "Data": data,
+            "PartitionKey": self.partition_key,
+            "ExplicitHashKey": format_hash_key(self.records[0].hash_key),
+        }

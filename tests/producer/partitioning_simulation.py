@@ -1,0 +1,267 @@
+"""Both test series of KIP-794 as a discrete-event simulation, with the library's own partitioner.
+
+    python tests/producer/partitioning_simulation.py                 # prints the tables
+    python tests/producer/partitioning_simulation.py --plot FILE.svg
+
+What is modelled, after the KIP's set-up: three shards, each behind a server of its own that answers one
+request after the other; shard 0's answers take 20 ms longer. A client that may have five requests on
+the way per shard, one batch of at most 16 KiB in each, sent as soon as there is one (no linger). 122880
+records of 512 bytes are offered at a steady rate. Nothing is measured: time is a number in here, and
+the same seed gives the same table.
+
+``BASE`` is fitted once, to the KIP's slow broker: it gave 22.4 MB in 32.4 s when maxed out, which is
+16 KiB every 23.7 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kpl_codec.producer.partitioner import ShardLoad, UniformStickyPartitioner
+
+SHARDS = ("shard-0", "shard-1", "shard-2")
+RECORDS = 122_880
+RECORD_SIZE = 512
+OVERHEAD = 8  # what the KIP's bytes per node say: about 8 a record
+BATCH_SIZE = 16_384
+IN_FLIGHT = 5
+BASE = 0.0037
+DELAY = 0.020
+SENDER_TICK = 0.001
+AVAILABILITY_TIMEOUT = 0.005
+
+
+class Choice(Protocol):
+    """A way to choose shards, as the simulated client calls it."""
+
+    def choose(self, queues: dict[str, deque[Batch]], size: int) -> str: ...
+    def load(self, loads: dict[str, ShardLoad], now: float) -> None: ...
+
+
+@dataclass
+class Batch:
+    size: int = 0
+    created: list[float] = field(default_factory=list)
+
+    def fits(self, size: int) -> bool:
+        return self.size + size <= BATCH_SIZE
+
+
+class OldSticky:
+    """Before KIP-794: a new shard whenever a record would begin a new batch."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._current = rng.choice(SHARDS)
+
+    def choose(self, queues: dict[str, deque[Batch]], size: int) -> str:
+        queue = queues[self._current]
+        if not queue or not queue[-1].fits(size):
+            self._current = self._rng.choice([shard for shard in SHARDS if shard != self._current])
+        return self._current
+
+    def load(self, loads: dict[str, ShardLoad], now: float) -> None:
+        pass
+
+
+class New:
+    """The library's partitioner in the simulated client."""
+
+    def __init__(self, rng: random.Random, *, adaptive: bool, availability_timeout: float = 0.0) -> None:
+        self.partitioner = UniformStickyPartitioner(
+            BATCH_SIZE, rng.randrange, adaptive=adaptive, availability_timeout=availability_timeout
+        )
+        self.partitioner.set_shards(SHARDS)
+
+    def choose(self, queues: dict[str, deque[Batch]], size: int) -> str:
+        shard = self.partitioner.current()
+        assert shard is not None
+        self.partitioner.appended(size)  # the KIP's measurements knew no waiting for a full batch
+        return shard
+
+    def load(self, loads: dict[str, ShardLoad], now: float) -> None:
+        self.partitioner.update_load(loads, now)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Throughput in MB/s (of 2**20 bytes), latencies in ms, bytes by shard."""
+
+    name: str
+    throughput: float
+    average: float
+    p99: float
+    p999: float
+    size: dict[str, int]
+    latencies: tuple[tuple[float, float], ...]  # (time of arrival s, latency ms) samples for the plot
+
+
+def simulate(name: str, choice: Choice, rate: float, records: int = RECORDS) -> Result:
+    """Offer ``records`` at ``rate`` a second and give what became of them."""
+    queues: dict[str, deque[Batch]] = {shard: deque() for shard in SHARDS}
+    in_flight = dict.fromkeys(SHARDS, 0)
+    free_at = dict.fromkeys(SHARDS, 0.0)
+    drained = dict.fromkeys(SHARDS, 0.0)
+    bytes_to = dict.fromkeys(SHARDS, 0)
+    latencies: list[tuple[float, float]] = []
+    answers: list[tuple[float, int, str, Batch]] = []
+    offered = 0
+    now = 0.0
+    number = 0
+    size = RECORD_SIZE + OVERHEAD
+
+    def answered(until: float) -> None:
+        while answers and answers[0][0] <= until:
+            at, _, shard, batch = heapq.heappop(answers)
+            in_flight[shard] -= 1
+            latencies.extend((created, (at - created) * 1000) for created in batch.created)
+
+    while len(latencies) < records:
+        now += SENDER_TICK
+        while offered < records and offered / rate <= now:
+            created = offered / rate
+            answered(created)
+            queue = queues[shard := choice.choose(queues, size)]
+            if not queue or not queue[-1].fits(size):
+                queue.append(Batch())
+            queue[-1].size += size
+            queue[-1].created.append(created)
+            bytes_to[shard] += size
+            offered += 1
+        answered(now)
+        choice.load(
+            {
+                shard: ShardLoad(
+                    len(queue), drained[shard] if queue and in_flight[shard] >= IN_FLIGHT else None
+                )
+                for shard, queue in queues.items()
+            },
+            now,
+        )
+        for shard, queue in queues.items():
+            if queue and in_flight[shard] < IN_FLIGHT:
+                batch = queue.popleft()
+                drained[shard] = now
+                in_flight[shard] += 1
+                free_at[shard] = max(free_at[shard], now) + BASE + (DELAY if shard == SHARDS[0] else 0.0)
+                number += 1
+                heapq.heappush(answers, (free_at[shard], number, shard, batch))
+    end = max(free_at.values())
+    ordered = sorted(latency for _, latency in latencies)
+    return Result(
+        name,
+        records * RECORD_SIZE / end / 2**20,
+        sum(ordered) / records,
+        ordered[int(records * 0.99)],
+        ordered[int(records * 0.999)],
+        bytes_to,
+        tuple(latencies[:: max(1, records // 2000)]),
+    )
+
+
+def choices(seed: int) -> dict[str, Choice]:
+    """The four configurations of the KIP, in its order."""
+    return {
+        "old sticky": OldSticky(random.Random(seed)),
+        "uniform": New(random.Random(seed), adaptive=False),
+        "adaptive": New(random.Random(seed), adaptive=True),
+        "adaptive + timeout": New(
+            random.Random(seed), adaptive=True, availability_timeout=AVAILABILITY_TIMEOUT
+        ),
+    }
+
+
+def series(rate: float, records: int = RECORDS, seed: int = 794) -> list[Result]:
+    return [simulate(name, choice, rate, records) for name, choice in choices(seed).items()]
+
+
+#: The KIP's own numbers: throughput MB/s, average, p99, p99.9 ms, bytes to node 0, 1, 2.
+KIP: dict[int, dict[str, tuple[float, float, float, float, tuple[int, int, int]]]] = {
+    2048: {
+        "old sticky": (0.84, 4072.74, 10992, 11214, (46826262, 9207276, 9004193)),
+        "uniform": (1.00, 49.92, 214, 422, (22237614, 21606034, 22152273)),
+        "adaptive": (1.00, 40.06, 154, 220, (19244362, 23589010, 23321818)),
+        "adaptive + timeout": (1.00, 36.29, 150, 184, (17431944, 25781879, 22977244)),
+    },
+    4096: {
+        "uniform": (1.85, 426.24, 2408, 2468, (22396882, 21652393, 21355134)),
+        "adaptive": (1.99, 34.66, 167, 297, (14866064, 25176418, 25581116)),
+    },
+}
+
+
+def table(results: Sequence[Result], rate: int) -> str:
+    """The KIP's table with its own numbers under ours."""
+    lines = [
+        f"{'':22}{'MB/s':>7}{'avg ms':>10}{'p99 ms':>10}{'p99.9 ms':>10}   MB to shard 0, 1, 2 (0 is slow)"
+    ]
+    for result in results:
+        size = "  ".join(f"{result.size[shard] / 1e6:5.1f}" for shard in SHARDS)
+        lines.append(
+            f"{result.name:22}{result.throughput:7.2f}{result.average:10.2f}{result.p99:10.0f}"
+            f"{result.p999:10.0f}   {size}"
+        )
+        published = KIP[rate].get(result.name)
+        if published:
+            mbs, average, p99, p999, nodes = published
+            size = "  ".join(f"{node / 1e6:5.1f}" for node in nodes)
+            lines.append(f"{'  in the KIP':22}{mbs:7.2f}{average:10.2f}{p99:10.0f}{p999:10.0f}   {size}")
+    return "\n".join(lines)
+
+
+def plot(by_rate: dict[int, list[Result]], path: str) -> None:
+    """Latency over time and bytes per shard, one row a series. Needs matplotlib."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "kip-794"
+    plt.rcParams["font.size"] = 9
+    colours = ("#c44e52", "#8c8c8c", "#4c72b0", "#55a868")
+    figure, axes = plt.subplots(len(by_rate), 2, figsize=(10, 3.1 * len(by_rate)), squeeze=False)
+    for (rate, results), (left, right) in zip(by_rate.items(), axes, strict=True):
+        offered = f"{rate * RECORD_SIZE / 2**20:.0f} MB/s offered"
+        for number, (result, colour) in enumerate(zip(results, colours, strict=True)):
+            points = sorted(result.latencies)
+            left.plot(*zip(*points, strict=True), color=colour, label=result.name, linewidth=1)
+            right.bar(
+                [index + (number - 1.5) * 0.2 for index in range(len(SHARDS))],
+                [result.size[shard] / 1e6 for shard in SHARDS],
+                width=0.19,
+                color=colour,
+                label=result.name,
+            )
+        left.set_yscale("log")
+        left.set_title(f"{offered}: latency of each record, ms")
+        left.set_xlabel("second in which the record was put")
+        right.set_title(f"{offered}: MB per shard")
+        right.set_xticks(range(len(SHARDS)), ["slow by 20 ms", "fast", "fast"])
+        right.legend(fontsize=8)
+        for axis in (left, right):
+            axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--plot", metavar="FILE", help="write a picture of both series (SVG)")
+    parser.add_argument("--seed", type=int, default=794)
+    arguments = parser.parse_args()
+    by_rate = {rate: series(rate, seed=arguments.seed) for rate in (2048, 4096)}
+    for number, (rate, results) in enumerate(by_rate.items(), 1):
+        print(f"Test series {number}: {rate} records of {RECORD_SIZE} bytes a second\n")
+        print(table(results, rate), end="\n\n")
+    if arguments.plot:
+        plot(by_rate, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()
