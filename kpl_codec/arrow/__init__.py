@@ -1,0 +1,191 @@
+"""Arrow batches of Kinesis records in, Arrow batches of user records out: the bulk road.
+
+    for batch in deaggregate_batches(batches, policy="report", shard_map=shard_map):
+        ...
+
+A batch needs a binary column ``data``. ``streamName``, ``shardId``, ``sequenceNumber``, ``partitionKey``,
+``explicitHashKey`` and ``approximateArrivalTimestamp`` are used where they are there; every other column
+is carried along. The columns equal the objects that `kpl_codec.deaggregate` gives for the same Kinesis
+records under the same policy. For sound aggregates they are put together from key tables, indices and
+offsets, without an object per user record; a defective frame goes through `deaggregate` itself.
+
+Rows that say ``aggregated`` are user records already: they pass unopened, so that running twice does
+no harm. Output batches are bounded in bytes; what is held meanwhile is linear in one input batch.
+Specification: spec/07-spark.md, SPK-1 to SPK-9; spec/03-deaggregation.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import frame
+from ..deaggregate import Counts, Policy
+from ..errors import CaptureError, ChecksumMismatch, KplError
+from ..limits import MAGIC
+from ..message import parse
+from ..shards import ShardMap
+from .group import Group
+from .layout import ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source
+from .objects import defective_rows
+from .placer import Placer
+
+#: Bytes that an output batch aims at. A batch is larger only where one user record is.
+DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
+
+
+def output_schema(
+    schema: pa.Schema, policy: Policy = "strict", *, placement: bool = False, tags: bool = False
+) -> pa.Schema:
+    """What `deaggregate_batches` gives for batches of ``schema``.
+
+    The nine columns of a user record, ``tags`` if asked for, the input's other columns, then with a
+    shard map the placement columns, and under the ``report`` policy what the KCL does and the errors.
+    Raises TypeError for a column of the wrong type, CaptureError without ``data``.
+    """
+    return Layout(schema, policy, placement, tags).schema
+
+
+class Deaggregator:
+    """Batches of ``schema`` in, batches of ``.schema`` out; ``counts`` tells what went through.
+
+    ``max_batch_bytes`` bounds each output batch (one user record always fits). ``tags`` adds a column.
+    Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        policy: Policy = "strict",
+        shard_map: ShardMap | None = None,
+        *,
+        tags: bool = False,
+        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    ) -> None:
+        if policy not in ("strict", "kcl", "report"):
+            raise ValueError(f"policy {policy!r}: strict, kcl or report")
+        self.policy = policy
+        self.shard_map = shard_map
+        self.counts = Counts()
+        self.max_batch_bytes = max_batch_bytes
+        self._layout = Layout(schema, policy, shard_map is not None, tags)
+        self._placer = Placer(shard_map) if shard_map is not None else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._layout.schema
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The user records of one batch, in order. Raises DecodeError under the ``strict`` policy, after
+        the user records before it; CaptureError there for a row without data."""
+        source = Source(batch, self._layout)
+        group = Group(source, self._layout, self._placer, self.counts, self.policy)
+        self.counts.kinesis_records += source.rows
+        done = 0  # rows before this one are in the group, or out
+        for row in self._to_open(source):
+            data = source.data_at(row)
+            # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict
+            # policy."
+            if data is not None and not frame.looks_aggregated(data):
+                continue
+            group.add_plain(done, row)
+            done = row + 1
+            parsed = None
+            if data is not None:
+                with suppress(ChecksumMismatch):
+                    parsed = parse(frame.split_frame(data))
+            if parsed is not None:
+                group.add_aggregate(row, parsed, len(data or b""))
+                if group.bytes >= self.max_batch_bytes:
+                    yield from group.flush(self.max_batch_bytes)
+                continue
+            yield from group.flush(self.max_batch_bytes)
+            if data is None and self.policy == "strict":
+                raise CaptureError(code="no-data", field="data")
+            yield from defective_rows(
+                source, row, self._layout, self.policy, self.shard_map, self.counts, self.max_batch_bytes
+            )
+        group.add_plain(done, source.rows)
+        yield from group.flush(self.max_batch_bytes)
+
+    def _to_open(self, source: Source) -> list[int]:
+        """Rows that may be aggregates, and rows without data; all others are plain for certain."""
+        candidates = pc.fill_null(pc.starts_with(source.data, MAGIC), True)
+        if source.opened is not None:
+            # SPK-2: "A row that says it came out of an aggregate, or that it speaks for one (sub-sequence
+            # number -1), MUST pass unopened, as it is."
+            candidates = pc.and_not(candidates, source.opened)
+        return np.flatnonzero(candidates.to_numpy(zero_copy_only=False)).tolist()
+
+
+def deaggregate_batches(
+    batches: Iterable[pa.RecordBatch],
+    policy: Policy = "strict",
+    shard_map: ShardMap | None = None,
+    *,
+    tags: bool = False,
+    max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The user records of ``batches``, which share one schema, lazily and in order.
+
+    Small batches (as hostile input makes them) are put together up to ``max_batch_bytes``.
+    Raises what `Deaggregator` raises; ``strict`` raises DecodeError while iterating.
+    """
+    deaggregator: Deaggregator | None = None
+
+    def process() -> Iterator[pa.RecordBatch]:
+        nonlocal deaggregator
+        for batch in batches:
+            if deaggregator is None:
+                deaggregator = Deaggregator(
+                    batch.schema, policy, shard_map, tags=tags, max_batch_bytes=max_batch_bytes
+                )
+            yield from deaggregator.process(batch)
+
+    return coalesce(process(), max_batch_bytes)
+
+
+def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches: neighbours are joined while they stay within ``max_batch_bytes``.
+
+    What is held back is given before an error of ``batches`` is raised.
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    try:
+        for batch in batches:
+            if held and size + batch.nbytes > max_batch_bytes:
+                yield _join(held)
+                held, size = [], 0
+            held.append(batch)
+            size += batch.nbytes
+    except KplError:
+        if held:
+            yield _join(held)
+        raise
+    if held:
+        yield _join(held)
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).combine_chunks()
+    return table.to_batches()[0]
+
+
+__all__ = [
+    "DEFAULT_BATCH_BYTES",
+    "ERROR_FIELDS",
+    "FIELDS",
+    "PLACEMENT_FIELDS",
+    "TAGS_FIELD",
+    "Deaggregator",
+    "coalesce",
+    "deaggregate_batches",
+    "output_schema",
+]

@@ -1,0 +1,220 @@
+"""Which columns there are, and the columns of one input batch in the types we work with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..deaggregate import Policy
+from ..errors import CaptureError
+from ..records import KinesisRecord
+
+#: The columns of a user record. Names and order are those of the existing Kinesis connectors.
+FIELDS = (
+    pa.field("streamName", pa.string()),
+    pa.field("shardId", pa.string()),
+    pa.field("sequenceNumber", pa.string()),
+    pa.field("subSequenceNumber", pa.int64()),
+    pa.field("aggregated", pa.bool_()),
+    pa.field("partitionKey", pa.string()),
+    pa.field("explicitHashKey", pa.string()),
+    pa.field("data", pa.binary()),
+    pa.field("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
+)
+TAGS_FIELD = pa.field("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+#: With a shard map: see `kpl_codec.Placement`. ``hashKey`` is 16 bytes, big-endian.
+PLACEMENT_FIELDS = (
+    pa.field("hashKey", pa.binary()),
+    pa.field("expectedShardId", pa.string()),
+    pa.field("placement", pa.string()),
+    pa.field("aggregatePlacement", pa.string()),
+)
+#: Under the report policy: what a KCL consumer gets, and the first defect (of ``errorCount``).
+ERROR_FIELDS = (
+    pa.field("kcl", pa.string()),
+    pa.field("error", pa.string()),
+    pa.field("errorOffset", pa.int64()),
+    pa.field("errorRecordIndex", pa.int64()),
+    pa.field("errorRequirement", pa.string()),
+    pa.field("errorText", pa.string()),
+    pa.field("errorCount", pa.int64()),
+)
+_ALL = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS)
+#: What a row of the input says of itself that stays, if it is no Kinesis record any more.
+KEPT = ("subSequenceNumber", "aggregated", "tags", "aggregatePlacement", *(f.name for f in ERROR_FIELDS))
+#: What a row weighs beyond its texts and bytes, roughly.
+_ROW_BYTES = 64
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or kind == pa.binary_view()
+    )
+
+
+class Layout:
+    """Which columns go in and come out. Raises TypeError, CaptureError."""
+
+    def __init__(self, schema: pa.Schema, policy: Policy, placement: bool, tags: bool) -> None:
+        self.input = schema
+        self.report = policy == "report"
+        self.placement = placement
+        self.tags = tags
+        for field in FIELDS:
+            positions = schema.get_all_field_indices(field.name)
+            if len(positions) > 1:
+                raise TypeError(f"column {field.name} is there {len(positions)} times")
+            if positions and not _fits(schema.field(positions[0]).type, field.type):
+                raise TypeError(f"column {field.name} is {schema.field(positions[0]).type}, not {field.type}")
+        if schema.get_field_index("data") < 0:
+            raise CaptureError(code="no-data-column", field="data")
+        arrival = schema.get_field_index("approximateArrivalTimestamp")
+        fields = list(FIELDS)
+        if arrival >= 0:
+            fields[-1] = pa.field("approximateArrivalTimestamp", schema.field(arrival).type)
+        extra = [
+            *([TAGS_FIELD] if tags else ()),
+            *(PLACEMENT_FIELDS if placement else ()),
+            *(ERROR_FIELDS if self.report else ()),
+        ]
+        ours = {field.name for field in (*fields, *extra)}
+        self.carried = [field for field in schema if field.name not in ours]
+        at = len(FIELDS) + bool(tags)
+        everything = [*fields, *extra]
+        nullable = [field.with_nullable(True) for field in self.carried]
+        self.schema = pa.schema([*everything[:at], *nullable, *everything[at:]])
+        # What a Kinesis record gives to all its user records alike.
+        self.shared = [
+            *(f.name for f in fields if f.name in ("streamName", "shardId", "sequenceNumber")),
+            "approximateArrivalTimestamp",
+            *(field.name for field in self.carried),
+        ]
+
+    def batch(self, columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
+        """A batch of ``.schema``; columns not given are null."""
+        arrays = []
+        for field in self.schema:
+            column = columns.get(field.name)
+            if column is None:
+                column = pa.nulls(rows, field.type)
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
+    if pa.types.is_null(actual):
+        return True
+    if pa.types.is_string(expected):
+        return is_text(actual)
+    if pa.types.is_binary(expected):
+        return _is_bytes(actual)
+    if pa.types.is_integer(expected):
+        return bool(pa.types.is_integer(actual))
+    return bool(pa.types.is_timestamp(actual) or actual == expected)
+
+
+def lengths(column: pa.Array) -> np.ndarray[Any, Any]:
+    """Bytes of text or binary in each row; null counts 0."""
+    filled = pc.fill_null(pc.binary_length(column), 0)
+    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+
+
+class Source:
+    """The columns of one input batch, in the types we work with."""
+
+    def __init__(self, batch: pa.RecordBatch, layout: Layout) -> None:
+        if not batch.schema.equals(layout.input):
+            raise TypeError("batches of one run must share one schema")
+        self.rows = batch.num_rows
+        self.columns: dict[str, pa.Array] = {}
+        names = {field.name: field.type for field in _ALL}
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            wanted = names.get(field.name)
+            if field.name == "data":
+                kind = field.type
+                keep = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+                column = column if keep else column.cast(pa.large_binary())
+            elif wanted is not None and not pa.types.is_timestamp(wanted) and column.type != wanted:
+                column = column.cast(wanted)
+            self.columns[field.name] = column
+        for field in FIELDS:
+            if field.name not in self.columns:
+                self.columns[field.name] = pa.nulls(self.rows, field.type)
+        self.data = self.columns["data"]
+        told = pc.less(self.columns["subSequenceNumber"], 0)
+        opened = pc.fill_null(pc.or_kleene(self.columns["aggregated"], told), False)
+        self.opened = opened if pc.any(opened).as_py() else None
+        self._offsets, self._bytes = _buffers(self.data)
+        self._null = None if not self.data.null_count else self.data.is_null().to_pylist()
+        self._shards: tuple[list[str | None], np.ndarray[Any, Any]] | None = None
+        self._width: np.ndarray[Any, Any] | None = None
+        self._layout = layout
+
+    def data_at(self, row: int) -> bytes | None:
+        """The data of one row."""
+        if self._null is not None and self._null[row]:
+            return None
+        return bytes(self._bytes[self._offsets[row] : self._offsets[row + 1]])
+
+    def shards(self) -> tuple[list[str | None], np.ndarray[Any, Any]]:
+        """The distinct shard ids (the last is None) and each row's number among them."""
+        if self._shards is None:
+            coded = self.columns["shardId"].dictionary_encode()
+            ids = [*coded.dictionary.to_pylist(), None]
+            codes = pc.fill_null(coded.indices, len(ids) - 1).to_numpy(zero_copy_only=False)
+            self._shards = ids, codes.astype(np.int64)
+        return self._shards
+
+    def width(self) -> np.ndarray[Any, Any]:
+        """Bytes that each row gives to every user record made of it, data and keys apart."""
+        if self._width is None:
+            width = np.full(self.rows, _ROW_BYTES, np.int64)
+            for name in self._layout.shared:
+                column = self.columns[name]
+                if is_text(column.type) or _is_bytes(column.type):
+                    width += lengths(column)
+                elif pa.types.is_nested(column.type):
+                    width += np.array([column.slice(i, 1).nbytes for i in range(self.rows)], np.int64)
+                else:
+                    width += 8
+            self._width = width
+        return self._width
+
+    def kinesis_record(self, row: int) -> KinesisRecord:
+        """One row as an object (for defective frames). The time stays out: it is carried as a column."""
+
+        def get(name: str) -> Any:
+            return self.columns[name][row].as_py()
+
+        return KinesisRecord(
+            get("partitionKey"),
+            self.data_at(row) or b"",
+            get("sequenceNumber"),
+            get("shardId"),
+            None,
+            get("explicitHashKey"),
+        )
+
+
+def _buffers(column: pa.Array) -> tuple[list[int], memoryview]:
+    """Where each row's bytes start (one more than rows), and the bytes."""
+    kind = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+    _, offsets, data = column.buffers()
+    if offsets is None:
+        return [0] * (len(column) + 1), memoryview(b"")
+    numbers = np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1]
+    return numbers.tolist(), memoryview(data if data is not None else b"")
+
+
+def tag_values(tags: Any) -> list[dict[str, str | None]] | None:
+    return [{"key": tag.key, "value": tag.value} for tag in tags] if tags else None
