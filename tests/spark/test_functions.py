@@ -1,0 +1,117 @@
+"""The DataFrame functions in a real Spark session."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.arrow import deaggregate_batches
+from kpl_codec.errors import CaptureError
+from kpl_codec.spark import deaggregate, is_aggregated, verify
+
+from .test_arrow import OBSERVED, SPLIT, WHEN, batch_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+MAP = kpl.ShardMap(SPLIT)
+
+
+def some_records(number: int) -> list[kpl.KinesisRecord]:
+    chance = random.Random(number)
+    out = []
+    for i in range(number):
+        data = chance.choice(OBSERVED)
+        if chance.random() < 0.5:
+            data = kpl.encode(
+                [kpl.UserRecord(f"key-{chance.randrange(9)}", b"x" * chance.randrange(50)) for _ in range(20)]
+            )
+        out.append(
+            kpl.KinesisRecord(f"k{i}", data, str(i), f"shardId-{chance.randrange(3):012d}", WHEN, None)
+        )
+    return out
+
+
+def frame_of(spark: Any, records: list[kpl.KinesisRecord]) -> Any:
+    rows = batch_of(records).to_pylist()
+    schema = (
+        "partitionKey string, data binary, sequenceNumber string, shardId string, "
+        "approximateArrivalTimestamp timestamp, explicitHashKey string, file string"
+    )
+    return spark.createDataFrame([tuple(row.values()) for row in rows], schema)
+
+
+def plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+@pytest.mark.requirement("SPK-3", "SPK-5")
+@pytest.mark.parametrize("policy", ["kcl", "report"])
+def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
+    records = some_records(120)
+    df = deaggregate(frame_of(spark, records), policy, MAP)
+    expected = [
+        r for b in deaggregate_batches([batch_of(records)], policy, MAP, tags=True) for r in b.to_pylist()
+    ]
+    got = [{name: plain(value) for name, value in row.asDict(recursive=True).items()} for row in df.collect()]
+    for row in (*got, *expected):
+        row.pop("approximateArrivalTimestamp")  # collect() gives it without a time zone
+    assert got == expected
+
+
+@pytest.mark.requirement("SPK-5", "PLC-5")
+def test_verify_finds_the_mixed_aggregate(spark: Any) -> None:
+    mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(2**127))])
+    record = kpl.KinesisRecord("a", mixed, "1", "shardId-000000000001", None, None)
+    rows = verify(frame_of(spark, [record]), MAP.to_json()).collect()
+    assert [(r.placement, r.aggregatePlacement, r.kcl, len(r.hashKey)) for r in rows] == [
+        ("expected", "mixed", "dropped", 16),
+        ("stray", "mixed", "dropped", 16),
+    ]
+
+
+@pytest.mark.requirement("SPK-5")
+def test_mistakes_are_told_before_a_job_starts(spark: Any) -> None:
+    df = frame_of(spark, some_records(1))
+    with pytest.raises(CaptureError, match="no-data-column"):
+        deaggregate(df.drop("data"))
+    with pytest.raises(TypeError, match="column data"):
+        deaggregate(df.selectExpr("'x' as data"))
+    with pytest.raises(ValueError, match="policy"):
+        deaggregate(df, "lenient")  # type: ignore[arg-type]
+    with pytest.raises(kpl.ShardMapError, match="gap"):
+        verify(df, kpl.ShardMap.to_json(MAP).replace('"0"', '"5"'))
+    with pytest.raises(ValueError, match="shardId"):
+        verify(df.drop("shardId"), MAP)
+
+
+@pytest.mark.requirement("SPK-5", "DAG-2")
+def test_strict_fails_the_job_with_the_place(spark: Any) -> None:
+    records = [kpl.KinesisRecord("k", b"\xf3\x89\x9a\xc2" + bytes(40), "77", "shardId-000000000000")]
+    with pytest.raises(Exception, match=r"digest .* sequence number 77"):
+        deaggregate(frame_of(spark, records)).collect()
+
+
+@pytest.mark.requirement("SPK-7", "FRM-1", "FRM-2", "FRM-3")
+def test_is_aggregated_in_sql(spark: Any) -> None:
+    values = [*OBSERVED, b"", b"x", None, kpl.encode([kpl.UserRecord("k", b"v")])]
+    df = spark.createDataFrame([(value,) for value in values], "data binary")
+    got = [row[0] for row in df.select(is_aggregated("data")).collect()]
+    assert got == [None if value is None else kpl.is_aggregated(value) for value in values]
+
+
+@pytest.mark.requirement("SPK-2", "SPK-5")
+def test_carried_columns_keep_their_types(spark: Any) -> None:
+    data = kpl.encode([kpl.UserRecord("k", b"1"), kpl.UserRecord("k", b"2")])
+    df = spark.createDataFrame([(data,)], "data binary").selectExpr(
+        "data", "cast(1.5 as decimal(10,2)) as price", "map('a', 1) as m", "localtimestamp() as t"
+    )
+    out = deaggregate(deaggregate(df))
+    assert out.select("price", "m", "t").schema == df.select("price", "m", "t").schema.__class__(
+        [f.__class__(f.name, f.dataType, True) for f in df.select("price", "m", "t").schema.fields]
+    )
+    assert [(bytes(r.data), r.subSequenceNumber, r.m) for r in out.collect()] == [
+        (b"1", 0, {"a": 1}),
+        (b"2", 1, {"a": 1}),
+    ]
