@@ -44,7 +44,8 @@ class History(NamedTuple):
     """What lineage says about one record.
 
     ``verdict``: against the shard that was open for its hash key when it was written.
-    ``shard_then``: that shard, None if it has expired or the record has no sequence number.
+    ``shard_then``: that shard, None if it has expired or the record has no sequence number; for a record
+    on a shard that never held its key, as the time hinted at by its number tells.
     ``chain``: every known shard that ever held the hash key, oldest first.
     ``number_in_shard``: whether the sequence number can be the shard's own (not before the shard's
     start), None where unknown. ``hinted_shard_id``: what the number itself hints at, only a hint.
@@ -246,12 +247,15 @@ class Lineage:
         number = parse_sequence_number(sequence_number) if sequence_number is not None else None
         hint = sequence_hint(number) if number is not None else None
         chain = self.chain(hash_key) if hash_key is not None else ()
-        then = (
-            self.shard_at_sequence_number(hash_key, number)
-            if hash_key is not None and number is not None
-            else None
-        )
         shard = self._by_id.get(shard_id) if shard_id is not None else None
+        then = None
+        if hash_key is not None and number is not None:
+            if shard is not None and shard not in chain:
+                # A shard that never held the key: its numbers count from another start, so only the
+                # time hinted at can tell.
+                then = self.shard_at_time(hash_key, hint.time) if hint else None
+            else:
+                then = self.shard_at_sequence_number(hash_key, number)
         start = _start(shard) if shard is not None else None
         in_shard = None if start is None or number is None else number >= start
 
