@@ -84,7 +84,8 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         counts = self.counts
         for record in kinesis_records:
             counts.kinesis_records += 1
-            if frame.looks_aggregated(record.data):
+            # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
+            if frame.looks_aggregated(record.data) and not record.sub_sequence_number:
                 yield from open_frame(record)
             else:
                 counts.user_records += 1
@@ -126,7 +127,7 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
             record.explicit_hash_key,
             (),
             record.sequence_number,
-            sub,
+            sub or record.sub_sequence_number or 0,
             False,
             record.shard_id,
             record.approximate_arrival_timestamp,

@@ -235,8 +235,15 @@ class UnknownShard(ShardMapError, KeyError):
 
 
 class CaptureError(KplError, ValueError):
-    """A captured event or answer is not what it claims to be. ``code`` says what, ``field`` where."""
+    """A captured event or answer is not what it claims to be. ``code`` says what, ``field`` where.
+
+    ``position``: which record of its source, counting from 0. ``sequence_number``, ``record_id``: the
+    record's own, where they could be read.
+    """
 
     code = "capture"
     requirement = "CAP-1"
+    position: int | None = None
+    sequence_number: str | None = None
+    record_id: str | None = None
     text = "capture refused: {code} ({field})"

@@ -38,6 +38,8 @@ class KinesisRecord(NamedTuple):
 
     ``partition_key`` is None where the service gives none (streams that distribute records AUTO).
     ``explicit_hash_key`` is known to producers only; no read call returns it.
+    ``sub_sequence_number`` is known where someone deaggregated before us (the KCL, Firehose); above 0
+    it says that this is a user record, whatever its data looks like.
     """
 
     partition_key: str | None
@@ -46,6 +48,7 @@ class KinesisRecord(NamedTuple):
     shard_id: str | None = None
     approximate_arrival_timestamp: datetime | None = None
     explicit_hash_key: str | None = None
+    sub_sequence_number: int | None = None
 
 
 class DeaggregatedRecord(NamedTuple):

@@ -1,0 +1,56 @@
+"""One lossless way from every shape that Kinesis records come in to `KinesisRecord`, and back.
+
+    from kpl_codec.adapters import captured, kinesis_records
+
+    for record in kinesis_records(event): ...              # raises CaptureError at the first bad one
+    for item in captured(answers, shard_id="shardId-0"): ... # KinesisRecord or CaptureError, in order
+
+`reading` has the shapes and how each is recognised, `writing` the way back.
+Specification: spec/06-lambda.md, CAP-1 to CAP-9.
+"""
+
+from .reading import (
+    captured,
+    firehose_record,
+    from_analytics,
+    from_firehose,
+    from_get_records,
+    from_kcl,
+    from_lambda,
+    from_pipes,
+    from_raw,
+    from_subscribe_to_shard,
+    kinesis_records,
+    lambda_record,
+)
+from .writing import (
+    to_analytics,
+    to_firehose,
+    to_get_records,
+    to_kcl,
+    to_lambda,
+    to_pipes,
+    to_subscribe_to_shard,
+)
+
+__all__ = [
+    "captured",
+    "firehose_record",
+    "from_analytics",
+    "from_firehose",
+    "from_get_records",
+    "from_kcl",
+    "from_lambda",
+    "from_pipes",
+    "from_raw",
+    "from_subscribe_to_shard",
+    "kinesis_records",
+    "lambda_record",
+    "to_analytics",
+    "to_firehose",
+    "to_get_records",
+    "to_kcl",
+    "to_lambda",
+    "to_pipes",
+    "to_subscribe_to_shard",
+]
