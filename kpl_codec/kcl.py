@@ -43,11 +43,12 @@ RAW = Outcome(True, 1, 1)
 def _replace(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeDecodeError)
     data, bad = error.object, error.start
-    # KCL-6: "Bytes of a key that are not UTF-8 become U+FFFD, one for an encoded surrogate as a whole,
-    # and the hash key is that of the text so made."
-    surrogate = data[bad] == 0xED and data[bad + 1 : bad + 2] >= b"\xa0"
-    whole = surrogate and bad + 2 < len(data) and data[bad + 1] <= 0xBF and 0x80 <= data[bad + 2] <= 0xBF
-    return "\ufffd", bad + 3 if whole else error.end
+    # KCL-6: "Bytes of a key that are not UTF-8 become U+FFFD, one for an encoded surrogate, whole or
+    # cut, and the hash key is that of the text so made."
+    if data[bad] == 0xED and 0xA0 <= int.from_bytes(data[bad + 1 : bad + 2], "big") <= 0xBF:
+        whole = 0x80 <= int.from_bytes(data[bad + 2 : bad + 3], "big") <= 0xBF
+        return "\ufffd", bad + 3 if whole else bad + 2
+    return "\ufffd", error.end
 
 
 codecs.register_error("kpl_codec.java", _replace)

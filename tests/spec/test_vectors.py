@@ -1,0 +1,231 @@
+"""Every vector of spec/vectors against this library, and the vector files against their schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec import kcl
+from kpl_codec.codec import AggregatedRecordBuilder
+
+from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
+
+SCHEMA = json.loads((VECTORS / "schema.json").read_text())
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_files_follow_their_schema(path: Any) -> None:
+    document = json.loads(path.read_text())
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    assert [error.json_path for error in validator.iter_errors(document)] == []
+
+
+def test_the_schema_refuses_what_is_wrong() -> None:
+    document = json.loads((VECTORS / "frames.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    vector = document["vectors"][0]
+    for change in ({"result": "invalid"}, {"kind": "other"}, {"id": "Has Spaces"}, {"requirements": []}):
+        assert not validator.is_valid({**document, "vectors": [{**vector, **change}]})
+
+
+def test_ids_are_unique() -> None:
+    ids = [vector["id"] for vector in load()]
+    assert sorted(set(ids)) == sorted(ids)
+
+
+@pytest.mark.parametrize("vector", of_kind("decode"))
+def test_decode(vector: Vector) -> None:
+    data = bytes.fromhex(vector["input"]["data"])
+    explanation = kpl.explain(data)
+    if "user_records" in vector:
+        assert list(kpl.decode(data)) == list(map(user_record, vector["user_records"]))
+        assert kpl.is_aggregated(data)
+        assert kpl.is_canonical(data) == explanation.canonical == vector["canonical"]
+        assert explanation.sound
+        return
+    with pytest.raises(kpl.DecodeError) as caught:
+        kpl.decode(data)
+    if vector.get("plain"):
+        assert isinstance(caught.value, kpl.NotAggregated)
+        assert not kpl.is_aggregated(data)
+        assert explanation.kind == "plain"
+    else:
+        assert facts(caught.value, vector["error"]) == vector["error"]
+        assert explanation.defects[0] == caught.value
+
+
+@pytest.mark.parametrize("vector", of_kind("decode"))
+def test_what_the_kcl_does(vector: Vector) -> None:
+    data = bytes.fromhex(vector["input"]["data"])
+    expected = vector["kcl"]
+    outcome = kcl.outcome(data, hash_key_range(vector["input"].get("hash_key_range")))
+    assert outcome.raw == ("raw" in expected)
+    if not outcome.raw:
+        assert outcome.total - outcome.delivered == expected["dropped"]
+        assert outcome.reason == expected.get("reason")
+        delivered = [kpl.UserRecord(*row) for row in kcl.user_records(data, outcome.delivered)]
+        assert delivered == list(map(user_record, expected["user_records"]))
+
+
+@pytest.mark.parametrize("vector", of_kind("decode"))
+def test_the_kcl_expectation_is_what_the_kcl_was_seen_to_do(vector: Vector) -> None:
+    seen = vector.get("observed", {}).get("KCL 3.5.1")
+    if seen is None:
+        return
+    assert vector["kcl"].get("raw") == seen.get("raw")
+    assert vector["kcl"].get("user_records") == seen.get("user_records")
+
+
+@pytest.mark.parametrize("vector", of_kind("encode"))
+def test_encode(vector: Vector) -> None:
+    records = list(map(user_record, vector["input"]["user_records"]))
+    builder = AggregatedRecordBuilder(vector["input"].get("max_size"))
+
+    def build() -> bytes:
+        for record in records:
+            builder.add(record)
+        return builder.build()
+
+    if "error" in vector:
+        with pytest.raises(kpl.EncodeError) as caught:
+            build()
+        assert facts(caught.value, vector["error"]) == vector["error"]
+        if caught.value.code != "aggregate-full":
+            with pytest.raises(kpl.EncodeError) as caught:
+                kpl.encode(records)
+            assert facts(caught.value, vector["error"]) == vector["error"]
+        return
+    data = build()
+    assert data.hex() == vector["data"]
+    assert builder.size == len(data) == vector["size"]
+    assert kpl.encode(records) == data
+    assert list(kpl.decode(data)) == records
+
+
+@pytest.mark.parametrize("vector", of_kind("hash-key"))
+def test_hash_key(vector: Vector) -> None:
+    keys = vector["input"]["partition_key"], vector["input"].get("explicit_hash_key")
+    if "error" in vector:
+        with pytest.raises(kpl.HashKeyError):
+            kpl.effective_hash_key(*keys)
+        return
+    hash_key = kpl.effective_hash_key(*keys)
+    assert kpl.format_hash_key(hash_key) == vector["hash_key"]
+    assert kpl.hash_key_to_bytes(hash_key).hex() == vector["column"]
+    assert kpl.hash_key_from_bytes(bytes.fromhex(vector["column"])) == hash_key
+
+
+@pytest.mark.parametrize("vector", of_kind("hash-key-text"))
+def test_hash_key_text(vector: Vector) -> None:
+    if "error" in vector:
+        with pytest.raises(kpl.HashKeyError):
+            kpl.parse_hash_key(vector["input"]["text"])
+    else:
+        assert kpl.format_hash_key(kpl.parse_hash_key(vector["input"]["text"])) == vector["hash_key"]
+
+
+@pytest.mark.parametrize("vector", of_kind("hash-key-range"))
+def test_hash_key_range(vector: Vector) -> None:
+    ends = int(vector["input"]["starting_hash_key"]), int(vector["input"]["ending_hash_key"])
+    if "error" in vector:
+        with pytest.raises(kpl.HashKeyError):
+            kpl.HashKeyRange(*ends)
+        return
+    found = kpl.HashKeyRange(*ends)
+    assert all(int(hash_key) in found for hash_key in vector["inside"])
+    assert not any(int(hash_key) in found for hash_key in vector["outside"])
+
+
+@pytest.mark.parametrize("vector", of_kind("shard-map"))
+def test_shard_map(vector: Vector) -> None:
+    if "error" in vector:
+        with pytest.raises(kpl.ShardMapError) as caught:
+            kpl.ShardMap.from_list_shards(vector["input"]["pages"])
+        expected = {name: value for name, value in vector["error"].items() if name != "requirement"}
+        assert facts(caught.value, expected) == expected
+        return
+    found = kpl.ShardMap.from_list_shards(vector["input"]["pages"])
+    assert [shard.shard_id for shard in found.open_shards] == vector["open_shards"]
+    for hash_key, shard_id in vector["lookups"].items():
+        assert found.shard_for(int(hash_key)).shard_id == shard_id
+    assert {shard: list(missing) for shard, missing in found.unknown_parents.items()} == vector["unknown_parents"]
+    for shard in found:
+        assert found[shard.shard_id] is shard
+    with pytest.raises(kpl.UnknownShard):
+        found["shardId-of-another-stream"]
+
+
+@pytest.mark.parametrize("vector", of_kind("placement"))
+def test_placement(vector: Vector) -> None:
+    given = vector["input"]
+    shard_map = kpl.ShardMap.from_list_shards(given["pages"], given.get("distribution", "USER_PARTITION_KEY"))
+    if given["aggregated"]:
+        record = kpl.DeaggregatedRecord(
+            given["partition_key"], b"", given["explicit_hash_key"], (), "1", 0, True, given["shard_id"], None
+        )
+        found = kpl.verify_placement(record, shard_map)
+    else:
+        plain = kpl.KinesisRecord(
+            given["partition_key"], b"", "1", given["shard_id"], None, given["explicit_hash_key"]
+        )
+        found = kpl.verify_placement(plain, shard_map)
+    assert found.verdict == vector["verdict"]
+    assert found.expected_shard_id == vector["expected_shard_id"]
+    assert found.in_range == vector["in_range"]
+
+
+def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
+    """A deaggregated record as the vectors write it."""
+    placement = record.placement
+    fields = {
+        "sequence_number": record.sequence_number,
+        "sub_sequence_number": record.sub_sequence_number,
+        "partition_key": record.partition_key,
+        "data": record.data.hex(),
+        "aggregated": record.aggregated,
+    }
+    optional = {
+        "explicit_hash_key": record.explicit_hash_key,
+        "tags": [{"key": key, "value": value} for key, value in record.tags] or None,
+        "defects": [defect.code for defect in record.defects] or None,
+        "kcl": record.kcl,
+        "placement": placement.verdict.value if placement is not None else None,
+        "aggregate": placement.aggregate if placement is not None else None,
+    }
+    return {**fields, **{name: value for name, value in optional.items() if value is not None}}
+
+
+@pytest.mark.parametrize("vector", of_kind("deaggregate"))
+def test_deaggregate(vector: Vector) -> None:
+    given = vector["input"]
+    records = [
+        kpl.KinesisRecord(
+            record["partition_key"],
+            bytes.fromhex(record["data"]),
+            record["sequence_number"],
+            record.get("shard_id"),
+        )
+        for record in given["records"]
+    ]
+    shard_map = kpl.ShardMap.from_list_shards(given["pages"]) if "pages" in given else None
+    user_records = kpl.deaggregate(
+        records, given["policy"], shard_map, hash_key_range(given.get("hash_key_range"))
+    )
+    rows = []
+    try:
+        for record in user_records:
+            rows.append(row(record))
+    except kpl.DecodeError as error:
+        assert "error" in vector, error
+        assert facts(error, vector["error"]) == vector["error"]
+    else:
+        assert "error" not in vector
+        counts = user_records.counts
+        found = {name: getattr(counts, name) for name in vector["counts"]}
+        assert {name: dict(v) if isinstance(v, dict) else v for name, v in found.items()} == vector["counts"]
+    assert rows == vector["rows"]

@@ -1,0 +1,55 @@
+"""The vector files, loaded for tests, and each vector's input turned into arguments."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kpl_codec as kpl
+
+REPOSITORY = Path(__file__).parents[2]
+VECTORS = REPOSITORY / "spec" / "vectors"
+
+Vector = dict[str, Any]
+
+
+def files() -> list[Path]:
+    return sorted(path for path in VECTORS.glob("*.json") if path.name != "schema.json")
+
+
+@cache
+def load() -> tuple[Vector, ...]:
+    return tuple(vector for path in files() for vector in json.loads(path.read_text())["vectors"])
+
+
+def of_kind(*kinds: str) -> list[Any]:
+    """pytest parameters of the vectors of these kinds, marked with the requirements they are about."""
+    import pytest
+
+    return [
+        pytest.param(vector, id=vector["id"], marks=pytest.mark.requirement(*vector["requirements"]))
+        for vector in load()
+        if vector["kind"] in kinds
+    ]
+
+
+def user_record(fields: dict[str, Any]) -> kpl.UserRecord:
+    return kpl.UserRecord(
+        fields["partition_key"],
+        bytes.fromhex(fields["data"]),
+        fields.get("explicit_hash_key"),
+        tuple(kpl.Tag(tag["key"], tag.get("value")) for tag in fields.get("tags", ())),
+    )
+
+
+def hash_key_range(ends: list[str] | None) -> kpl.HashKeyRange | None:
+    return None if ends is None else kpl.HashKeyRange(int(ends[0]), int(ends[1]))
+
+
+def facts(error: kpl.KplError, expected: dict[str, Any]) -> dict[str, Any]:
+    """The facts of ``error`` that ``expected`` speaks of, as JSON would have them."""
+    values = {"code": error.code, "requirement": error.requirement, **error.fields}
+    found = {name: values.get(name) for name in expected}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
