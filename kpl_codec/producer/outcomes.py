@@ -13,6 +13,7 @@
     refused            | no such stream, access denied, KMS key disabled ...  | fail at once
     expired            | the user record's time to live is over               | fail
     closed             | the producer was closed before it could be sent      | fail
+    dropped            | the producer was full, and its caller chose to drop  | fail
 
 What is stored and still sent again is not lost and not doubled for a KCL consumer: it drops a mixed
 aggregate whole. After no-answer, count-mismatch and internal nobody can know whether the record is
@@ -42,6 +43,7 @@ class Outcome(str, Enum):
     REFUSED = "refused"
     EXPIRED = "expired"
     CLOSED = "closed"
+    DROPPED = "dropped"
 
     def __str__(self) -> str:
         return self.value
@@ -73,6 +75,7 @@ ACTIONS: Final[dict[Outcome, Action]] = {
     Outcome.REFUSED: Action.FAIL,
     Outcome.EXPIRED: Action.FAIL,
     Outcome.CLOSED: Action.FAIL,
+    Outcome.DROPPED: Action.FAIL,
 }
 
 #: After these the record may be in the stream all the same.

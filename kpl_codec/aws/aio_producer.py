@@ -1,0 +1,243 @@
+"""The producer with asyncio and aiobotocore.
+
+    async with AsyncProducer("orders") as producer:
+        future = await producer.put("customer-17", b"...")    # waits only while the producer is full
+        delivery = await future                               # Delivery, or raises DeliveryError
+
+The same core as `kpl_codec.aws.producer`, driven by one event loop; use it from that loop only.
+Leaving the block, or `close`, delivers what is outstanding. A task that is cancelled while it awaits a
+delivery does not take the record back: it is still delivered (and its result seen by nobody).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from ..live_shard_map import LiveShardMap, Request
+from ..producer import (
+    Delivery,
+    DeliveryError,
+    Outcome,
+    Pending,
+    ProducerClosed,
+    ProducerConfig,
+    ProducerCore,
+    ProducerFull,
+)
+from ..producer.collector import PutRecordsRequest
+from ..producer.metrics import Observe
+from ..records import Tag
+from .calls import CALL_ERRORS
+from .put_records import (
+    arguments_of,
+    client_config,
+    log_failure,
+    log_not_delivered,
+    method_of,
+    stream_argument,
+    what_failed,
+)
+
+
+class AsyncProducer:
+    """A producer for one stream, in one event loop.
+
+    Give ``stream_name`` or ``stream_arn``. ``client_settings`` go to aiobotocore's create_client
+    (endpoint_url, region_name ...); or give ``client``, made with retries switched off, which stays the
+    caller's to close. ``observe(name, value, attributes)`` is told the metrics.
+    """
+
+    def __init__(
+        self,
+        stream_name: str | None = None,
+        *,
+        stream_arn: str | None = None,
+        config: ProducerConfig | None = None,
+        client: Any = None,
+        client_settings: Mapping[str, Any] | None = None,
+        observe: Observe | None = None,
+        chance: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self.config = config or ProducerConfig()
+        self._stream = stream_argument(stream_name, stream_arn)
+        self._client = client
+        self._client_settings = dict(client_settings or {})
+        self._own_client: Any = None
+        self._observe = observe
+        live = LiveShardMap(stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON")
+        self._core = ProducerCore(self.config, live, chance, observe)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self._calls: set[asyncio.Task[None]] = set()
+        self._waiters: list[asyncio.Future[None]] = []  # of put, for room
+        self._futures: set[asyncio.Future[Delivery]] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> AsyncProducer:
+        self._loop = asyncio.get_running_loop()
+        if self._client is None:
+            from aiobotocore.config import AioConfig
+            from aiobotocore.session import get_session
+
+            settings = {"config": AioConfig(**client_config(self.config)), **self._client_settings}
+            self._own_client = get_session().create_client("kinesis", **settings)
+            self._client = await self._own_client.__aenter__()
+        self._core.start(self._loop.time())
+        self._schedule()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def put(
+        self,
+        partition_key: str | None,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+    ) -> asyncio.Future[Delivery]:
+        """Accept a user record; the future gives a Delivery or raises a DeliveryError.
+
+        As `kpl_codec.aws.Producer.put`; "block" waits here without blocking the loop. Raises EncodeError,
+        ProducerFull, ProducerClosed.
+        """
+        pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        loop = self._running()
+        future: asyncio.Future[Delivery] = loop.create_future()
+        pending.token = future
+        while not self._core.has_room(pending.size):
+            if self.config.when_full == "drop":
+                future.set_exception(DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=()))
+                if self._observe is not None:
+                    self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
+                return future
+            if self.config.when_full == "fail":
+                raise ProducerFull(records=self._core.outstanding, bytes=self._core.outstanding_bytes)
+            waiter = loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+            self._running()
+        self._futures.add(future)
+        self._core.accept(pending, loop.time())
+        self._schedule()
+        return future
+
+    @property
+    def outstanding(self) -> int:
+        """User records accepted that have not ended yet."""
+        return self._core.outstanding
+
+    async def flush(self, timeout: float | None = None) -> bool:
+        """Send everything at once and wait until all that was put before has ended, well or not.
+
+        Whether it did within ``timeout`` seconds.
+        """
+        waiting = set(self._futures)
+        self._core.flush()
+        self._schedule()
+        if not waiting:
+            return True
+        _, left = await asyncio.wait(waiting, timeout=timeout)
+        return not left
+
+    async def close(self, timeout: float | None = None) -> bool:
+        """Accept nothing more, deliver what is outstanding; after ``timeout`` seconds the rest fails as
+        "closed". Whether nothing had to."""
+        self._closed = True
+        self._let_putters_go()
+        gave_up = False
+        try:
+            if self._loop is not None and self._core.outstanding:
+                self._core.close()
+                self._schedule()
+                gave_up = bool((await asyncio.wait(set(self._futures), timeout=timeout))[1])
+        finally:
+            # Also when the task that closes is cancelled: every future gets its result.
+            if self._loop is not None:
+                self._core.abandon(self._loop.time())
+                self._resolve()
+            if self._timer is not None:
+                self._timer.cancel()
+            for call in self._calls:
+                call.cancel()
+            if self._calls:
+                await asyncio.wait(self._calls)
+            if self._own_client is not None:
+                own, self._own_client = self._own_client, None
+                await own.__aexit__(None, None, None)
+        return not gave_up
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._closed or self._loop is None:
+            raise ProducerClosed(code="closed")
+        return self._loop
+
+    # -- driving the core ---------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        """Let the core act soon; many puts in a row cost one turn."""
+        if not self._scheduled and self._loop is not None:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        loop = self._loop
+        assert loop is not None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for request in self._core.requests(loop.time()):
+            call = loop.create_task(self._call(request))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+        self._resolve()
+        timer = self._core.timer()
+        if timer is not None and (self._core.outstanding or not self._closed):
+            self._timer = loop.call_at(max(timer, loop.time()), self._schedule)
+
+    async def _call(self, request: PutRecordsRequest | Request) -> None:
+        assert self._loop is not None
+        try:
+            method = getattr(self._client, method_of(request))
+            answer = await method(**arguments_of(request, self._stream))
+        except BaseException as error:
+            failure, answered = what_failed(error)
+            log_failure(request, failure, answered)
+            self._core.fail(request, failure, self._loop.time(), answered=answered)
+            self._schedule()
+            if not isinstance(error, CALL_ERRORS):
+                raise
+        else:
+            self._core.receive(request, answer, self._loop.time())
+            self._schedule()
+
+    def _resolve(self) -> None:
+        results: list[tuple[Pending, Delivery | DeliveryError]] = self._core.results()
+        failed = [result for _, result in results if isinstance(result, DeliveryError)]
+        if failed:
+            log_not_delivered(failed)
+        for pending, result in results:
+            future = pending.token
+            self._futures.discard(future)
+            if future.done():  # cancelled by whoever awaited it
+                continue
+            if isinstance(result, DeliveryError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+        if results:
+            self._let_putters_go()
+
+    def _let_putters_go(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,120 @@
+"""What both producer skins share: the client they make, the call, what its failures mean, the log.
+
+The log (logger "kpl_codec.producer") tells codes, counts and shard ids; never data, never keys.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+)
+
+from ..live_shard_map import Failure, Request
+from ..producer import DeliveryError, ProducerConfig
+from ..producer.collector import PutRecordsRequest
+from .calls import failure_of
+
+logger: Final = logging.getLogger("kpl_codec.producer")
+
+#: These come before anything was sent: nothing can be stored.
+_NEVER_SENT: Final = (
+    ConnectTimeoutError, EndpointConnectionError, NoCredentialsError, NoRegionError, ParamValidationError,
+    PartialCredentialsError, ProxyConnectionError,
+)  # fmt: skip
+
+
+def client_config(config: ProducerConfig) -> dict[str, Any]:
+    """Keyword arguments for a botocore Config. No retries below us: they would be invisible, and a call
+    that is retried there may store its records twice without anybody knowing."""
+    return {
+        "connect_timeout": config.connect_timeout / 1000,
+        "read_timeout": config.request_timeout / 1000,
+        "retries": {"total_max_attempts": 1, "mode": "standard"},
+        "max_pool_connections": config.max_connections + 1,
+    }
+
+
+def stream_argument(stream_name: str | None, stream_arn: str | None) -> dict[str, str]:
+    """The argument that names the stream. Raises ValueError unless exactly one is given."""
+    if stream_name is not None and stream_arn is None:
+        return {"StreamName": stream_name}
+    if stream_arn is not None and stream_name is None:
+        return {"StreamARN": stream_arn}
+    raise ValueError("give stream_name or stream_arn")
+
+
+def method_of(request: PutRecordsRequest | Request) -> str:
+    """The client's method for a request of the core."""
+    if isinstance(request, PutRecordsRequest):
+        return "put_records"
+    return {"ListShards": "list_shards", "DescribeStreamSummary": "describe_stream_summary"}[
+        request.operation
+    ]
+
+
+def arguments_of(request: PutRecordsRequest | Request, stream: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of that method."""
+    if isinstance(request, PutRecordsRequest):
+        return {**stream, "Records": request.records}
+    return dict(request.arguments)
+
+
+def what_failed(error: BaseException) -> tuple[Failure, bool]:
+    """The failure, and whether it is an answer (or came before sending): then nothing is stored.
+
+    A 5xx is an answer; whether its records are stored is for the outcomes table to say.
+    """
+    if isinstance(error, (ClientError, BotoCoreError, OSError)):
+        answered = isinstance(error, (ClientError, *_NEVER_SENT))
+        return failure_of(error), answered
+    return Failure(type(error).__name__), False
+
+
+def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
+    """One line for a call that failed as a whole."""
+    if isinstance(request, PutRecordsRequest):
+        logger.warning(
+            "PutRecords failed: %s",
+            failure.code,
+            extra={
+                "operation": "PutRecords",
+                "error_code": failure.code,
+                "answered": answered,
+                "kinesis_records": len(request.records),
+            },
+        )
+    else:
+        logger.info(
+            "%s failed: %s",
+            request.operation,
+            failure.code,
+            extra={"operation": request.operation, "error_code": failure.code, "answered": answered},
+        )
+
+
+def log_not_delivered(errors: list[DeliveryError]) -> None:
+    """One line for user records that failed for good, by outcome and code."""
+    counts: dict[tuple[str, str], int] = {}
+    for error in errors:
+        key = error.outcome.value, error.code
+        counts[key] = counts.get(key, 0) + 1
+    for (outcome, code), count in counts.items():
+        logger.error(
+            "%d user records not delivered: %s (%s)",
+            count,
+            outcome,
+            code,
+            extra={"outcome": outcome, "error_code": code, "user_records": count},
+        )
