@@ -24,7 +24,6 @@ from construct import (
     Container,
     ExplicitError,
     ExprAdapter,
-    FocusedSeq,
     GreedyBytes,
     GreedyRange,
     LazyBound,
@@ -161,9 +160,7 @@ Message = Struct(
     "depth" / Computed(this._params.nesting),
     "fields" / GreedyRange(Field),
     Terminated,
-    Check(
-        lambda this: all(field.tag.wire_type != END_GROUP for field in this.fields) or _refuse("MSG-1")
-    ),
+    Check(lambda this: all(field.tag.wire_type != END_GROUP for field in this.fields) or _refuse("MSG-1")),
 )
 
 
@@ -271,7 +268,8 @@ def parse_message(message: bytes) -> list[UserRecord]:
         for inner in record.values[4]:
             tag = _Reader(inner, 2, {1: LENGTH_DELIMITED, 2: LENGTH_DELIMITED}, broken)
             tag_key, tag_value = (
-                None if raw is None else _text(raw, broken) for raw in (tag.last(1, required=True), tag.last(2))
+                None if raw is None else _text(raw, broken)
+                for raw in (tag.last(1, required=True), tag.last(2))
             )
             tags.append(Tag(tag_key or "", tag_value))
         user_records.append(UserRecord(partition_key or "", data or b"", explicit_hash_key, tuple(tags)))

@@ -36,7 +36,9 @@ def shard_for(shards: list[Shard], hash_key: int) -> Shard:
     return found
 
 
-def descends(shards: list[Shard], shard_id: str, ancestor_id: str, seen: frozenset[str] = frozenset()) -> bool:
+def descends(
+    shards: list[Shard], shard_id: str, ancestor_id: str, seen: frozenset[str] = frozenset()
+) -> bool:
     """Whether ``ancestor_id`` is a parent of ``shard_id``, or of a parent, and so on."""
     for shard in shards:
         if shard.shard_id == shard_id and shard_id not in seen:

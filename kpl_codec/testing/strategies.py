@@ -1,0 +1,461 @@
+"""Hypothesis strategies for everything a Kinesis consumer or producer meets.
+
+    from hypothesis import given
+    from kpl_codec.testing import strategies as kst
+
+    @given(kst.aggregated_records())
+    def test_my_consumer_takes_every_user_record(example):
+        assert my_consumer(example.data) == list(example.user_records)
+
+    @given(kst.defective_frames())
+    def test_my_consumer_reports_what_is_broken(frame):
+        with pytest.raises(MyError):
+            my_consumer(frame.data)
+
+| strategy | draws |
+|---|---|
+| `partition_keys`, `explicit_hash_keys`, `hash_keys`, `tags`, `user_records` | the parts |
+| `aggregated_records` | `Aggregate`: user records and the bytes that `encode` makes of them |
+| `non_canonical_records` | `Aggregate`: the same user records in other bytes that are as legal |
+| `defective_frames` | `DefectiveFrame`: a sound aggregate with one named thing wrong |
+| `plain_data` | data that is no aggregate, look-alikes among it |
+| `shard_maps` | open shards that tile the hash key space |
+| `reshard_histories` | `ReshardHistory`: splits and merges, with sequence numbers as Kinesis writes them |
+
+Everything shrinks towards one small user record, one shard, no reshard. The frames are built here
+from protobuf's wire format, not by this library's encoder, so that a mistake there cannot hide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from ..hash_keys import ALL_HASH_KEYS, HashKeyRange
+from ..limits import MAGIC, MAX_HASH_KEY
+from ..records import Tag, UserRecord
+from ..shards import Distribution, Shard, ShardMap
+
+__all__ = [
+    "DEFECTS",
+    "Aggregate",
+    "DefectiveFrame",
+    "ReshardHistory",
+    "aggregated_records",
+    "defective_frames",
+    "explicit_hash_keys",
+    "hash_keys",
+    "non_canonical_records",
+    "partition_keys",
+    "plain_data",
+    "reshard_histories",
+    "shard_maps",
+    "tags",
+    "user_records",
+]
+
+_TEXT = st.characters(exclude_categories=["Cs"])
+
+# --- user records ---------------------------------------------------------------------------------
+
+
+def partition_keys() -> st.SearchStrategy[str]:
+    """Partition keys Kinesis takes: 1 to 256 characters; few different ones, so that they repeat."""
+    return (
+        st.sampled_from("abcd")
+        | st.text(_TEXT, min_size=1, max_size=20)
+        | st.text(_TEXT, min_size=250, max_size=256)
+    )
+
+
+def hash_keys() -> st.SearchStrategy[int]:
+    """Hash keys, 0 to 2^128 - 1, their ends and middle often."""
+    return st.sampled_from([0, 1, MAX_HASH_KEY // 2, MAX_HASH_KEY // 2 + 1, MAX_HASH_KEY]) | st.integers(
+        0, MAX_HASH_KEY
+    )
+
+
+def explicit_hash_keys() -> st.SearchStrategy[str]:
+    """Explicit hash keys as AWS takes them: canonical decimal."""
+    return hash_keys().map(str)
+
+
+def tags() -> st.SearchStrategy[tuple[Tag, ...]]:
+    """Tags of a user record: none, or up to three."""
+    text = st.text(_TEXT, max_size=8)
+    return st.just(()) | st.lists(st.builds(Tag, text, st.none() | text), max_size=3).map(tuple)
+
+
+def user_records(
+    *,
+    keys: st.SearchStrategy[str] | None = None,
+    data: st.SearchStrategy[bytes] | None = None,
+    with_tags: bool = True,
+) -> st.SearchStrategy[UserRecord]:
+    """User records that may be written. Half of them have an explicit hash key."""
+    return st.builds(
+        UserRecord,
+        partition_keys() if keys is None else keys,
+        st.binary(max_size=200) if data is None else data,
+        st.none() | explicit_hash_keys(),
+        tags() if with_tags else st.just(()),
+    )
+
+
+# --- protobuf's wire format, for writing --------------------------------------------------------------
+
+
+def _varint(value: int, length: int = 1) -> bytes:
+    """``value`` as a varint of at least ``length`` bytes (1 to 10)."""
+    out = bytearray()
+    while value >= 0x80 or len(out) + 1 < length:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _field(number: int, value: int | bytes, length: int = 1) -> bytes:
+    """A varint or length-delimited field; its varints have at least ``length`` bytes."""
+    if isinstance(value, int):
+        return _varint(number << 3, length) + _varint(value, length)
+    return _varint(number << 3 | 2, length) + _varint(len(value), length) + value
+
+
+def _frame(message: bytes) -> bytes:
+    return MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
+
+
+class _Draft(NamedTuple):
+    """An aggregate before it is bytes: the two tables, and per user record its fields."""
+
+    partition_keys: list[bytes]
+    explicit_hash_keys: list[bytes]
+    records: list[list[bytes]]
+
+    def frame(self) -> bytes:
+        parts = [_field(1, key) for key in self.partition_keys]
+        parts += [_field(2, key) for key in self.explicit_hash_keys]
+        parts += [_field(3, b"".join(fields)) for fields in self.records]
+        return _frame(b"".join(parts))
+
+
+def _tag(tag: Tag) -> bytes:
+    value = b"" if tag.value is None else _field(2, tag.value.encode())
+    return _field(4, _field(1, tag.key.encode()) + value)
+
+
+def _draft(records: tuple[UserRecord, ...]) -> _Draft:
+    pks = list(dict.fromkeys(record.partition_key for record in records))
+    ehks = list(dict.fromkeys(r.explicit_hash_key for r in records if r.explicit_hash_key is not None))
+    rows = []
+    for record in records:
+        fields = [_field(1, pks.index(record.partition_key))]
+        if record.explicit_hash_key is not None:
+            fields.append(_field(2, ehks.index(record.explicit_hash_key)))
+        rows.append([*fields, _field(3, record.data), *map(_tag, record.tags)])
+    return _Draft([key.encode() for key in pks], [key.encode() for key in ehks], rows)
+
+
+# --- aggregates -----------------------------------------------------------------------------------
+
+
+class Aggregate(NamedTuple):
+    """User records, and the data of a Kinesis record that holds them."""
+
+    user_records: tuple[UserRecord, ...]
+    data: bytes
+
+
+def _records(max_records: int, with_tags: bool) -> st.SearchStrategy[tuple[UserRecord, ...]]:
+    return st.lists(user_records(with_tags=with_tags), min_size=1, max_size=max_records).map(tuple)
+
+
+def aggregated_records(*, max_records: int = 20, with_tags: bool = True) -> st.SearchStrategy[Aggregate]:
+    """Sound aggregates of 1 to ``max_records`` user records, byte for byte as the KPL writes them."""
+    return _records(max_records, with_tags).map(lambda records: Aggregate(records, _draft(records).frame()))
+
+
+_UNKNOWN_FIELDS = st.sampled_from(
+    [
+        _field(15, 1),
+        _field(16, b"unknown"),
+        _varint(9 << 3 | 5) + b"1234",
+        _varint(9 << 3 | 1) + b"12345678",
+        _varint(9 << 3 | 3) + _field(1, 7) + _field(3, b"no user record") + _varint(9 << 3 | 4),
+        _field(2**29 - 1, 2**64 - 1),
+    ]
+)
+
+
+@st.composite
+def non_canonical_records(draw: st.DrawFn, *, max_records: int = 10, with_tags: bool = True) -> Aggregate:
+    """Sound aggregates in unusual but legal bytes: fields in any order, unknown fields, repeated scalars
+    (the last one counts), long varints, unused and repeated table entries."""
+    records = draw(_records(max_records, with_tags))
+    draft = _draft(records)
+    longer = st.integers(1, 4)
+
+    def shuffled(fields: list[bytes], fixed: list[bytes]) -> list[bytes]:
+        """``fields`` in any order, ``fixed`` among them in theirs."""
+        marks = draw(st.permutations(fields + [b""] * len(fixed)))
+        rest = iter(fixed)
+        return [field or next(rest) for field in marks]
+
+    # A spare entry at the front moves every index of its table by one.
+    spare_pk, spare_ehk = draw(st.booleans()), draw(st.booleans())
+    pks = [b"unused"] * spare_pk + draft.partition_keys
+    ehks = [b"0"] * spare_ehk + draft.explicit_hash_keys
+    rows = []
+    for record in records:
+        scalars = []
+        pk_index = draft.partition_keys.index(record.partition_key.encode()) + spare_pk
+        pk_field = _field(1, pk_index, draw(longer))
+        first = _field(1, draw(st.integers(0, 2**64 - 1))) if draw(st.booleans()) else b""
+        scalars.append(first + pk_field)
+        if record.explicit_hash_key is not None:
+            ehk_index = draft.explicit_hash_keys.index(record.explicit_hash_key.encode()) + spare_ehk
+            scalars.append(_field(2, ehk_index, draw(longer)))
+        first = _field(3, b"overwritten") if draw(st.booleans()) else b""
+        scalars.append(first + _field(3, record.data, draw(longer)))
+        scalars += draw(st.lists(_UNKNOWN_FIELDS, max_size=2))
+        row = b"".join(shuffled(scalars, list(map(_tag, record.tags))))
+        rows.append(_field(3, row, draw(longer)))
+    # Entries and user records each keep their own order; the three lists interleave freely.
+    lists = [[_field(1, key, draw(longer)) for key in pks], [_field(2, key) for key in ehks], rows]
+    lists.append(draw(st.lists(_UNKNOWN_FIELDS, max_size=2)))
+    order = draw(st.permutations([i for i, fields in enumerate(lists) for _ in fields]))
+    queues = [iter(fields) for fields in lists]
+    return Aggregate(records, _frame(b"".join(next(queues[i]) for i in order)))
+
+
+# --- one thing wrong ------------------------------------------------------------------------------
+
+
+class DefectiveFrame(NamedTuple):
+    """Data with exactly one defect: ``code`` is that of the error, ``record_index`` the user record it
+    is in (None: the frame or a table). ``user_records`` is what was there before it was broken."""
+
+    code: str
+    data: bytes
+    record_index: int | None
+    user_records: tuple[UserRecord, ...]
+
+
+def _digest(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
+    data = bytearray(draft.frame())
+    data[draw(st.integers(4, len(data) - 1))] ^= draw(st.integers(1, 255))
+    return bytes(data)
+
+
+def _whole(suffix: bytes) -> Callable[[st.DrawFn, _Draft, int], bytes]:
+    """A defect that stands behind everything else in the message."""
+
+    def breaks(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
+        return _frame(draft.frame()[4:-16] + suffix)
+
+    return breaks
+
+
+def _in_record(change: Callable[[st.DrawFn, list[bytes], _Draft], list[bytes]]) -> Callable[..., bytes]:
+    """A defect inside user record ``at``."""
+
+    def breaks(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
+        draft.records[at] = change(draw, draft.records[at], draft)
+        return draft.frame()
+
+    return breaks
+
+
+def _add(field: bytes) -> Callable[..., bytes]:
+    return _in_record(lambda draw, fields, draft: [*fields, field])
+
+
+def _without(number: int) -> Callable[..., bytes]:
+    return _in_record(lambda draw, fields, draft: [f for f in fields if f[0] >> 3 != number])
+
+
+def _index(number: int, table: str) -> Callable[..., bytes]:
+    def change(draw: st.DrawFn, fields: list[bytes], draft: _Draft) -> list[bytes]:
+        size = len(getattr(draft, table))
+        index = draw(st.sampled_from([size, size + 1, 2**31, 2**32, 2**63, 2**64 - 1]))
+        return [*fields, _field(number, index)]
+
+    return _in_record(change)
+
+
+def _entry(number: int, entries: list[bytes]) -> Callable[..., bytes]:
+    """A bad table entry that no user record uses: at the end of its table."""
+
+    def breaks(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
+        (draft.partition_keys if number == 1 else draft.explicit_hash_keys).append(
+            draw(st.sampled_from(entries))
+        )
+        return draft.frame()
+
+    return breaks
+
+
+def _no_records(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
+    draft.records.clear()
+    return draft.frame()
+
+
+_BROKEN_UTF_8 = [b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80"]
+_BROKEN_HASH_KEYS = [b"", b"abc", b" 5", b"5.0", b"0x10", b"-1", str(2**128).encode()]
+
+#: Every defect: its error code, whether it lies in one user record, and how to make it.
+DEFECTS: dict[str, tuple[str, bool, Callable[..., bytes]]] = {
+    "digest": ("checksum-mismatch", False, _digest),
+    "truncated field": ("truncated", False, _whole(b"\x2a\x05abc")),
+    "truncated varint": ("truncated", False, _whole(b"\x28\xff")),
+    "varint of 11 bytes": ("varint-too-long", False, _whole(b"\x28" + b"\x80" * 10 + b"\x01")),
+    "varint beyond 64 bits": ("varint-overflow", False, _whole(b"\x28" + b"\xff" * 9 + b"\x7f")),
+    "field number 0": ("field-number", False, _whole(b"\x00\x01")),
+    "wire type 7": ("wire-type", False, _whole(b"\x2f")),
+    "end tag alone": ("stray-end-group", False, _whole(b"\x2c")),
+    "group without end": ("unterminated-group", False, _whole(b"\x2b\x28\x01")),
+    "101 groups deep": ("too-deep", False, _whole(b"\x2b" * 101 + b"\x2c" * 101)),
+    "records as a group": ("wrong-wire-type", False, _whole(b"\x1b\x08\x00\x1a\x01a\x1c")),
+    "table entry as a varint": ("wrong-wire-type", False, _whole(b"\x08\x01")),
+    "index as bytes": ("wrong-wire-type", True, _add(b"\x0a\x01\x00")),
+    "data as a varint": ("wrong-wire-type", True, _add(b"\x18\x01")),
+    "user record cut": ("truncated", True, _add(b"\x2a\x05abc")),
+    "no partition_key_index": ("missing-field", True, _without(1)),
+    "no data": ("missing-field", True, _without(3)),
+    "tag without key": ("missing-field", True, _add(_field(4, _field(2, b"value")))),
+    "partition_key_index out of table": ("index-out-of-table", True, _index(1, "partition_keys")),
+    "explicit_hash_key_index out of table": ("index-out-of-table", True, _index(2, "explicit_hash_keys")),
+    "partition key not UTF-8": ("key-utf-8", False, _entry(1, _BROKEN_UTF_8)),
+    "explicit hash key not UTF-8": ("key-utf-8", False, _entry(2, _BROKEN_UTF_8)),
+    "partition key too long": ("key-too-long", False, _entry(1, [b"k" * 257, "é".encode() * 300])),
+    "explicit hash key no number": ("hash-key", False, _entry(2, _BROKEN_HASH_KEYS)),
+    "no user records": ("no-user-records", False, _no_records),
+}
+
+
+@st.composite
+def defective_frames(
+    draw: st.DrawFn, *, max_records: int = 5, names: Collection[str] = tuple(DEFECTS)
+) -> DefectiveFrame:
+    """Aggregates that were sound before one thing was broken: one of ``names``, keys of `DEFECTS`."""
+    records = draw(_records(max_records, with_tags=False))
+    name = draw(st.sampled_from(list(names)))
+    code, in_record, breaks = DEFECTS[name]
+    at = draw(st.integers(0, len(records) - 1))
+    return DefectiveFrame(code, breaks(draw, _draft(records), at), at if in_record else None, records)
+
+
+def plain_data() -> st.SearchStrategy[bytes]:
+    """Data of plain records: anything without the magic, and the magic with too little behind it."""
+    return st.binary(max_size=200).filter(lambda data: data[:4] != MAGIC) | st.binary(max_size=16).map(
+        lambda data: MAGIC + data
+    )
+
+
+# --- shards ---------------------------------------------------------------------------------------
+
+
+def _shard_id(number: int) -> str:
+    return f"shardId-{number:012d}"
+
+
+def _sequence_number(created: int, written: int, index: int, shard: int) -> str:
+    """The 56 digits of version 2: creation and write time in seconds, a counter, the shard's number."""
+    parts = f"2{created:09x}{shard & 15:x}{index:016x}{0:02x}{written:09x}{shard:08x}2"
+    return str(int(parts, 16))
+
+
+def _tiles(draw: st.DrawFn, max_shards: int) -> list[HashKeyRange]:
+    if draw(st.booleans()):  # as CreateStream cuts
+        return ALL_HASH_KEYS.split(draw(st.integers(1, max_shards)))
+    starts = sorted({0, *draw(st.lists(hash_keys(), max_size=max_shards - 1))})
+    ends = [start - 1 for start in starts[1:]] + [MAX_HASH_KEY]
+    return [HashKeyRange(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+class ReshardHistory(NamedTuple):
+    """A stream through its splits and merges. ``maps[n]`` is its shard map after ``n`` of them, every
+    closed shard listed; ``times[n]`` is when that was, in seconds since 1970."""
+
+    maps: tuple[ShardMap, ...]
+    times: tuple[int, ...]
+
+    @property
+    def now(self) -> ShardMap:
+        return self.maps[-1]
+
+    def sequence_number(self, shard_id: str, generation: int, index: int = 0) -> str:
+        """A sequence number such as a record gets that is put on ``shard_id`` between two reshards."""
+        number = int(shard_id.rpartition("-")[2])
+        born = next(i for i, shard_map in enumerate(self.maps) if shard_id in shard_map)
+        return _sequence_number(self.times[born], self.times[generation] + 1, index + 1, number)
+
+
+@st.composite
+def reshard_histories(draw: st.DrawFn, *, max_shards: int = 4, max_reshards: int = 4) -> ReshardHistory:
+    """Histories of 0 to ``max_reshards`` splits and merges, from 1 to ``max_shards`` shards on."""
+    time = draw(st.integers(1_500_000_000, 1_800_000_000))
+    shards: dict[str, Shard] = {}
+    times = [time]
+
+    def open_new(keys: HashKeyRange, *parents: str) -> None:
+        number = len(shards)
+        parent, adjacent = (*parents, None, None)[:2]
+        start = _sequence_number(time, time, 0, number)
+        shards[_shard_id(number)] = Shard(_shard_id(number), keys, parent, adjacent, start)
+
+    def close(shard: Shard) -> None:
+        number = int(shard.shard_id[-12:])
+        born = next(t for t, m in zip(times, maps, strict=False) if shard.shard_id in m)
+        end = _sequence_number(born, time, 2**63 - 1, number)
+        shards[shard.shard_id] = replace(shard, ending_sequence_number=end)
+
+    for keys in _tiles(draw, max_shards):
+        open_new(keys)
+    maps = [ShardMap(shards.values())]
+    for _ in range(draw(st.integers(0, max_reshards))):
+        time += draw(st.integers(60, 100_000))
+        opened = maps[-1].open_shards
+        at = draw(st.integers(0, len(opened) - 1))
+        shard = opened[at]
+        if draw(st.booleans()) and at + 1 < len(opened):
+            other = opened[at + 1]
+            close(shard)
+            close(other)
+            merged = HashKeyRange(
+                shard.hash_key_range.starting_hash_key, other.hash_key_range.ending_hash_key
+            )
+            open_new(merged, shard.shard_id, other.shard_id)
+        elif shard.hash_key_range.size > 1:
+            start, end = shard.hash_key_range.starting_hash_key, shard.hash_key_range.ending_hash_key
+            middle = (start + end) // 2 + 1
+            cut = draw(st.just(middle) | st.integers(start + 1, end))
+            close(shard)
+            open_new(HashKeyRange(start, cut - 1), shard.shard_id)
+            open_new(HashKeyRange(cut, end), shard.shard_id)
+        else:
+            continue  # a shard of one hash key cannot be split
+        maps.append(ShardMap(shards.values()))
+        times.append(time)
+    return ReshardHistory(tuple(maps), tuple(times))
+
+
+def shard_maps(
+    *, max_shards: int = 8, distribution: Distribution = "USER_PARTITION_KEY"
+) -> st.SearchStrategy[ShardMap]:
+    """Shard maps as ListShards gives them today: tiles that are open, closed ancestors, some expired."""
+
+    @st.composite
+    def build(draw: st.DrawFn) -> ShardMap:
+        history = draw(reshard_histories(max_shards=max_shards, max_reshards=3))
+        closed = [shard.shard_id for shard in history.now if not shard.open]
+        expired = draw(st.sets(st.sampled_from(closed))) if closed else set()
+        listed = [shard for shard in history.now if shard.shard_id not in expired]
+        return ShardMap(listed, distribution)
+
+    return build()

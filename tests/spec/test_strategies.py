@@ -1,0 +1,76 @@
+"""The public strategies keep their promises, and shrink."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import find, given, settings
+
+import kpl_codec as kpl
+from kpl_codec.hash_keys import ALL_HASH_KEYS
+from kpl_codec.testing import strategies as kst
+
+
+@pytest.mark.requirement("ENC-3", "ENC-4")
+@given(kst.aggregated_records())
+def test_aggregates_are_what_encode_makes(example: kst.Aggregate) -> None:
+    assert list(kpl.decode(example.data)) == list(example.user_records)
+    assert kpl.encode(example.user_records) == example.data
+
+
+@pytest.mark.requirement("MSG-2", "MSG-11", "MSG-12")
+@given(kst.non_canonical_records())
+def test_non_canonical_aggregates_mean_the_same(example: kst.Aggregate) -> None:
+    assert list(kpl.decode(example.data)) == list(example.user_records)
+
+
+@pytest.mark.parametrize("name", kst.DEFECTS)
+def test_defective_frames_have_the_defect_they_name(name: str) -> None:
+    @given(kst.defective_frames(names=[name]))
+    @settings(max_examples=15)
+    def check(frame: kst.DefectiveFrame) -> None:
+        with pytest.raises(kpl.DecodeError) as caught:
+            kpl.decode(frame.data)
+        assert caught.value.code == frame.code == kst.DEFECTS[name][0]
+        assert caught.value.record_index == frame.record_index
+        assert (frame.record_index is not None) == kst.DEFECTS[name][1]
+
+    check()
+
+
+@given(kst.plain_data())
+def test_plain_data_is_plain(data: bytes) -> None:
+    assert not kpl.is_aggregated(data)
+    with pytest.raises(kpl.NotAggregated):
+        kpl.decode(data)
+
+
+@given(kst.reshard_histories())
+def test_histories_are_streams(history: kst.ReshardHistory) -> None:
+    for before, after in zip(history.maps, history.maps[1:], strict=False):
+        for shard in before:
+            assert after[shard.shard_id].hash_key_range == shard.hash_key_range
+            if not shard.open:
+                assert after[shard.shard_id] == shard
+    for shard in history.now:
+        covered = [p.hash_key_range for p in history.now.parents(shard.shard_id)] or [ALL_HASH_KEYS]
+        assert any(shard.hash_key_range.overlaps(keys) for keys in covered)
+        assert len(shard.starting_sequence_number or "") == 56
+        number = int(history.sequence_number(shard.shard_id, len(history.maps) - 1))
+        if shard.open:
+            assert number > int(shard.starting_sequence_number or 0)
+
+
+@given(kst.shard_maps())
+def test_shard_maps_go_through_aws_and_back(shard_map: kpl.ShardMap) -> None:
+    assert kpl.ShardMap.from_json(shard_map.to_json()) == shard_map
+
+
+def test_strategies_shrink_to_the_least() -> None:
+    quiet = settings(max_examples=2000, database=None)
+    least = find(kst.aggregated_records(), lambda example: True, settings=quiet)
+    assert least.user_records == (kpl.UserRecord("a", b""),)
+    assert len(find(kst.shard_maps(), lambda m: True, settings=quiet)) == 1
+    frame = find(kst.defective_frames(), lambda f: f.code == "index-out-of-table", settings=quiet)
+    assert frame.user_records == (kpl.UserRecord("a", b""),)
+    split = find(kst.reshard_histories(), lambda h: len(h.maps) > 1, settings=quiet)
+    assert len(split.maps) == 2
