@@ -40,6 +40,8 @@ def split_frame(data: bytes) -> bytes:
     actual = digest(message)
     # FRM-3: "The last 16 bytes MUST be the MD5 digest of the message, the bytes between magic and
     # digest."
+    # FRM-4: "Data that starts with the magic, is long enough and ends in another digest MUST NOT be
+    # opened; a strict decoder reports it"
     if data[-DIGEST_SIZE:] != actual:
         raise ChecksumMismatch(
             offset=len(data) - DIGEST_SIZE, expected=data[-DIGEST_SIZE:].hex(), actual=actual.hex()

@@ -244,6 +244,7 @@ def serialize(records: Iterable[UserRecord]) -> bytes:
         else:
             parts.append(heads.get((pk_index, ehk_index, size)) or _head(pk_index, ehk_index, size))
             parts.append(data)
+    # ENC-2: "An aggregated record MUST hold at least one user record."
     if not parts:
         raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
     # ENC-4: "The message MUST be written as all partition keys, all explicit hash keys, all user

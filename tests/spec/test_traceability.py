@@ -1,0 +1,95 @@
+"""The spec, the code that quotes it and the tests that name it belong together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .traceability import REPOSITORY, citations, marked, missing, requirements, summary, trace
+
+
+def test_every_requirement_is_enforced_and_tested() -> None:
+    problems = trace().problems
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def test_the_committed_summary_is_today_s() -> None:
+    committed = (REPOSITORY / "spec" / "coverage.txt").read_text()
+    assert committed == summary(trace().requirements), "run: python -m tests.spec.traceability --write"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A small sound repository, for breaking."""
+    for directory in ("spec/vectors", "kpl_codec", "tests"):
+        (tmp_path / directory).mkdir(parents=True)
+    (tmp_path / "spec/01-a.md").write_text('**FRM-1** A frame MUST "start" well. *(format)*\n')
+    (tmp_path / "spec/exceptions.json").write_text('{"exceptions": []}')
+    (tmp_path / "spec/vectors/a.json").write_text(
+        json.dumps({"vectors": [{"id": "a", "requirements": ["FRM-1"]}]})
+    )
+    (tmp_path / "kpl_codec/a.py").write_text('# FRM-1: "A frame MUST\n# "start" well."\nx = 1\n')
+    (tmp_path / "tests/test_a.py").write_text('@pytest.mark.requirement("FRM-1")\ndef test(): pass\n')
+    return tmp_path
+
+
+def test_a_sound_repository_has_no_problems(repository: Path) -> None:
+    result = trace(repository)
+    assert result.problems == []
+    assert "FRM-1   MUST | kpl_codec/a.py | tests/test_a.py | 1" in summary(result.requirements)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "problem"),
+    [
+        ("kpl_codec/a.py", "x = 1\n", "FRM-1: no code"),
+        ("kpl_codec/a.py", '# FRM-1: "A frame MUST start badly."\n', "quotes what the spec does not say"),
+        ("kpl_codec/b.py", '# FRM-9: "Else."\n', "FRM-9: kpl_codec/b.py:1 speaks of it"),
+        ("kpl_codec/b.pyx", '# FRM-9: "Else."\n', "FRM-9: kpl_codec/b.pyx:1 speaks of it"),
+        ("tests/test_b.py", 'pytestmark = pytest.mark.requirement("MSG-1")\n', "MSG-1: tests/test_b.py"),
+        ("spec/vectors/a.json", '{"vectors": []}', "FRM-1: no vector"),
+        ("spec/02-b.md", "**FRM-1** Twice. *(x)*\n", "FRM-1: stands in"),
+        ("spec/02-b.md", "**KEY-1** No source.\n", "KEY-1: spec/02-b.md names no source"),
+        ("spec/02-b.md", "**PRD-1** Untested. *(x)*\n", "PRD-1: no test"),
+        (
+            "spec/exceptions.json",
+            '{"exceptions": [{"id": "FRM-1", "lacks": "vector", "reason": "x"}]}',
+            "FRM-1: spec/exceptions.json excuses",
+        ),
+    ],
+)
+def test_each_flaw_is_named(repository: Path, file: str, text: str, problem: str) -> None:
+    (repository / file).write_text(text)
+    assert any(problem in found for found in trace(repository).problems)
+
+
+def test_a_change_changes_the_summary(repository: Path) -> None:
+    before = summary(trace(repository).requirements)
+    (repository / "kpl_codec/b.py").write_text('y = 1  # FRM-1: "A frame MUST"\n')
+    after = trace(repository)
+    assert after.problems == []
+    assert summary(after.requirements) != before
+
+
+def test_a_requirement_stands_on_one_line() -> None:
+    with pytest.raises(ValueError, match="one line of its own"):
+        list(requirements(["**FRM-1**"], "spec/01-a.md"))
+    (found,) = requirements(["text", "**FRM-1** It MUST. *(a (b))*"], "f")
+    assert (found.text, found.source, found.must) == ("It MUST.", "a (b)", True)
+
+
+def test_citations_may_wrap_and_stand_together() -> None:
+    source = '    # FRM-1: "One\n    # two."\n    # FRM-2: "Three."\n    x = 1\n'
+    assert list(citations(source)) == [(1, "FRM-1", "One two."), (1, "FRM-2", "Three.")]
+
+
+def test_marks_are_read() -> None:
+    assert list(marked('@pytest.mark.requirement("A-1", "B-2")\ndef test(): pass\n')) == ["A-1", "B-2"]
+
+
+def test_an_excuse_excuses() -> None:
+    (found,) = requirements(["**PRD-1** It MUST. *(x)*"], "f")
+    excuses = [{"id": "PRD-1", "lacks": "code"}, {"id": "PRD-1", "lacks": "test"}]
+    assert list(missing([found], excuses)) == []
