@@ -1,0 +1,20 @@
+"""Lambda functions on streams written by the KPL: user records, partial batch failure, windows.
+
+    from kpl_codec.aws_lambda import process_user_records
+
+    def lambda_handler(event, context):
+        return process_user_records(event, handle)      # handle(record: DeaggregatedRecord)
+
+The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFailures]``: without it
+Lambda does not read the answer, and what failed is gone.
+
+`events` user_records, process_user_records    `windows` tumbling windows    `aio` async handlers
+`firehose` transformations    `placement` a shard map kept across invocations
+`powertools` BatchProcessor, data class, idempotency    `parser` pydantic models
+Specification: spec/06-lambda.md, LMB-1 to LMB-14.
+"""
+
+from .events import Poison, idempotency_key, process_user_records, user_records
+from .windows import process_window
+
+__all__ = ["Poison", "idempotency_key", "process_user_records", "process_window", "user_records"]

@@ -1,0 +1,90 @@
+"""The same for async handlers: user records of different partition keys at once, of one key in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from ..deaggregate import Drop, Policy
+from ..records import DeaggregatedRecord
+from ..shards import ShardMap
+from .events import (
+    AfterFailure,
+    Poison,
+    ShardMaps,
+    Unit,
+    answer,
+    check_after_failure,
+    idempotency_key,
+    log_exception,
+    settle_poison,
+    units,
+)
+
+AsyncHandler = Callable[[DeaggregatedRecord], Awaitable[object]]
+AsyncOnce = Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]
+_Result = TypeVar("_Result")
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run ``coroutine`` on the one event loop of this process.
+
+    Clients made in one invocation still work in the next, which asyncio.run does not give.
+    """
+    global _loop
+    if _loop is None or _loop.is_closed():
+        _loop = asyncio.new_event_loop()
+    return _loop.run_until_complete(coroutine)
+
+
+async def process_user_records(
+    event: Mapping[str, Any],
+    handler: AsyncHandler,
+    *,
+    concurrency: int = 10,
+    after_failure: AfterFailure = "stop",
+    on_poison: Callable[[Poison], object] | None = None,
+    once: AsyncOnce | None = None,
+    policy: Policy = "strict",
+    shard_map: ShardMap | ShardMaps | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
+) -> dict[str, Any]:
+    """As `events.process_user_records`, with up to ``concurrency`` user records under way at once.
+
+    User records of one partition key are handled one after the other, in order. After a failure those
+    under way are finished, and none is begun that the failure holds back.
+    """
+    if concurrency < 1:
+        raise ValueError("concurrency: 1 or more")
+    check_after_failure(after_failure)
+    failed: dict[int, Unit] = {}
+    # User records in event order, by partition key: each lane is worked off in order.
+    lanes: dict[str | None, list[tuple[int, Unit, DeaggregatedRecord]]] = {}
+    for index, unit in enumerate(units(event, policy, shard_map, on_drop)):
+        if unit.poison is not None and not settle_poison(unit.poison, on_poison):
+            failed[index] = unit
+            if after_failure == "stop":
+                break
+        for record in unit.user_records:
+            lanes.setdefault(record.partition_key, []).append((index, unit, record))
+
+    async def work(lane: list[tuple[int, Unit, DeaggregatedRecord]]) -> None:
+        for index, unit, record in lane:
+            async with gate:
+                # What stands before the lowest failure must be handled; what follows it comes again.
+                if after_failure == "stop" and failed and index >= min(failed):
+                    return
+                key = idempotency_key(record, unit.stream_arn)
+                try:
+                    await (handler(record) if once is None else once(key, partial(handler, record)))
+                except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+                    log_exception("user record failed: %s", key)
+                    failed.setdefault(index, unit)
+                    return
+
+    gate = asyncio.Semaphore(concurrency)
+    await asyncio.gather(*map(work, lanes.values()))
+    return answer(failed[index].sequence_number for index in sorted(failed))

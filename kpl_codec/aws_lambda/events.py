@@ -1,0 +1,227 @@
+"""User records out of a Lambda event, and the answer that says which Kinesis records to send again.
+
+Lambda knows Kinesis records only, and after a partial failure it sends again everything from the lowest
+sequence number reported. So one failed user record brings back its siblings and all that follows:
+
+    * the answer names each failed Kinesis record once;
+    * after a failure nothing more is handled (``after_failure="stop"``), or only user records of other
+      partition keys ("continue"): the rest comes again anyway, and in order;
+    * ``once`` keeps what was handled from being handled again: see `idempotency_key`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from ..adapters.reading import captured, kinesis_records
+from ..deaggregate import Drop, Policy, deaggregate
+from ..errors import CaptureError, DecodeError
+from ..records import DeaggregatedRecord, KinesisRecord
+
+if TYPE_CHECKING:
+    from ..shards import ShardMap
+
+Handler = Callable[[DeaggregatedRecord], object]
+#: Called with an idempotency key and the call to make unless it was made before.
+Once = Callable[[str, Callable[[], object]], object]
+AfterFailure = Literal["stop", "continue"]
+
+
+class ShardMaps(Protocol):
+    """What gives the shard map for a stream: `placement.ShardMapCache`."""
+
+    def shard_map(self, stream_arn: str, shard_id: str | None) -> ShardMap | None: ...
+
+
+class Context(Protocol):
+    """The part of Lambda's context object that is used."""
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+class Poison(NamedTuple):
+    """A Kinesis record that cannot be opened: what is wrong, and all there is of it.
+
+    ``kinesis_record`` is None where not even its base64 could be read; ``event_record`` is Lambda's own.
+    """
+
+    error: DecodeError | CaptureError
+    kinesis_record: KinesisRecord | None
+    event_record: Mapping[str, Any]
+    stream_arn: str
+
+
+class Unit(NamedTuple):
+    """One Kinesis record of an event and its user records, or why there are none."""
+
+    sequence_number: str
+    stream_arn: str
+    user_records: list[DeaggregatedRecord]
+    poison: Poison | None
+
+
+def user_records(
+    event: Any, policy: Policy = "strict", shard_map: ShardMap | None = None
+) -> Iterator[DeaggregatedRecord]:
+    """The user records of ``event``, in order, lazily; ``data`` is bytes.
+
+    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads.
+    Raises DecodeError or CaptureError, when it gets there, about the first Kinesis record that cannot
+    be opened. To answer Lambda about that record alone, use `process_user_records`.
+    """
+    return iter(deaggregate(kinesis_records(event), policy, shard_map))
+
+
+def stream_of(record: Mapping[str, Any]) -> str:
+    """The ARN of the stream that a Lambda record comes from, without the consumer's part."""
+    arn = record.get("eventSourceARN")
+    return arn.partition("/consumer/")[0] if isinstance(arn, str) else ""
+
+
+def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
+    """A text that names one user record of one stream, the same on every delivery, and no other."""
+    # LMB-8: "The idempotency key of a user record MUST be its stream, shard, sequence number and
+    # sub-sequence number, and nothing that changes between deliveries."
+    return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
+
+
+def units(
+    event: Mapping[str, Any],
+    policy: Policy,
+    shard_map: ShardMap | ShardMaps | None,
+    on_drop: Callable[[Drop], None] | None,
+) -> Iterator[Unit]:
+    """The Kinesis records of a Lambda event, opened one by one.
+
+    Raises CaptureError for an event that is none, or holds a record without a sequence number to
+    report: then only the batch as a whole can fail.
+    """
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        raise CaptureError(code="missing-field", field="Records", requirement="CAP-4")
+    # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
+    if policy == "kcl" and on_drop is None:
+        raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
+    for raw, item in zip(records, captured(event, shape="lambda"), strict=True):
+        if isinstance(item, CaptureError):
+            if item.sequence_number is None:
+                raise item
+            yield Unit(item.sequence_number, stream_of(raw), [], Poison(item, None, raw, stream_of(raw)))
+            continue
+        stream_arn = stream_of(raw)
+        if shard_map is None or not hasattr(shard_map, "shard_map"):
+            known = shard_map
+        else:
+            known = shard_map.shard_map(stream_arn, item.shard_id)
+        opened: list[DeaggregatedRecord] = []
+        poison = None
+        try:
+            opened = list(deaggregate([item], policy, known, on_drop=on_drop))
+        except DecodeError as error:
+            poison = Poison(error, item, raw, stream_arn)
+        yield Unit(item.sequence_number or "", stream_arn, opened, poison)
+
+
+def check_after_failure(after_failure: str) -> None:
+    if after_failure not in ("stop", "continue"):
+        raise ValueError(f"after_failure {after_failure!r}: stop or continue")
+
+
+def answer(sequence_numbers: Iterable[str]) -> dict[str, Any]:
+    """Lambda's answer: these Kinesis records failed, in event order. Each is named once."""
+    # LMB-1: "The answer MUST be batchItemFailures with the failed Kinesis records in event order, so
+    # that the lowest comes first; empty if none failed."
+    # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
+    # once."
+    return {"batchItemFailures": [{"itemIdentifier": number} for number in dict.fromkeys(sequence_numbers)]}
+
+
+def settle_poison(poison: Poison, on_poison: Callable[[Poison], object] | None) -> bool:
+    """Hand a record that cannot be opened to ``on_poison``; whether that took it. It has failed if not."""
+    # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, unless the caller's
+    # poison hook took it; it MUST NOT be passed over."
+    if on_poison is None:
+        log("kinesis record cannot be opened: %s", poison.error)
+        return False
+    try:
+        on_poison(poison)
+    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record was not taken
+        log_exception("poison hook failed: %s", poison.error)
+        return False
+    return True
+
+
+def process_user_records(
+    event: Mapping[str, Any],
+    handler: Handler,
+    *,
+    after_failure: AfterFailure = "stop",
+    on_poison: Callable[[Poison], object] | None = None,
+    once: Once | None = None,
+    policy: Policy = "strict",
+    shard_map: ShardMap | ShardMaps | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
+    context: Context | None = None,
+    reserve_ms: int = 0,
+) -> dict[str, Any]:
+    """Call ``handler`` with each user record of a Lambda event, in order; gives Lambda's answer.
+
+    * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
+    * ``on_poison``: takes Kinesis records that cannot be opened (a dead-letter queue, say). What it
+      takes without raising counts as handled; without it they are reported as failed;
+    * ``once``: called as ``once(key, call)``, makes the call unless it was made for that key before
+      (`powertools.once` does it with the Powertools idempotency utility);
+    * ``policy``: "strict", "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user records
+      of defective aggregates too: look at ``record.defects``);
+    * ``shard_map``: a ShardMap or a `placement.ShardMapCache`; then ``record.placement`` is set;
+    * ``context``, ``reserve_ms``: with less time left than that, the rest is reported instead of begun.
+
+    A handler that raises anything has failed; it is logged with its traceback to the logger
+    ``kpl_codec.aws_lambda``. Raises CaptureError for an event that is none.
+    """
+    check_after_failure(after_failure)
+    failed: list[str] = []
+    failed_keys: set[str | None] = set()
+    for unit in units(event, policy, shard_map, on_drop):
+        if unit.poison is not None and not settle_poison(unit.poison, on_poison):
+            failed.append(unit.sequence_number)
+        for record in unit.user_records:
+            # LMB-3: "After a failure no user record of the same partition key MUST be handled in the same
+            # invocation: it comes again, after the one that failed."
+            if record.partition_key in failed_keys:
+                continue
+            # LMB-11: "With less time left than the reserve, the rest of the batch MUST be reported, not
+            # begun."
+            if context is not None and context.get_remaining_time_in_millis() < reserve_ms:
+                return answer([*failed, unit.sequence_number])
+            key = idempotency_key(record, unit.stream_arn)
+            try:
+                if once is None:
+                    handler(record)
+                else:
+                    once(key, partial(handler, record))
+            except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+                log_exception("user record failed: %s", key)
+                failed.append(unit.sequence_number)
+                failed_keys.add(record.partition_key)
+                if after_failure == "stop":
+                    break
+        if failed and after_failure == "stop":
+            break
+    return answer(failed)
+
+
+def log(message: str, *values: object) -> None:
+    """One line at level error. Never record data."""
+    import logging  # loaded by the runtime anyway; not part of the import of this module
+
+    logging.getLogger("kpl_codec.aws_lambda").error(message, *values)
+
+
+def log_exception(message: str, *values: object) -> None:
+    """The same with the traceback of the exception being handled."""
+    import logging
+
+    logging.getLogger("kpl_codec.aws_lambda").exception(message, *values)

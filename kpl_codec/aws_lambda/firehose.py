@@ -1,0 +1,204 @@
+"""Firehose transformations: one result per record id, whatever is inside the record.
+
+    def lambda_handler(event, context):
+        return transform_user_records(event, lambda record: record.data.upper())
+
+An aggregate becomes one result: the transformed data of its user records, in order, each followed by
+``delimiter``. All of them or none: one failure sends the whole record, as it came, to Firehose's error
+output. An answer may have 6 MB: what does not fit is put into the stream again by ``reingest`` and
+answered Dropped, or answered ProcessingFailed where there is none; never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..adapters.reading import firehose_record
+from ..adapters.values import encode_base64
+from ..deaggregate import deaggregate
+from ..errors import CaptureError, DecodeError
+from ..records import DeaggregatedRecord
+from .events import Poison, log_exception, settle_poison
+
+#: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
+MAX_RESPONSE_SIZE = 6_000_000
+
+
+class Transformed(NamedTuple):
+    """What a handler may return: the data, and the partition keys for dynamic partitioning."""
+
+    data: bytes
+    partition_keys: Mapping[str, str] | None = None
+
+
+Handler = Callable[[DeaggregatedRecord], "bytes | Transformed | None"]
+Reingest = Callable[[Sequence[DeaggregatedRecord]], object]
+
+
+def transform_user_records(
+    event: Mapping[str, Any],
+    handler: Handler,
+    *,
+    delimiter: bytes = b"",
+    on_poison: Callable[[Poison], object] | None = None,
+    reingest: Reingest | None = None,
+    max_response_size: int = MAX_RESPONSE_SIZE,
+) -> dict[str, Any]:
+    """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
+
+    * ``handler`` returns the new data, a `Transformed`, or None to drop the user record;
+    * ``delimiter``: what follows each user record's data, ``b"\\n"`` for lines;
+    * ``on_poison``: told of records that cannot be opened. They are answered ProcessingFailed either
+      way, which keeps them, as they came, in Firehose's error output;
+    * ``reingest``: puts user records (untransformed, plain) back into the source. If it raises, their
+      record is answered ProcessingFailed.
+
+    Raises CaptureError for an event that is none, or has a record without an id to answer for.
+    """
+    records = event.get("records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        raise CaptureError(code="missing-field", field="records", requirement="CAP-4")
+    arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
+    results: list[dict[str, Any]] = []
+    # Room for every record's shortest answer is set aside first: an answer for each comes always.
+    free = max_response_size - _ENVELOPE
+    for index, raw in enumerate(records):
+        record_id = raw.get("recordId") if isinstance(raw, Mapping) else None
+        if not isinstance(record_id, str):
+            raise CaptureError(code="missing-field", field=f"records[{index}].recordId", requirement="CAP-4")
+        free -= _size(_result(record_id, "ProcessingFailed"))
+    for raw in records:
+        # LMB-5: "A transformation MUST answer every record id exactly once, in order."
+        result, user_records = _transform(raw, handler, delimiter, on_poison, arn)
+        shortest = _size(_result(raw["recordId"], "ProcessingFailed"))
+        extra = max(_size(result) - shortest, 0)
+        if extra > free:
+            alone = _size(result) + _ENVELOPE > max_response_size
+            result = _overflow(raw["recordId"], user_records, reingest, alone)
+            extra = 0
+        free -= extra
+        results.append(result)
+    return {"records": results}
+
+
+def _transform(
+    raw: Mapping[str, Any],
+    handler: Handler,
+    delimiter: bytes,
+    on_poison: Callable[[Poison], object] | None,
+    arn: str,
+) -> tuple[dict[str, Any], list[DeaggregatedRecord]]:
+    """The result for one record, and its user records."""
+    record_id = raw["recordId"]
+    record = None
+    try:
+        record = firehose_record(raw)
+        user_records = list(deaggregate([record]))
+    except (CaptureError, DecodeError) as error:
+        settle_poison(Poison(error, record, raw, arn), on_poison)
+        return _result(record_id, "ProcessingFailed"), []
+    parts: list[bytes] = []
+    partition_keys: Mapping[str, str] | None = None
+    try:
+        for user_record in user_records:
+            made = handler(user_record)
+            if made is None:
+                continue
+            data, keys = made if isinstance(made, Transformed) else (made, None)
+            if not isinstance(data, bytes):
+                raise TypeError(
+                    f"a transformation returns bytes, Transformed or None, not {type(data).__name__}"
+                )
+            if parts and keys != partition_keys:
+                raise ValueError("user records of one record ask for different partition keys")
+            partition_keys = keys
+            parts += (data, delimiter)
+    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+        # LMB-6: "A record of which any user record failed MUST be answered ProcessingFailed, with none
+        # of its user records delivered."
+        log_exception("transformation failed: record id %s", record_id)
+        return _result(record_id, "ProcessingFailed"), user_records
+    if not parts:
+        return _result(record_id, "Dropped"), user_records
+    result = _result(record_id, "Ok")
+    result["data"] = encode_base64(b"".join(parts))
+    if partition_keys is not None:
+        result["metadata"] = {"partitionKeys": dict(partition_keys)}
+    return result, user_records
+
+
+def _overflow(
+    record_id: str, user_records: list[DeaggregatedRecord], reingest: Reingest | None, alone: bool
+) -> dict[str, Any]:
+    """The answer for a record whose result has no room."""
+    # LMB-7: "What does not fit into the answer MUST be put back into the source and answered Dropped, or
+    # answered ProcessingFailed; a single user record that is too large by itself is never put back."
+    if reingest is None or (alone and len(user_records) == 1):
+        return _result(record_id, "ProcessingFailed")
+    try:
+        reingest(user_records)
+    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, nothing was put back for sure
+        log_exception("putting back failed: record id %s", record_id)
+        return _result(record_id, "ProcessingFailed")
+    return _result(record_id, "Dropped")
+
+
+def _result(record_id: str, result: str) -> dict[str, Any]:
+    return {"recordId": record_id, "result": result}
+
+
+#: Bytes of an answer without results, with room to spare.
+_ENVELOPE = 64
+
+
+def _size(result: Mapping[str, Any]) -> int:
+    """Bytes of one result in the answer, at most: as JSON with every non-ASCII character escaped."""
+    import json  # the runtime has it already
+
+    data = result.get("data", "")
+    return len(json.dumps({**result, "data": ""})) + len(data) + 2
+
+
+def put_back(client: Any, stream_arn: str, *, attempts: int = 5) -> Reingest:
+    """A ``reingest`` that puts into a Kinesis stream. ``client``: a boto3 Kinesis client.
+
+    User records keep partition key and explicit hash key. What PutRecords refuses is sent again up to
+    ``attempts`` times; RuntimeError if any remain.
+    """
+
+    def reingest(user_records: Sequence[DeaggregatedRecord]) -> None:
+        entries = []
+        for record in user_records:
+            entry = {
+                "Data": record.data,
+                "PartitionKey": record.partition_key or record.sequence_number or "-",
+            }
+            if record.explicit_hash_key is not None:
+                entry["ExplicitHashKey"] = record.explicit_hash_key
+            entries.append(entry)
+        for _ in range(attempts):
+            remaining = []
+            for batch in _batches(entries):
+                answers = client.put_records(StreamARN=stream_arn, Records=batch)["Records"]
+                remaining += [e for e, a in zip(batch, answers, strict=True) if a.get("ErrorCode")]
+            if not remaining:
+                return
+            entries = remaining
+        raise RuntimeError(f"{len(entries)} user records refused after {attempts} attempts")
+
+    return reingest
+
+
+def _batches(entries: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """``entries`` in PutRecords calls: 500 records, 5 MB each."""
+    batches: list[list[dict[str, Any]]] = []
+    size = 0
+    for entry in entries:
+        cost = len(entry["Data"]) + len(entry["PartitionKey"].encode())
+        if not batches or len(batches[-1]) == 500 or size + cost > 5_000_000:
+            batches.append([])
+            size = 0
+        batches[-1].append(entry)
+        size += cost
+    return batches

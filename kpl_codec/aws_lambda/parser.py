@@ -1,0 +1,44 @@
+"""Powertools' parser (pydantic) sees user records: models with their fields, and an envelope.
+
+    @event_parser(model=Order, envelope=KinesisUserRecordEnvelope)
+    def lambda_handler(event: list[Order], context): ...
+
+`powertools.UserRecordBatchProcessor(model=KinesisUserRecordModel)` hands models to its handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aws_lambda_powertools.utilities.parser.envelopes.kinesis import KinesisDataStreamEnvelope
+from aws_lambda_powertools.utilities.parser.models import (
+    KinesisDataStreamRecord,
+    KinesisDataStreamRecordPayload,
+)
+
+from .powertools import user_record_event
+
+
+class KinesisUserRecordPayloadModel(KinesisDataStreamRecordPayload):
+    """``kinesis`` of a user record: Powertools' fields, and those that only user records have."""
+
+    subSequenceNumber: int = 0
+    explicitHashKey: str | None = None
+    aggregated: bool = False
+
+
+class KinesisUserRecordModel(KinesisDataStreamRecord):
+    """One user record in the shape of Lambda's Kinesis record. ``kinesis.data`` is bytes."""
+
+    kinesis: KinesisUserRecordPayloadModel
+
+
+class KinesisUserRecordEnvelope(KinesisDataStreamEnvelope):
+    """A list of models, one per user record of the event.
+
+    Raises DecodeError or CaptureError if any Kinesis record cannot be opened.
+    """
+
+    def parse(self, data: dict[str, Any] | Any | None, model: Any) -> Any:
+        return super().parse(user_record_event(data) if isinstance(data, Mapping) else data, model)
