@@ -1,0 +1,656 @@
+"""The live shard map: its table of states, and a model-based machine over reshard histories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kpl_codec.errors import HashKeyError
+from kpl_codec.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
+from kpl_codec.live_shard_map import (
+    PERMANENT,
+    Failure,
+    LiveShardMap,
+    MapChanged,
+    RefreshFailed,
+    State,
+    StreamUnavailable,
+)
+from kpl_codec.shards import Shard
+
+from .model import ModelStream, pages
+
+KEYS = [0, 1, 2**125, 2**126, 2**127 - 1, 2**127, 2**127 + 2**126, MAX_HASH_KEY]
+THROTTLED = Failure("LimitExceededException")
+
+
+def answer(live: LiveShardMap, now: float, listing, summary=None, size=100):
+    """Give ``live`` one whole refresh; what came of it."""
+    outcome = None
+    listed = iter(pages(listing, size))
+    while (request := live.next_request(now)) is not None:
+        if request.operation == "DescribeStreamSummary":
+            outcome = (
+                live.receive(request, summary, now) if summary else live.fail(request, THROTTLED, now)
+            ) or outcome
+        else:
+            outcome = live.receive(request, next(listed), now) or outcome
+    return outcome
+
+
+def ready(shards=2, now=0.0, **settings_) -> tuple[LiveShardMap, ModelStream]:
+    stream = ModelStream(shards, now=0)
+    live = LiveShardMap("s", **settings_)
+    assert live.refresh(now)
+    answer(live, now, stream.open_shards(), stream.summary())
+    assert live.state is State.READY
+    return live, stream
+
+
+def refused(live, now, listing, summary=None) -> str:
+    outcome = answer(live, now, listing, summary)
+    assert isinstance(outcome, RefreshFailed)
+    return outcome.error.code
+
+
+# -- the table of states --------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("MAP-1", "MAP-6")
+def test_from_invalid_over_updating_to_ready():
+    live, stream = LiveShardMap("s", max_results=2), ModelStream(5, now=0)
+    assert live.state is State.INVALID
+    assert live.next_request(0.0) is None
+    assert live.timer() is None
+    assert live.predict(0) is None
+    assert live.shard_map is None
+    assert live.refresh(1.0)
+    assert live.state is State.UPDATING
+    request = live.next_request(1.0)
+    assert (request.operation, dict(request.arguments)) == ("DescribeStreamSummary", {"StreamName": "s"})
+    assert live.next_request(1.0) is None  # one call at a time
+    live.receive(request, stream.summary(), 1.1)
+    seen = []
+    listed = iter(pages(stream.open_shards(), 2))
+    for _ in range(3):
+        request = live.next_request(1.2)
+        seen.append(dict(request.arguments))
+        assert live.predict(0) is None
+        event = live.receive(request, next(listed), 1.3)
+    assert seen == [
+        {"StreamName": "s", "ShardFilter": {"Type": "AT_LATEST"}, "MaxResults": 2},
+        {"NextToken": "token-0", "MaxResults": 2},
+        {"NextToken": "token-1", "MaxResults": 2},
+    ]
+    assert isinstance(event, MapChanged)
+    assert (event.opened, event.closed, event.recreated) == (
+        tuple(s.shard_id for s in stream.shards),
+        (),
+        False,
+    )
+    assert live.state is State.READY
+    assert live.updated_at == 1.0  # what happened before the refresh began is in it
+    assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
+    assert live.timer() is None
+    with pytest.raises(HashKeyError):
+        live.predict(-1)
+
+
+def test_a_stream_by_its_arn():
+    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+    live = LiveShardMap(stream_arn=arn, describe=False, shard_filter="FROM_TRIM_HORIZON")
+    live.refresh(0)
+    assert live.next_request(0).arguments == {
+        "StreamARN": arn, "ShardFilter": {"Type": "FROM_TRIM_HORIZON"}, "MaxResults": 1000,
+    }  # fmt: skip
+    assert live.stream == arn
+    for wrong in ({}, {"stream_name": "s", "stream_arn": arn}):
+        with pytest.raises(ValueError):
+            LiveShardMap(**wrong)
+
+
+@pytest.mark.requirement("MAP-3")
+def test_a_routine_refresh_leaves_the_map_trusted_and_runs_once():
+    live, stream = ready()
+    assert live.refresh(5.0)
+    assert not live.refresh(5.0)
+    assert live.state is State.READY
+    assert live.predict(0) is not None
+    stream.split(0)
+    event = answer(live, 6.0, stream.open_shards(), stream.summary())
+    assert event.opened == ("shardId-000000000002", "shardId-000000000003")
+    assert event.closed == ("shardId-000000000000",)
+
+
+@pytest.mark.requirement("MAP-3", "MAP-4", "MAP-5")
+def test_reports_and_their_guards():
+    live, stream = ready(now=10.0)
+    stream.split(0)
+    gone, other = "shardId-000000000000", "shardId-000000000001"
+    assert not live.invalidate(9.0, gone, 11.0)  # sent before the map was asked for
+    assert not live.invalidate(10.0, gone, 11.0)
+    assert not live.invalidate(11.0, "shardId-000000000002", 11.0)  # the actual shard: never predicted
+    assert live.state is State.READY
+    assert live.invalidate(11.0, gone, 11.5)
+    assert live.state is State.UPDATING
+    for _ in range(100):
+        assert not live.invalidate(11.0, gone, 11.5)
+    assert live.predict(0) is None
+    answer(live, 12.0, stream.open_shards(), stream.summary())
+    assert live.predict(0) == "shardId-000000000002"
+    assert not live.invalidate(11.2, other, 13.0)  # sent before that refresh began
+    assert not live.invalidate(13.0, gone, 13.0)  # the map has learnt that
+    assert live.invalidate(13.0, None, 13.0)  # landed somewhere without a prediction to be wrong
+
+
+def test_a_report_during_a_routine_refresh_that_may_not_have_seen_it():
+    live, stream = ready()
+    live.refresh(5.0)
+    old = stream.open_shards()
+    summary = stream.summary()
+    stream.split(0)
+    assert live.invalidate(6.0, "shardId-000000000000", 6.1)
+    request = live.next_request(6.2)
+    live.receive(request, summary, 6.2)
+    request = live.next_request(6.2)
+    live.receive(request, pages(old, 9)[0], 6.3)  # the listing is from before the split
+    assert live.state is State.UPDATING
+    answer(live, 6.4, stream.open_shards(), summary)
+    assert live.predict(0) == "shardId-000000000002"
+
+
+@pytest.mark.requirement("MAP-2")
+def test_closed_shards_answer_for_their_ttl_and_in_the_lineage_for_ever():
+    live, stream = ready(closed_shard_ttl=60.0)
+    stream.split(0)
+    live.refresh(100.0)
+    answer(live, 101.0, stream.open_shards(), stream.summary())
+    closed, low = stream.shards[0], stream.shards[2]
+    assert live.hash_key_range(closed.shard_id, 161.0) == closed.hash_key_range
+    assert live.hash_key_range(closed.shard_id, 161.1) is None
+    assert live.hash_key_range(low.shard_id, 9999.0) == low.hash_key_range
+    assert live.hash_key_range("shardId-000000000099", 0.0) is None
+    for moment in (200.0, 400.0):
+        live.refresh(moment)
+        answer(live, moment, stream.open_shards(), stream.summary())
+    assert live.hash_key_range(closed.shard_id, 400.0) is None
+    assert live.lineage.hash_key_range(closed.shard_id) == closed.hash_key_range
+    # while the map is distrusted, ranges are still answered
+    assert live.invalidate(500.0, None, 500.0)
+    assert live.hash_key_range(low.shard_id, 500.0) == low.hash_key_range
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("MAP-10")
+def test_backoff_grows_from_one_second_to_thirty_and_starts_anew():
+    live, stream = LiveShardMap("s", describe=False), ModelStream(1, now=0)
+    now, waits = 0.0, []
+    live.refresh(now)
+    for _ in range(12):
+        event = live.fail(live.next_request(now), THROTTLED, now)
+        assert isinstance(event, RefreshFailed)
+        assert event.error.code == "LimitExceededException"
+        assert not event.error.permanent
+        waits.append(event.retry_at - now)
+        assert live.state is State.INVALID
+        assert not live.refresh(now)  # nobody hurries it
+        assert live.next_request(event.retry_at - 0.001) is None
+        assert live.timer() == event.retry_at
+        now = event.retry_at
+    assert waits == [1.0, 1.5, 2.25, 3.375, 5.0625, 7.59375, 11.390625, 17.0859375, 25.62890625, 30, 30, 30]
+    assert live.error is not None
+    answer(live, now, stream.open_shards())
+    assert live.error is None
+    live.invalidate(now + 1, None, now + 1)
+    assert live.fail(live.next_request(now), THROTTLED, now).retry_at - now == 1.0
+
+
+def test_a_routine_refresh_that_fails_leaves_the_map_trusted():
+    live, _ = ready(describe=False)
+    live.refresh(5.0)
+    assert live.fail(live.next_request(5.0), THROTTLED, 5.0).retry_at == 6.0
+    assert live.state is State.READY
+    assert live.predict(0) is not None
+    assert live.given_up is None
+
+
+@pytest.mark.requirement("MAP-8")
+@pytest.mark.parametrize("code", sorted(PERMANENT))
+def test_permanent_errors_end_it_at_once_until_asked_again(code):
+    live, stream = ready(describe=False)
+    live.refresh(5.0)
+    event = live.fail(live.next_request(5.0), Failure(code, "why"), 5.0)
+    assert event.retry_at is None
+    assert event.error == StreamUnavailable(
+        stream="s", operation="ListShards", code=code, reason="why", permanent=True
+    )
+    assert live.state is State.INVALID
+    assert live.given_up is event.error
+    assert live.timer() is None
+    assert live.next_request(1e9) is None
+    assert not live.invalidate(6.0, None, 6.0)
+    assert live.refresh(7.0)
+    assert live.given_up is None
+    answer(live, 7.0, stream.open_shards())
+    assert live.state is State.READY
+
+
+@pytest.mark.requirement("MAP-8", "MAP-13")
+def test_describing_is_optional_but_a_stream_that_is_not_there_is_not():
+    for code in ("AccessDeniedException", "LimitExceededException", "ReadTimeoutError"):
+        live, stream = LiveShardMap("s"), ModelStream(1, now=0)
+        live.refresh(0)
+        assert live.fail(live.next_request(0), Failure(code), 0) is None
+        assert live.next_request(0).operation == "ListShards"
+    live = LiveShardMap("s")
+    live.refresh(0)
+    event = live.fail(live.next_request(0), Failure("ResourceNotFoundException"), 0)
+    assert event.error.permanent
+    assert event.error.operation == "DescribeStreamSummary"
+    # an answer cut short comes out of botocore as an empty one: the strategy stays as known
+    auto = stream.summary()
+    auto["StreamDescriptionSummary"]["RecordDistributionStrategy"] = "AUTO"
+    live.refresh(0)
+    answer(live, 0, stream.open_shards(), auto)
+    assert live.state is State.READY
+    assert live.predict(0) is None
+    live.refresh(1)
+    live.receive(live.next_request(1), {}, 1)
+    answer(live, 1, stream.open_shards())
+    assert live.shard_map.distribution == "AUTO"
+    live.refresh(2)
+    answer(live, 2, stream.open_shards(), stream.summary())
+    assert live.predict(0) == "shardId-000000000000"
+
+
+@pytest.mark.requirement("MAP-9")
+def test_expired_next_tokens():
+    live, stream = LiveShardMap("s", describe=False), ModelStream(4, now=0)
+    expired = Failure("ExpiredNextTokenException")
+    listed = pages(stream.open_shards(), 3)
+    live.refresh(0)
+    live.receive(live.next_request(0), listed[0], 0)
+    assert live.fail(live.next_request(0), expired, 300) is None
+    again = live.next_request(300)
+    assert "NextToken" not in again.arguments
+    live.receive(again, listed[0], 300)
+    event = live.fail(live.next_request(300), expired, 600)
+    assert event.retry_at == 601
+    live.receive(live.next_request(601), listed[0], 601)
+    assert isinstance(live.receive(live.next_request(601), listed[1], 602), MapChanged)
+    assert live.updated_at == 601
+
+
+def test_a_restarted_listing_counts_from_its_restart():
+    live, stream = LiveShardMap("s", describe=False), ModelStream(4, now=0)
+    listed = pages(stream.open_shards(), 3)
+    live.refresh(0)
+    live.receive(live.next_request(0), listed[0], 0)
+    live.fail(live.next_request(0), Failure("ExpiredNextTokenException"), 300)
+    for page in listed:
+        live.receive(live.next_request(300), page, 301)
+    assert live.updated_at == 300
+
+
+def test_answers_to_other_requests_are_ignored():
+    live, stream = LiveShardMap("s", describe=False), ModelStream(1, now=0)
+    live.refresh(0)
+    old = live.next_request(0)
+    live.fail(old, THROTTLED, 0)
+    assert live.receive(old, pages(stream.shards, 9)[0], 0.5) is None
+    assert live.fail(old, Failure("AccessDeniedException"), 0.5) is None
+    assert live.state is State.INVALID
+    new = live.next_request(1)
+    assert new != old
+    live.receive(old, pages(stream.shards, 9)[0], 1)
+    assert live.state is State.UPDATING
+    live.receive(new, pages(stream.shards, 9)[0], 1)
+    assert live.state is State.READY
+
+
+# -- listings that are not sound ------------------------------------------------------------------
+
+
+@pytest.mark.requirement("MAP-7")
+def test_unsound_listings_are_refused_and_the_old_ranges_kept():
+    live, stream = ready(3)
+    whole = stream.open_shards()
+    now = 10.0
+    for listing, code in [
+        ([], "empty"),
+        (whole[1:], "gap"),
+        (whole[:2], "gap"),
+        ([*whole, replace(whole[0], shard_id="shardId-000000000007")], "overlap"),
+        ([replace(whole[0], parent_shard_id="shardId-000000000000"), *whole[1:]], "contradiction"),
+    ]:
+        live.refresh(now)
+        assert refused(live, now, listing, stream.summary()) == code
+        assert live.shard_map.open_shards == tuple(whole)
+        now = live.timer()
+        answer(live, now, whole, stream.summary())
+        assert live.state is State.READY
+        now += 100
+    live.refresh(now)
+    live.receive(live.next_request(now), stream.summary(), now)
+    event = live.receive(live.next_request(now), {}, now)  # cut short
+    assert event.error.code == "malformed"
+    request = live.next_request(event.retry_at)
+    live.receive(request, stream.summary(), now)
+    page = {**pages(whole, 9)[0], "NextToken": "same"}
+    assert live.receive(live.next_request(now), page, now) is None
+    assert live.receive(live.next_request(now), page, now).error.code == "malformed"
+
+
+@pytest.mark.requirement("MAP-12")
+def test_a_parent_listed_as_open_with_its_children():
+    live, stream = ready(2)
+    parent = stream.open_shards()[0]
+    stream.split(0)
+    live.refresh(1.0)
+    event = answer(live, 1.0, [parent, *stream.open_shards()], stream.summary())
+    assert event.superseded == event.closed == (parent.shard_id,)
+    assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
+    # a grandchild too; and the same again, then without the parent, then with its end
+    child = stream.shard_for(0)
+    stream.split(0)
+    for listing in ([parent, child, *stream.open_shards()], stream.open_shards(), stream.shards):
+        live.refresh(2.0)
+        event = answer(live, 2.0, listing, stream.summary())
+        assert isinstance(event, MapChanged)
+        assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
+    assert live.lineage[parent.shard_id].open is False
+    # half of the children is no replacement
+    live.refresh(3.0)
+    incomplete = [s for s in stream.open_shards() if s.hash_key_range.starting_hash_key != 0]
+    assert refused(live, 3.0, incomplete, stream.summary()) == "gap"
+
+
+@pytest.mark.requirement("MAP-12")
+def test_both_parents_of_a_merge_listed_with_the_child():
+    live, stream = ready(3)
+    before = stream.open_shards()
+    stream.merge(0)
+    live.refresh(1.0)
+    event = answer(live, 1.0, [*before, stream.shards[-1]], stream.summary())
+    assert event.superseded == (before[0].shard_id, before[1].shard_id)
+    assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
+
+
+@pytest.mark.requirement("MAP-11")
+def test_an_older_listing_than_the_last_is_no_new_life():
+    live, stream = ready(2)
+    old = stream.open_shards()
+    stream.split(0)
+    live.refresh(1.0)
+    answer(live, 1.0, stream.open_shards(), stream.summary())
+    for summary in (stream.summary(), None):
+        live.refresh(live.timer() or 50.0)
+        assert refused(live, 50.0, old, summary) == "contradiction"
+        answer(live, live.timer(), stream.open_shards(), stream.summary())
+    assert live.generation == 0
+
+
+@pytest.mark.requirement("MAP-11")
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize(
+    ("before", "after"), [(2, 2), (2, 3), (3, 1), (1, 5)], ids=lambda shards: f"{shards} shards"
+)
+def test_a_new_life_under_the_old_name(told, before, after):
+    live, stream = ready(before)
+    stream.split(0)
+    live.refresh(1.0)
+    answer(live, 1.0, stream.open_shards(), stream.summary())
+    old_ids = {s.shard_id for s in stream.shards}
+    new = ModelStream(after, now=500)
+    live.refresh(2.0)
+    event = answer(live, 2.0, new.open_shards(), new.summary() if told else None)
+    assert isinstance(event, MapChanged)
+    assert event.recreated
+    assert event.closed == ()
+    assert event.opened == tuple(s.shard_id for s in new.shards)
+    assert live.generation == 1
+    assert [live.predict(k) for k in KEYS] == [new.shard_for(k).shard_id for k in KEYS]
+    assert {s.shard_id for s in live.lineage} == {s.shard_id for s in new.shards}
+    for shard_id in old_ids - {s.shard_id for s in new.shards}:
+        assert live.hash_key_range(shard_id, 2.0) is None
+
+
+@pytest.mark.requirement("MAP-11")
+def test_children_that_become_visible_late_are_no_new_life():
+    live, stream = ready(2)
+    first = stream.open_shards()[0]
+    stream.split(0)  # 2, 3
+    stream.split(2)  # 4, 5, of shard 1: and only these are listed yet
+    visible = [first, *(s for s in stream.open_shards() if s.shard_id[-1] in "45")]
+    live.refresh(1.0)
+    answer(live, 1.0, visible)
+    live.refresh(2.0)
+    event = answer(live, 2.0, stream.open_shards())
+    assert not event.recreated
+    assert event.opened == ("shardId-000000000002", "shardId-000000000003")
+
+
+def test_shards_with_names_of_another_kind():
+    live = LiveShardMap("s", describe=False)
+    live.refresh(0)
+    answer(live, 0, [Shard("b", ALL_HASH_KEYS)])
+    live.refresh(1)
+    event = answer(live, 1, [Shard("a", HashKeyRange(0, 9)), Shard("c", HashKeyRange(10, MAX_HASH_KEY))])
+    assert (event.opened, event.recreated) == (("a", "c"), False)
+
+
+# -- the machine ----------------------------------------------------------------------------------
+
+
+class LiveShardMapMachine(RuleBasedStateMachine):
+    """A stream that splits, merges and is made again, between any two pages of a listing, while calls
+    fail, expire and come back cut; a map that must never be wrong about what it was told."""
+
+    @initialize(
+        shards=st.integers(1, 5), describe=st.booleans(), size=st.integers(1, 4), everything=st.booleans()
+    )
+    def begin(self, shards, describe, size, everything):
+        self.now = 0.0
+        self.stream = ModelStream(shards, now=0)
+        self.size = size
+        self.everything = everything  # a server that ignores the filter
+        self.live = LiveShardMap("s", describe=describe, max_results=size)
+        self.live.refresh(self.now)
+        self.request = None
+        self.begun = 0.0  # when the refresh under way began
+        # who had which range when: (from, life, open shards); the last entry is the truth
+        self.life = 0
+        self.past = [(0.0, 0, self.stream.open_shards())]
+        self.last_reshard = 0.0
+        self.seen: dict[str, HashKeyRange] = {}
+
+    def tick(self):
+        self.now += 1.0
+
+    def reshaped(self):
+        self.tick()
+        self.past.append((self.now, self.life, self.stream.open_shards()))
+        self.last_reshard = self.now
+
+    # the stream
+
+    @precondition(lambda self: len(self.stream.open_shards()) < 12)
+    @rule(data=st.data())
+    def split(self, data):
+        position = data.draw(st.integers(0, len(self.stream.open_shards()) - 1))
+        keys = self.stream.open_shards()[position].hash_key_range
+        if keys.size < 2:
+            return
+        at = data.draw(st.integers(keys.starting_hash_key + 1, keys.ending_hash_key))
+        self.stream.split(position, at)
+        self.reshaped()
+
+    @precondition(lambda self: len(self.stream.open_shards()) > 1)
+    @rule(data=st.data())
+    def merge(self, data):
+        self.stream.merge(data.draw(st.integers(0, len(self.stream.open_shards()) - 2)))
+        self.reshaped()
+
+    @rule(shards=st.integers(1, 4))
+    def make_again(self, shards):
+        self.life += 1
+        self.stream = ModelStream(shards, now=self.stream.now + 100)
+        self.reshaped()
+
+    # those who use the map
+
+    @rule()
+    def routine(self):
+        self.tick()
+        running = self.live._refresh is not None
+        if self.live.refresh(self.now):
+            assert not running
+            self.begun = self.now
+
+    @rule(key=st.sampled_from(KEYS), callers=st.integers(1, 5))
+    def put(self, key, callers):
+        self.tick()
+        predicted, actual = self.live.predict(key), self.stream.shard_for(key).shard_id
+        if predicted is not None and predicted != actual:
+            sent_at = self.now
+            self.tick()
+            running = self.live._refresh is not None
+            believed = [self.live.invalidate(sent_at, predicted, self.now) for _ in range(callers)]
+            assert sum(believed) == 1  # N callers, one refresh
+            assert self.live.predict(key) is None
+            if not running:
+                self.begun = self.now
+
+    @rule()
+    def wait(self):
+        timer = self.live.timer()
+        self.now = max(self.now, timer) if timer is not None else self.now + 1
+
+    # the server
+
+    def listing(self):
+        return self.stream.shards if self.everything else self.stream.open_shards()
+
+    def page(self, arguments):
+        listed = sorted(self.listing(), key=lambda s: s.shard_id)
+        token = arguments.get("NextToken")
+        if token is not None:
+            life, after = token.split("/")
+            if int(life) != self.life:
+                return None
+            listed = [s for s in listed if s.shard_id > after]
+        page = {"Shards": [s.to_aws() for s in listed[: self.size]]}
+        if len(listed) > self.size:
+            page["NextToken"] = f"{self.life}/{listed[self.size - 1].shard_id}"
+        return page
+
+    @precondition(lambda self: self.request is None)
+    @rule()
+    def send(self):
+        idle = self.live._refresh is None
+        self.request = self.live.next_request(self.now)
+        if idle and self.request is not None:  # the backoff was over
+            self.begun = self.now
+
+    @precondition(lambda self: self.request is not None)
+    @rule(trouble=st.sampled_from([None] * 12 + ["throttled", "cut", "lost", "gone"]))
+    def reply(self, trouble):
+        request, self.request = self.request, None
+        assert self.live.next_request(self.now) is None  # one call at a time
+        self.tick()
+        event = None
+        if trouble == "throttled":
+            event = self.live.fail(request, THROTTLED, self.now)
+        elif trouble == "lost":
+            event = self.live.fail(request, Failure("ConnectionClosedError"), self.now)
+        elif trouble == "gone":
+            event = self.live.fail(request, Failure("ExpiredNextTokenException"), self.now)
+            if event is None and request.operation == "ListShards":
+                self.begun = self.now
+        elif trouble == "cut":
+            event = self.live.receive(request, {}, self.now)
+        elif request.operation == "DescribeStreamSummary":
+            event = self.live.receive(request, self.stream.summary(), self.now)
+        elif (page := self.page(request.arguments)) is None:
+            event = self.live.fail(request, Failure("ExpiredNextTokenException"), self.now)
+            if event is None:
+                self.begun = self.now
+        else:
+            event = self.live.receive(request, page, self.now)
+        if isinstance(event, MapChanged):
+            self.changed(event)
+            if self.live._refresh is not None:  # a report was believed meanwhile: another one at once
+                self.begun = self.now
+        elif isinstance(event, RefreshFailed):
+            assert event.retry_at is not None
+            assert 1.0 <= event.retry_at - self.now <= 30.0
+
+    def changed(self, event):
+        if event.recreated:
+            self.seen.clear()
+        self.seen |= {s.shard_id: s.hash_key_range for s in event.shard_map}
+        started = self.live.updated_at
+        assert started == self.begun
+        # Each range was open at some moment while the listing ran.
+        current = [
+            {(s.shard_id, s.hash_key_range) for s in shards}
+            for (since, _, shards), until in zip(
+                self.past, [*(p[0] for p in self.past[1:]), float("inf")], strict=True
+            )
+            if until > started and since <= self.now
+        ]
+        for shard in event.shard_map.open_shards:
+            assert any((shard.shard_id, shard.hash_key_range) in moment for moment in current)
+        if self.last_reshard < started:
+            assert event.shard_map.open_shards == tuple(self.stream.open_shards())
+
+    # what always holds
+
+    @invariant()
+    def the_fast_map_is_the_naive_one(self):
+        shard_map = self.live.shard_map
+        for key in KEYS:
+            predicted = self.live.predict(key)
+            if self.live.state is not State.READY:
+                assert predicted is None
+            else:
+                (linear,) = [s.shard_id for s in shard_map if s.open and key in s.hash_key_range]
+                assert predicted == linear
+                if self.last_reshard < self.live.updated_at:
+                    assert predicted == self.stream.shard_for(key).shard_id
+
+    @invariant()
+    def ranges_are_kept(self):
+        for shard_id, hash_key_range in self.seen.items():
+            assert self.live.lineage.hash_key_range(shard_id) == hash_key_range
+        if self.live.shard_map is not None:
+            for shard in self.live.shard_map.open_shards:
+                assert self.live.hash_key_range(shard.shard_id, self.now) == shard.hash_key_range
+
+    def teardown(self):
+        """Left in peace, the map becomes right."""
+        if not hasattr(self, "live"):
+            return
+        for _ in range(200):
+            if self.request is None:
+                timer = self.live.timer()
+                self.now = max(self.now + 1, timer or 0)
+                if self.live._refresh is None and timer is None:
+                    if self.live.state is State.READY and self.last_reshard < self.live.updated_at:
+                        return
+                    self.live.refresh(self.now)
+                    self.begun = self.now
+                self.send()
+            if self.request is not None:
+                self.reply(None)
+        raise AssertionError("the map never became right")
+
+
+TestLiveShardMapMachine = LiveShardMapMachine.TestCase
+TestLiveShardMapMachine.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
