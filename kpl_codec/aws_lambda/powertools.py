@@ -207,7 +207,7 @@ def async_once(
     *,
     key_prefix: str = "kpl_codec",
 ) -> Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]:
-    """`once` for `aio.process_user_records`: the store is asked in a thread, the handler awaited on the loop."""
+    """`once` for `aio.process_user_records`: asks the store in a thread, awaits the handler on the loop."""
     blocking = once(persistence_store, config, key_prefix=key_prefix)
 
     async def run(key: str, call: Callable[[], Awaitable[object]]) -> None:
