@@ -17,7 +17,9 @@ from .test_shards import HALF, SPLIT
 WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
 
 
-def record(data: bytes, sequence_number: str = "7", shard_id: str | None = "shardId-000000000001") -> kpl.KinesisRecord:
+def record(
+    data: bytes, sequence_number: str = "7", shard_id: str | None = "shardId-000000000001"
+) -> kpl.KinesisRecord:
     return kpl.KinesisRecord("outer", data, sequence_number, shard_id, WHEN)
 
 
@@ -29,7 +31,8 @@ def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRec
         result = kpl.deaggregate(source, policy)
         rows = list(result)
         assert [
-            (r.partition_key, r.data, r.explicit_hash_key, r.sequence_number, r.sub_sequence_number) for r in rows
+            (r.partition_key, r.data, r.explicit_hash_key, r.sequence_number, r.sub_sequence_number)
+            for r in rows
         ] == [(u.partition_key, u.data, u.explicit_hash_key, "8", i) for i, u in enumerate(records)] + [
             ("outer", b"p" + plain, None, "9", 0)
         ]
@@ -84,7 +87,9 @@ def test_report_names_mixed_aggregates_and_what_the_kcl_loses() -> None:
     whole = kpl.encode([kpl.UserRecord("a", b"in")])
     foreign = kpl.encode([kpl.UserRecord("a", b"out", str(HALF))])
     rows = list(
-        kpl.deaggregate([record(mixed), record(whole), record(foreign)], "report", shard_map=kpl.ShardMap(SPLIT))
+        kpl.deaggregate(
+            [record(mixed), record(whole), record(foreign)], "report", shard_map=kpl.ShardMap(SPLIT)
+        )
     )
     assert [(r.placement.verdict.value, r.placement.aggregate, r.kcl) for r in rows if r.placement] == [
         ("expected", "mixed", "dropped"),

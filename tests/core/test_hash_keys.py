@@ -116,7 +116,9 @@ def test_java_integers_of_any_length() -> None:
 
 
 @pytest.mark.requirement("KEY-5")
-@pytest.mark.parametrize("text", ["", "00", "007", "+5", "-0", " 5", "5\n", "٥", str(MAX + 1), "1" * 40, 5, None])
+@pytest.mark.parametrize(
+    "text", ["", "00", "007", "+5", "-0", " 5", "5\n", "٥", str(MAX + 1), "1" * 40, 5, None]
+)
 def test_aws_writes_hash_keys_canonically(text: object) -> None:
     with pytest.raises(kpl.HashKeyError):
         kpl.parse_hash_key(text)  # type: ignore[arg-type]

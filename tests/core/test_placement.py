@@ -38,7 +38,11 @@ OLD = kpl.ShardMap([shard(0, 0, 2**128 - 1), shard(1, 0, HALF - 1, 0, closed=Tru
 )
 def test_the_table(hash_key, shard_id, shard_map, aggregated, verdict, expected, in_range) -> None:
     placement = judge(hash_key, shard_id, shard_map, aggregated=aggregated)
-    assert (str(placement.verdict), placement.expected_shard_id, placement.in_range) == (verdict, expected, in_range)
+    assert (str(placement.verdict), placement.expected_shard_id, placement.in_range) == (
+        verdict,
+        expected,
+        in_range,
+    )
     assert placement.misplaced == (verdict == "stray")
 
 
@@ -52,7 +56,9 @@ def test_a_single_range_stands_in_for_a_map() -> None:
 def test_records_are_judged_by_their_effective_hash_key() -> None:
     low = kpl.KinesisRecord("a", b"", "1", ID[1])  # md5("a") is in the lower half
     assert kpl.verify_placement(low, SPLIT_MAP).verdict is kpl.Verdict.EXPECTED
-    assert kpl.verify_placement(low._replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
+    assert (
+        kpl.verify_placement(low._replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
+    )
     # a producer that knows its explicit hash key gets a plain answer
     sent = low._replace(explicit_hash_key=str(HALF))
     assert kpl.verify_placement(sent, SPLIT_MAP).verdict is kpl.Verdict.STRAY

@@ -68,7 +68,10 @@ def test_gaps_and_overlaps_are_refused() -> None:
     assert code_of() == ("empty", ())
     assert code_of(shard(0, 1, MAX))[0] == "gap"
     assert code_of(shard(0, 0, MAX - 1))[0] == "gap"
-    assert code_of(shard(0, 0, 9), shard(1, 11, MAX)) == ("gap", ("shardId-000000000000", "shardId-000000000001"))
+    assert code_of(shard(0, 0, 9), shard(1, 11, MAX)) == (
+        "gap",
+        ("shardId-000000000000", "shardId-000000000001"),
+    )
     assert code_of(shard(0, 0, 10), shard(1, 10, MAX))[0] == "overlap"
     assert code_of(shard(0, 0, MAX), *SPLIT[1:])[0] == "overlap"  # parent still open beside its children
     assert code_of(shard(0, 0, MAX, closed=True))[0] == "gap"  # all closed
