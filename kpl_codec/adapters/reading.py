@@ -162,7 +162,7 @@ def _present(source: _RawRecord, key: str, prefix: str = "") -> object:
     return source[key]
 
 
-def _shape(record: Any) -> str | None:
+def shape_of(record: Any) -> str | None:
     """The shape of one record, by the table of this module; None for what is no record."""
     if isinstance(record, (bytes, bytearray, memoryview)):
         return "raw"
@@ -198,7 +198,7 @@ class _Reader:
             yield from self._json(source, path, shard_id)
         elif isinstance(source, Mapping):
             yield from self._mapping(source, path, shard_id)
-        elif _shape(source) is not None:
+        elif shape_of(source) is not None:
             yield self._record(source, path, shard_id)
         elif isinstance(source, Iterable):
             for index, item in enumerate(source):
@@ -236,7 +236,7 @@ class _Reader:
             if source["action"] == "initialize":
                 told = source.get("shardId")
                 self._kcl_shard_id = told if isinstance(told, str) else None
-        elif self._shape is not None or _shape(source) is not None:
+        elif self._shape is not None or shape_of(source) is not None:
             yield self._record(source, path, shard_id)
         elif isinstance(source.get("payload"), str):
             # What a failed Lambda invocation leaves in S3: the whole event, as text.
@@ -249,7 +249,7 @@ class _Reader:
         # and a code; it MUST NOT hide the records before and after it."
         if isinstance(record, KinesisRecord):
             return self._count(record if record.shard_id else record._replace(shard_id=shard_id))
-        shape = _shape(record)
+        shape = shape_of(record)
         if self._shape is not None and isinstance(record, Mapping) and self._shape != "raw":
             shape = self._shape
         if shape is None or self._shape not in (None, shape):

@@ -1,0 +1,1 @@
+"""Drop-in replacements for other libraries, with their bugs fixed and each difference listed."""

@@ -1,0 +1,15 @@
+"""aws_kinesis_agg 1.2.3 by its own names. Moving over is changing one import:
+
+    from aws_kinesis_agg import deaggregator, aggregator                     # before
+    from kpl_codec.compat.aws_kinesis_agg import deaggregator, aggregator    # after
+
+Same functions, classes, arguments and dict shapes. What differs, each with a test against the real
+package in tests/compat, is the table in spec/06-lambda.md (CMP-1 to CMP-16). In short: user records
+that were lost are delivered or raise, keys that were wrong are right, sizes are true.
+"""
+
+from ...limits import DEFAULT_MAX_RECORD_SIZE, DIGEST_SIZE, MAGIC
+
+MAX_BYTES_PER_RECORD = DEFAULT_MAX_RECORD_SIZE
+
+__all__ = ["DIGEST_SIZE", "MAGIC", "MAX_BYTES_PER_RECORD"]

@@ -1,0 +1,166 @@
+"""``RecordAggregator`` and ``AggRecord``. Not thread-safe, as the originals.
+
+Neither knows shards: a KCL consumer drops an aggregate whose user records belong to several. Use one
+RecordAggregator per shard, or `kpl_codec.aws.Producer`, which does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ... import size
+from ...codec import AggregatedRecordBuilder
+from ...errors import EncodeError
+from ...limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
+from ...records import UserRecord
+from . import MAX_BYTES_PER_RECORD
+
+Text = str | bytes
+Data = str | bytes | bytearray | memoryview
+Callback = Callable[["AggRecord"], object]
+
+
+class AggRecord:
+    """One aggregated record under construction.
+
+    ``max_size``: bytes that data and partition key may have together, as the service counts them.
+    """
+
+    def __init__(self, max_size: int = MAX_BYTES_PER_RECORD) -> None:
+        self.max_size = max_size
+        self._builder = AggregatedRecordBuilder()
+        self._first: UserRecord | None = None
+
+    def get_num_user_records(self) -> int:
+        """How many user records were added."""
+        return len(self._builder)
+
+    def get_size_bytes(self) -> int:
+        """Bytes of the aggregated record as it is now: exactly those that `get_contents` gives."""
+        # CMP-8: "The size claimed MUST be the size written."
+        return self._builder.size or FRAME_OVERHEAD
+
+    def get_contents(self) -> tuple[str, str | None, bytes]:
+        """Partition key, explicit hash key and data for PutRecord: the keys of the first user record.
+
+        Raises EncodeError (a ValueError) if there is no user record.
+        """
+        data = self._builder.build()
+        assert self._first is not None
+        return self._first.partition_key, self._first.explicit_hash_key, data
+
+    def get_partition_key(self) -> str | None:
+        """The first user record's partition key; None if there is none."""
+        return self._first.partition_key if self._first is not None else None
+
+    def get_explicit_hash_key(self) -> str | None:
+        """The first user record's explicit hash key; None if there is none."""
+        return self._first.explicit_hash_key if self._first is not None else None
+
+    def clear(self) -> None:
+        """Start afresh."""
+        self._builder.clear()
+        self._first = None
+
+    def add_user_record(self, partition_key: Text, data: Data, explicit_hash_key: Text | None = None) -> bool:
+        """Whether the user record was added; if not, it did not fit, and nothing has changed.
+
+        Texts are encoded as UTF-8. Raises EncodeError (a ValueError) for a user record that must not be
+        written, AggregateFull (an EncodeError) for one that fits into no aggregated record of this size.
+        """
+        record = UserRecord(_text(partition_key), _bytes(data), _optional_text(explicit_hash_key))
+        size.check(record)
+        outer = self._first or record
+        room = self.max_size - len(outer.partition_key.encode())
+        if self._builder.size_with(record) > room:
+            alone = AggregatedRecordBuilder(self.max_size - len(record.partition_key.encode()))
+            # CMP-9: "A user record that fits into no aggregated record MUST be refused with an error;
+            # one that fits into the next MUST be held in it."
+            alone.add(record)
+            return False
+        self._builder.add(record)
+        self._first = outer
+        return True
+
+
+class RecordAggregator:
+    """Packs user records into aggregated records of at most ``max_size`` bytes, partition key included."""
+
+    def __init__(self, max_size: int = MAX_BYTES_PER_RECORD) -> None:
+        if max_size > LARGEST_MAX_RECORD_SIZE:
+            raise ValueError(f"Invalid max_size {max_size}, the service takes {LARGEST_MAX_RECORD_SIZE}")
+        self.max_size = max_size
+        self.current_record = AggRecord(max_size)
+        self.callbacks: list[tuple[Callback, bool]] = []
+
+    def on_record_complete(self, callback: Callback, execute_on_new_thread: bool = True) -> None:
+        """Have ``callback`` called with every AggRecord that got full, on a thread of its own or on the
+        calling one."""
+        if all(known is not callback for known, _ in self.callbacks):
+            self.callbacks.append((callback, execute_on_new_thread))
+
+    def get_num_user_records(self) -> int:
+        """How many user records the current aggregated record holds."""
+        return self.current_record.get_num_user_records()
+
+    def get_size_bytes(self) -> int:
+        """Bytes of the current aggregated record."""
+        return self.current_record.get_size_bytes()
+
+    def clear_record(self) -> None:
+        """Throw away what was added since the last full record."""
+        self.current_record = AggRecord(self.max_size)
+
+    def clear_callbacks(self) -> None:
+        """Forget all callbacks."""
+        self.callbacks.clear()
+
+    def clear_and_get(self) -> AggRecord | None:
+        """The current aggregated record, however full, and start afresh; None if it is empty."""
+        if not self.get_num_user_records():
+            return None
+        finished = self.current_record
+        self.clear_record()
+        return finished
+
+    def add_user_record(
+        self, partition_key: Text, data: Data, explicit_hash_key: Text | None = None
+    ) -> AggRecord | None:
+        """Add a user record. Gives the full AggRecord that it no longer fitted into, or None.
+
+        Raises EncodeError (a ValueError) as `AggRecord.add_user_record`; nothing has changed then.
+        """
+        if self.current_record.add_user_record(partition_key, data, explicit_hash_key):
+            return None
+        finished = self.clear_and_get()
+        self.current_record.add_user_record(partition_key, data, explicit_hash_key)
+        assert finished is not None
+        for callback, execute_on_new_thread in self.callbacks:
+            if execute_on_new_thread:
+                import threading
+
+                threading.Thread(target=callback, args=(finished,)).start()
+            else:
+                callback(finished)
+        return finished
+
+
+def _text(value: Text) -> str:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise EncodeError(code="partition-key-utf-8", field="partition_key") from None
+
+
+def _optional_text(value: Text | None) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _bytes(value: Data) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise EncodeError(code="data-type", field="data")
+    return bytes(value)

@@ -1,0 +1,117 @@
+"""``deaggregate_records`` and ``iter_deaggregate_records``: dicts in Lambda's shape, one per user record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from ...adapters.reading import shape_of
+from ...adapters.values import decode_base64, encode_base64
+from ...codec import decode
+from ...errors import CaptureError, DecodeError
+from ...frame import looks_aggregated
+from ...records import UserRecord
+
+Errors = Literal["raise", "raw"]
+_Record = Mapping[str, Any]
+
+
+def deaggregate_records(
+    records: Iterable[_Record] | _Record, data_format: str | None = None, *, errors: Errors = "raise"
+) -> list[dict[str, Any]]:
+    """`iter_deaggregate_records` as a list: all of it, or an error."""
+    return list(iter_deaggregate_records(records, data_format, errors=errors))
+
+
+def iter_deaggregate_records(
+    records: Iterable[_Record] | _Record, data_format: str | None = None, *, errors: Errors = "raise"
+) -> Iterator[dict[str, Any]]:
+    """The user records of ``records`` (or of one record), each as a Lambda record.
+
+    ``records``: Lambda records, Kinesis Analytics or Firehose records, or boto3's, recognised one by
+    one; a whole event works too. ``data_format``: "Boto3" is understood and not needed.
+    ``kinesis.data`` is base64 text in every case. A plain Lambda record comes out as it went in.
+
+    An aggregated record that is not sound raises DecodeError, text that is not base64 CaptureError;
+    with ``errors="raw"`` the Kinesis record comes out whole instead, unopened, as a plain one does.
+    """
+    if isinstance(records, Mapping):
+        records = records.get("Records") or records.get("records") or [records]
+    for record in records:
+        shaped, data = _lambda_shape(record, data_format)
+        # CMP-3: "An aggregated record that is not sound MUST raise, or come out whole where the caller
+        # asks for that; no user record of it may be left out."
+        if looks_aggregated(data):
+            kinesis = shaped["kinesis"]
+            try:
+                opened = decode(data)
+            except DecodeError as error:
+                if errors == "raise":
+                    raise error.at(
+                        sequence_number=kinesis.get("sequenceNumber"), shard_id=kinesis.get("shardId")
+                    ) from None
+            else:
+                for index, user_record in enumerate(opened):
+                    yield _user_record(shaped, user_record, index)
+                continue
+        yield shaped
+
+
+def _user_record(record: dict[str, Any], user_record: UserRecord, index: int) -> dict[str, Any]:
+    outer = record["kinesis"]
+    kinesis = {
+        "kinesisSchemaVersion": outer.get("kinesisSchemaVersion", "1.0"),
+        "sequenceNumber": outer.get("sequenceNumber"),
+        "approximateArrivalTimestamp": outer.get("approximateArrivalTimestamp"),
+        # CMP-2: "A user record without an explicit hash key MUST have none."
+        "explicitHashKey": user_record.explicit_hash_key,
+        "partitionKey": user_record.partition_key,
+        "subSequenceNumber": index,
+        "aggregated": True,
+        # CMP-1: "kinesis.data MUST be base64 text, whatever the record came in and whether it was
+        # aggregated."
+        "data": encode_base64(user_record.data),
+    }
+    for key in ("recordId", "shardId"):
+        if key in outer:
+            kinesis[key] = outer[key]
+    return {
+        "kinesis": kinesis,
+        **{key: value for key, value in record.items() if key not in ("kinesis", "data")},
+    }
+
+
+def _lambda_shape(record: _Record, data_format: str | None) -> tuple[dict[str, Any], bytes]:
+    """``record`` in Lambda's shape, and its data."""
+    shape = "boto3" if data_format == "Boto3" and "kinesis" not in record else shape_of(record)
+    if shape == "lambda":
+        text = record["kinesis"]["data"]
+        # What aws_kinesis_agg gives out has base64 in bytes.
+        text = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+        return record, decode_base64(text, "kinesis.data")  # type: ignore[return-value]
+    if shape == "boto3":
+        data = record["Data"]
+        decoded = decode_base64(data, "Data") if isinstance(data, str) else bytes(data)
+        return _shaped(
+            sequenceNumber=record["SequenceNumber"],
+            partitionKey=record.get("PartitionKey"),
+            approximateArrivalTimestamp=record.get("ApproximateArrivalTimestamp"),
+            data=encode_base64(decoded),
+        ), decoded
+    if shape not in ("analytics", "firehose"):
+        raise CaptureError(code="unknown-shape", field="", requirement="CAP-1")
+    meta = record.get("kinesisStreamRecordMetadata") or record.get("kinesisRecordMetadata") or {}
+    return _shaped(
+        sequenceNumber=meta.get("sequenceNumber"),
+        partitionKey=meta.get("partitionKey"),
+        approximateArrivalTimestamp=meta.get(
+            "approximateArrivalTimestamp", record.get("approximateArrivalTimestamp")
+        ),
+        shardId=meta.get("shardId"),
+        data=record["data"],
+        recordId=record["recordId"],
+    ), decode_base64(record["data"], "data")
+
+
+def _shaped(**kinesis: Any) -> dict[str, Any]:
+    return {"kinesis": {"kinesisSchemaVersion": "1.0", **kinesis}}
