@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 import pytest
 from hypothesis import given
@@ -65,7 +66,7 @@ def test_a_split_tiles_the_range(n: int, start: int, size: int) -> None:
     assert len(parts) == n
     assert parts[0].starting_hash_key == start
     assert parts[-1].ending_hash_key == whole.ending_hash_key
-    for left, right in zip(parts, parts[1:], strict=False):
+    for left, right in itertools.pairwise(parts):
         assert left.ending_hash_key + 1 == right.starting_hash_key
         assert not left.overlaps(right)
     assert {part.size for part in parts[:-1]} <= {size // n}
