@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import frame, size, wire
+from .compiled import speedups
 from .errors import AggregateFull, EncodeError
 from .limits import DIGEST_SIZE
 from .message import AggregatedRecord, parse, serialize
@@ -70,6 +71,8 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
     The same bytes as the KPL's encoder for the same user records. Raises EncodeError, with the index
     of the user record it refuses; nothing is written then.
     """
+    if speedups is not None:
+        return speedups.encode(user_records)  # type: ignore[no-any-return]
     records = list(user_records)
     for index, record in enumerate(records):
         size.check(record, index)
@@ -133,3 +136,7 @@ class AggregatedRecordBuilder:
         """Start afresh; gives back what was held."""
         records, self._records, self._size = self._records, [], size.AggregateSize()
         return records
+
+
+if speedups is not None:
+    AggregatedRecordBuilder = speedups.AggregatedRecordBuilder  # type: ignore[misc]

@@ -1,24 +1,21 @@
 """proto2 message <-> AggregatedRecord, the quick way.
 
-Reading goes through protobuf's own runtime and says *no* (None) whenever it is not certain; wire.py
-then says why and where. Writing puts the bytes together itself: the same bytes as the KPL for the
-same user records in the same order (all partition keys, all explicit hash keys, all user records).
+Reading goes through the compiled parser or protobuf's runtime, and says *no* (None) whenever it is not
+certain; wire.py then says why and where. Writing puts the bytes together itself: the same bytes as the
+KPL for the same user records in the same order (all partition keys, all explicit hash keys, all user
+records).
 Specification: spec/01-aggregated-record.md, MSG and ENC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
+from itertools import repeat
 from typing import Any, overload
 
-from google.protobuf.message import DecodeError as ProtobufError
-
-from .errors import EncodeError, HashKeyError
-from .hash_keys import explicit_hash_key_value
-from .limits import MAX_PARTITION_KEY_LENGTH
+from .compiled import speedups
+from .errors import EncodeError
 from .records import Tag, UserRecord
-from .schema import ABSENT, TAGGED, UNTAGGED
 
 
 class AggregatedRecord(Sequence[UserRecord]):
@@ -58,6 +55,17 @@ class AggregatedRecord(Sequence[UserRecord]):
         self.data = data
         self.tags = tags
 
+    def columns(self) -> tuple[Any, ...]:
+        """All of the above, in this order: what an equal one is made of."""
+        return (
+            self.partition_key_table,
+            self.explicit_hash_key_table,
+            self.partition_key_indices,
+            self.explicit_hash_key_indices,
+            self.data,
+            self.tags,
+        )
+
     def __len__(self) -> int:
         return len(self.data)
 
@@ -88,16 +96,17 @@ class AggregatedRecord(Sequence[UserRecord]):
         return map((*self.explicit_hash_key_table, None).__getitem__, self.explicit_hash_key_indices)
 
     def __iter__(self) -> Iterator[UserRecord]:
+        if speedups is not None and type(self.data) is list:
+            return iter(speedups.rows(UserRecord, (None, b"", None, ()), *self.columns()))
         keys = self.explicit_hash_keys()
-        if keys is None and self.tags is None:
-            return map(UserRecord, self.partition_keys(), self.data)
-        return map(
-            UserRecord,
+        rows = zip(
             self.partition_keys(),
             self.data,
-            keys if keys is not None else (None for _ in self.data),
-            self.tags if self.tags is not None else (() for _ in self.data),
+            keys if keys is not None else repeat(None),
+            self.tags if self.tags is not None else repeat(()),
+            strict=False,
         )
+        return map(tuple.__new__, repeat(UserRecord), rows)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AggregatedRecord) and list(self) == list(other)
@@ -111,76 +120,13 @@ class AggregatedRecord(Sequence[UserRecord]):
 
 
 def parse(message: bytes) -> AggregatedRecord | None:
-    """Decode a sound message. None means "not certain": ask wire.py.
+    """Decode a sound message. None means "not certain": ask wire.py."""
+    parts = speedups.parse(message) if speedups is not None else None
+    if parts is None:
+        from . import runtime  # protobuf is loaded only where the compiled parser is not enough
 
-    Certain is: protobuf accepts it, required fields are there, re-encoding what was understood gives
-    as many bytes as came in (so there were no unknown fields, no known field in another wire type, no
-    field twice, no varint longer than need be), every key is one, every index is inside its table,
-    and there is at least one user record.
-    """
-    return _parse(message, UNTAGGED) or _parse(message, TAGGED)
-
-
-def _parse(message: bytes, message_class: Any) -> AggregatedRecord | None:
-    try:
-        parsed = message_class.FromString(message)
-        parsed.DiscardUnknownFields()
-        if not parsed.IsInitialized() or parsed.ByteSize() != len(message):
-            return None
-    except (ProtobufError, UnicodeError):  # the pure-Python runtime checks UTF-8 itself
-        return None
-    partition_keys = tuple(parsed.partition_key_table)
-    explicit_hash_keys = tuple(parsed.explicit_hash_key_table)
-    records = parsed.records
-    if not records or not all(map(_is_key, partition_keys)) or not all(map(_is_hash_key, explicit_hash_keys)):
-        return None
-    rows = [(r.partition_key_index, r.data, r.explicit_hash_key_index) for r in records]
-    partition_key_indices = list(map(itemgetter(0), rows))
-    if max(partition_key_indices) >= len(partition_keys):
-        return None
-    indices: list[int] = list(map(itemgetter(2), rows))
-    explicit_hash_key_indices: list[int] | None = None
-    if min(indices) == ABSENT:
-        # ABSENT on the wire is an index out of table; only then can it be told from absence.
-        if len(message) > 10 and b"\xff" * 9 + b"\x01" in message:
-            return None
-    else:
-        explicit_hash_key_indices = [-1 if i == ABSENT else i for i in indices]
-        if max(explicit_hash_key_indices) >= len(explicit_hash_keys) or b"\xff" * 9 + b"\x01" in message:
-            return None
-    tags = None
-    if message_class is TAGGED:
-        try:
-            tags = [
-                tuple(Tag(t.key, t.value if t.HasField("value") else None) for t in r.tags) for r in records
-            ]
-        except UnicodeError:
-            return None
-        if any(isinstance(text, bytes) for row in tags for tag in row for text in tag):
-            return None
-    return AggregatedRecord(
-        partition_keys,
-        explicit_hash_keys,
-        partition_key_indices,
-        explicit_hash_key_indices,
-        list(map(itemgetter(1), rows)),
-        tags,
-    )
-
-
-def _is_key(key: object) -> bool:
-    # upb hands out bytes for what is not UTF-8
-    return type(key) is str and len(key) <= MAX_PARTITION_KEY_LENGTH
-
-
-def _is_hash_key(key: object) -> bool:
-    if not _is_key(key):
-        return False
-    try:
-        explicit_hash_key_value(key)  # type: ignore[arg-type]
-    except HashKeyError:
-        return False
-    return True
+        parts = runtime.parse(message)
+    return None if parts is None else AggregatedRecord(*parts)
 
 
 def varint(value: int) -> bytes:
@@ -210,7 +156,8 @@ def _head(pk_index: int, ehk_index: int, size: int) -> bytes:
     return head
 
 
-def _tag_bytes(tag: Tag) -> bytes:
+def tag_bytes(tag: Tag) -> bytes:
+    """A tag as it stands in a user record."""
     key = tag.key.encode()
     body = b"\x0a" + varint(len(key)) + key
     if tag.value is not None:
@@ -235,7 +182,7 @@ def serialize(records: Iterable[UserRecord]) -> bytes:
         )
         size = len(data)
         if tags:
-            tail = b"".join(map(_tag_bytes, tags))
+            tail = b"".join(map(tag_bytes, tags))
             inner = b"\x08" + varint(pk_index)
             if ehk_index >= 0:
                 inner += b"\x10" + varint(ehk_index)

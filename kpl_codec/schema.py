@@ -5,8 +5,8 @@ the default pool. Two departures from the text of kpl.proto, neither visible on 
 
 * ``explicit_hash_key_index`` has a default that no table can hold (2^64 - 1), so that "absent" costs
   no question per record;
-* `UNTAGGED` lacks ``tags``, which no known producer but aiokpl writes: reading without them is
-  quicker, and message.py notices when there were some.
+* `UNTAGGED` lacks ``tags``, which no known producer but aiokpl writes, and `PLAIN` lacks explicit hash
+  keys as well: reading without them is quicker, and runtime.py notices when there were some.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PACKAGE = "kpl_codec"
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
-def _file(name: str, *, tags: bool) -> descriptor_pb2.FileDescriptorProto:
+def _file(name: str, *, hash_keys: bool, tags: bool) -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(
         name=f"kpl_codec/{name}.proto", package=_PACKAGE, syntax="proto2"
     )
@@ -41,9 +41,15 @@ def _file(name: str, *, tags: bool) -> descriptor_pb2.FileDescriptorProto:
     optional, required, repeated = _Field.LABEL_OPTIONAL, _Field.LABEL_REQUIRED, _Field.LABEL_REPEATED
     record: list[tuple[Any, ...]] = [
         (1, "partition_key_index", required, _Field.TYPE_UINT64, None),
-        (2, "explicit_hash_key_index", optional, _Field.TYPE_UINT64, str(ABSENT)),
         (3, "data", required, _Field.TYPE_BYTES, None),
     ]
+    tables: list[tuple[Any, ...]] = [
+        (1, "partition_key_table", repeated, _Field.TYPE_STRING, None),
+        (3, "records", repeated, "Record", None),
+    ]
+    if hash_keys:
+        record.append((2, "explicit_hash_key_index", optional, _Field.TYPE_UINT64, str(ABSENT)))
+        tables.append((2, "explicit_hash_key_table", repeated, _Field.TYPE_STRING, None))
     if tags:
         message(
             "Tag",
@@ -52,22 +58,19 @@ def _file(name: str, *, tags: bool) -> descriptor_pb2.FileDescriptorProto:
         )
         record.append((4, "tags", repeated, "Tag", None))
     message("Record", *record)
-    message(
-        "AggregatedRecord",
-        (1, "partition_key_table", repeated, _Field.TYPE_STRING, None),
-        (2, "explicit_hash_key_table", repeated, _Field.TYPE_STRING, None),
-        (3, "records", repeated, "Record", None),
-    )
+    message("AggregatedRecord", *tables)
     return file
 
 
-def _build(name: str, *, tags: bool) -> Any:
+def _build(name: str, *, hash_keys: bool, tags: bool) -> Any:
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(_file(name, tags=tags))
+    pool.Add(_file(name, hash_keys=hash_keys, tags=tags))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.AggregatedRecord"))
 
 
 #: Message class with every field of kpl.proto.
-TAGGED: Any = _build("tagged", tags=True)
+TAGGED: Any = _build("tagged", hash_keys=True, tags=True)
 #: The same without Record.tags.
-UNTAGGED: Any = _build("untagged", tags=False)
+UNTAGGED: Any = _build("untagged", hash_keys=True, tags=False)
+#: The same without explicit hash keys: neither their table nor their indices.
+PLAIN: Any = _build("plain", hash_keys=False, tags=False)

@@ -1,0 +1,225 @@
+# User records -> one aggregated record, written as they come; the size is that of the bytes.
+
+cdef struct Bytes:
+    uint8_t *at
+    size_t count
+    size_t room
+
+cdef inline uint8_t *reserve(Bytes *out, size_t size) except NULL:
+    """Room for `size` more bytes behind what is there."""
+    cdef size_t room
+    cdef void *moved
+    if out.at == NULL or out.room - out.count < size:
+        room = (out.count + size) * 2 + 1024
+        moved = realloc(out.at, room)
+        if moved == NULL:
+            raise MemoryError
+        out.at, out.room = <uint8_t *>moved, room
+    return out.at + out.count
+
+cdef inline size_t varint_size(uint64_t value) noexcept:
+    cdef size_t size = 1
+    while value >= 0x80:
+        value >>= 7
+        size += 1
+    return size
+
+cdef inline uint8_t *write_varint(uint8_t *p, uint64_t value) noexcept:
+    while value >= 0x80:
+        p[0] = <uint8_t>(value & 0x7F | 0x80)
+        value >>= 7
+        p += 1
+    p[0] = <uint8_t>value
+    return p + 1
+
+cdef inline size_t field_size(size_t size) noexcept:
+    return 1 + varint_size(size) + size
+
+cdef int append_field(Bytes *out, uint8_t tag, const char *at, size_t size) except -1:
+    cdef uint8_t *p = reserve(out, size + 11)
+    p[0] = tag
+    p = write_varint(p + 1, size)
+    memcpy(p, at, size)
+    out.count += field_size(size)
+    return 0
+
+cdef bint is_canonical_hash_key(const char *text, Py_ssize_t size):
+    # ENC-1: canonical decimal from 0 to 2^128 - 1.
+    cdef uint8_t key[16]
+    if size > 1 and text[0] == c'0':
+        return False
+    return read_hash_key(<const uint8_t *>text, size, key)
+
+
+cdef class AggregatedRecordBuilder:
+    """Collects user records up to ``max_size`` bytes (None: no limit); `size` is exact at every step.
+
+    State: the user records so far. ``add`` either takes a user record whole or raises and changes
+    nothing, so that no user record can get lost between two aggregates.
+    """
+
+    cdef public object max_size
+    cdef list records
+    cdef dict pks
+    cdef dict ehks
+    cdef Bytes pk_table
+    cdef Bytes ehk_table
+    cdef Bytes body
+
+    def __cinit__(self):
+        memset(&self.pk_table, 0, sizeof(Bytes))
+        memset(&self.ehk_table, 0, sizeof(Bytes))
+        memset(&self.body, 0, sizeof(Bytes))
+
+    def __init__(self, max_size=None):
+        self.max_size = max_size
+        self.clear()
+
+    def __dealloc__(self):
+        free(self.pk_table.at)
+        free(self.ehk_table.at)
+        free(self.body.at)
+
+    def __len__(self):
+        return len(self.records)
+
+    cdef size_t written(self) noexcept:
+        return FRAME_OVERHEAD + self.pk_table.count + self.ehk_table.count + self.body.count
+
+    @property
+    def size(self):
+        """Bytes that `build` gives now; 0 while empty."""
+        return self.written() if self.records else 0
+
+    def size_with(self, record not None):
+        """Bytes that `build` would give with ``record`` added."""
+        return self.put(record, False, False)
+
+    def add(self, record not None):
+        """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
+        fit; either way nothing has changed."""
+        self.put(record, True, True)
+
+    def build(self):
+        """The aggregated record of what was added. Raises EncodeError if that is nothing."""
+        cdef bytes frame
+        cdef uint8_t *start
+        cdef uint8_t *p
+        if not self.records:
+            raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
+        # ENC-4 of spec/01: all partition keys, all explicit hash keys, all user records.
+        frame = PyBytes_FromStringAndSize(NULL, self.written())
+        start = p = <uint8_t *>PyBytes_AS_STRING(frame)
+        memcpy(p, b"\xf3\x89\x9a\xc2", 4)
+        p += 4
+        memcpy(p, self.pk_table.at, self.pk_table.count)
+        p += self.pk_table.count
+        if self.ehk_table.count:
+            memcpy(p, self.ehk_table.at, self.ehk_table.count)
+            p += self.ehk_table.count
+        memcpy(p, self.body.at, self.body.count)
+        p += self.body.count
+        memcpy(p, PyBytes_AS_STRING(digest_of(<const uint8_t[: p - start - 4]>(start + 4))), 16)
+        return frame
+
+    def clear(self):
+        """Start afresh; gives back what was held."""
+        records, self.records = self.records, []
+        self.pks, self.ehks = {}, {}
+        self.pk_table.count = self.ehk_table.count = self.body.count = 0
+        return records
+
+    cdef size_t put(self, object record, bint write, bint check) except 0:
+        """The size with `record` added, which is done if `write`. Raises before anything has changed."""
+        cdef const char *pk
+        cdef const char *ehk = NULL
+        cdef Py_ssize_t pk_size, ehk_size = 0
+        cdef size_t data_size, inner, after
+        cdef size_t pk_index, ehk_index = 0
+        cdef bint new_pk, new_ehk = False
+        cdef bytes data, tail = b""
+        cdef uint8_t *p
+        cdef PyObject *known
+        partition_key, payload, explicit_hash_key, tags = record
+        if check and not self.plainly_fit(partition_key, payload, explicit_hash_key, tags):
+            _size.check(record, len(self.records))
+        pk = PyUnicode_AsUTF8AndSize(partition_key, &pk_size)
+        data = payload
+        data_size = PyBytes_GET_SIZE(data)
+        known = PyDict_GetItem(self.pks, partition_key)
+        new_pk = known == NULL
+        pk_index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>known)
+        inner = 1 + varint_size(pk_index) + field_size(data_size)
+        after = self.written()
+        if new_pk:
+            after += field_size(pk_size)
+        if explicit_hash_key is not None:
+            ehk = PyUnicode_AsUTF8AndSize(explicit_hash_key, &ehk_size)
+            known = PyDict_GetItem(self.ehks, explicit_hash_key)
+            new_ehk = known == NULL
+            ehk_index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>known)
+            inner += 1 + varint_size(ehk_index)
+            if new_ehk:
+                after += field_size(ehk_size)
+        if tags:
+            from .message import tag_bytes
+            tail = b"".join([tag_bytes(tag) for tag in tags])
+            inner += len(tail)
+        after += field_size(inner)
+        if not write:
+            return after
+        # ENC-5: a user record is taken whole or refused.
+        if self.max_size is not None and after > self.max_size:
+            raise AggregateFull(
+                field="data", size=after, max_size=self.max_size, record_index=len(self.records)
+            )
+        self.records.append(record)
+        p = reserve(&self.body, inner + 11)
+        if new_pk:
+            append_field(&self.pk_table, 0x0A, pk, pk_size)
+            self.pks[partition_key] = pk_index
+        if new_ehk:
+            append_field(&self.ehk_table, 0x12, ehk, ehk_size)
+            self.ehks[explicit_hash_key] = ehk_index
+        p[0] = 0x1A
+        p = write_varint(p + 1, inner)
+        p[0] = 0x08
+        p = write_varint(p + 1, pk_index)
+        if ehk != NULL:
+            p[0] = 0x10
+            p = write_varint(p + 1, ehk_index)
+        p[0] = 0x1A
+        p = write_varint(p + 1, data_size)
+        memcpy(p, PyBytes_AS_STRING(data), data_size)
+        memcpy(p + data_size, PyBytes_AS_STRING(tail), len(tail))
+        self.body.count += field_size(inner)
+        return after
+
+    cdef bint plainly_fit(self, object partition_key, object payload, object explicit_hash_key, object tags):
+        """Whether `size.check` would pass, as far as that is quick to see."""
+        cdef const char *text
+        cdef Py_ssize_t size
+        if type(partition_key) is not str or type(payload) is not bytes or tags:
+            return False
+        if not 1 <= len(<str>partition_key) <= MAX_KEY_POINTS:
+            return False
+        if not (<str>partition_key).isascii():
+            return False
+        if explicit_hash_key is None:
+            return True
+        if type(explicit_hash_key) is not str:
+            return False
+        text = PyUnicode_AsUTF8AndSize(explicit_hash_key, &size)
+        return is_canonical_hash_key(text, size)
+
+
+cdef bytes digest_of(const uint8_t[:] message):
+    return hashlib.md5(message, usedforsecurity=False).digest()
+
+
+def encode(records):
+    """`codec.encode`: one aggregated record of the given user records, in their order."""
+    cdef AggregatedRecordBuilder builder = AggregatedRecordBuilder()
+    for record in records:
+        builder.put(record, True, True)
+    return builder.build()

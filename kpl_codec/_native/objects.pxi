@@ -1,0 +1,164 @@
+# One message -> Python objects; MD5 of many bytes objects.
+
+cdef tuple text_table(const Texts *texts):
+    cdef tuple table = PyTuple_New(<Py_ssize_t>texts.count)
+    cdef size_t i
+    cdef object text
+    for i in range(texts.count):
+        text = PyUnicode_DecodeUTF8(<const char *>texts.at[i].at, texts.at[i].size, NULL)
+        Py_INCREF(text)
+        PyTuple_SET_ITEM(table, i, text)
+    return table
+
+
+def parse(bytes message not None):
+    """The parts of `message.AggregatedRecord` for a sound message, or None: not certain.
+
+    (partition key table, explicit hash key table, partition key indices, explicit hash key indices or
+    None, data, None). A message with tags is not certain.
+    """
+    cdef Message m
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(message)
+    cdef Answer answer
+    cdef list pks, ehks, data
+    cdef object item
+    cdef size_t i
+    memset(&m, 0, sizeof(m))
+    try:
+        answer = read_message(start, start + PyBytes_GET_SIZE(message), 0, &m)
+        if answer == NO_MEMORY:
+            raise MemoryError
+        if answer != SOUND or m.tagged:
+            return None
+        pks, data = PyList_New(m.rows.count), PyList_New(m.rows.count)
+        ehks = None
+        for i in range(m.rows.count):
+            item = <object>m.rows.at[i].pk
+            Py_INCREF(item)
+            PyList_SET_ITEM(pks, i, item)
+            item = PyBytes_FromStringAndSize(<const char *>m.rows.at[i].data, m.rows.at[i].size)
+            Py_INCREF(item)
+            PyList_SET_ITEM(data, i, item)
+            if m.rows.at[i].ehk != NONE and ehks is None:
+                ehks = [-1] * <Py_ssize_t>i
+            if ehks is not None:
+                ehks.append(-1 if m.rows.at[i].ehk == NONE else m.rows.at[i].ehk)
+        return text_table(&m.pks), text_table(&m.ehks), pks, ehks, data, None
+    finally:
+        free_message(&m)
+
+
+cdef inline void put(PyObject *row, Py_ssize_t i, PyObject *item) noexcept:
+    Py_INCREF_raw(item)
+    kpl_set_item(row, i, item)
+
+
+cdef inline PyObject *entry(tuple table, list indices, Py_ssize_t i) except NULL:
+    """`table[indices[i]]`, or None where the index is -1 or there are no indices."""
+    cdef Py_ssize_t index
+    if indices is None:
+        return <PyObject *>None
+    index = PyLong_AsSsize_t(<object>PyList_GET_ITEM(indices, i))
+    if index == -1:
+        return <PyObject *>None
+    if not 0 <= index < PyTuple_GET_SIZE(table):
+        raise IndexError(index)
+    return <PyObject *>PyTuple_GET_ITEM(table, index)
+
+
+def rows(type kind not None, tuple template not None, tuple pk_table not None, tuple ehk_table not None,
+         list pks not None, list ehks, list data not None, list tags, list placements=None):
+    """A list of `kind`, a named tuple as wide as `template`, one per item of `data`.
+
+    Fields 0, 1, 2 are partition key, data, explicit hash key; 3 the tags, 5 the number of the row, 9 its
+    placement, where there are such. Every other field, and every column that is None, is `template`'s.
+    """
+    cdef Py_ssize_t count = len(data), width = len(template), i, j
+    cdef list out = []
+    cdef PyObject *row
+    cdef PyObject *pk
+    cdef PyObject *ehk
+    cdef object number
+    for column in (pks, ehks, tags, placements):
+        if column is not None and len(column) != count:
+            raise ValueError("columns of different lengths")
+    if not issubclass(kind, tuple) or kind.__itemsize__ != tuple.__itemsize__ or width < 4:
+        raise TypeError(kind)
+    for i in range(count):
+        pk, ehk = entry(pk_table, pks, i), entry(ehk_table, ehks, i)
+        number = i
+        row = kpl_alloc(<PyObject *>kind, width)
+        if row == NULL:
+            raise MemoryError
+        put(row, 0, pk)
+        put(row, 1, <PyObject *>PyList_GET_ITEM(data, i))
+        put(row, 2, ehk)
+        for j in range(3, width):
+            if j == 3 and tags is not None:
+                put(row, j, <PyObject *>PyList_GET_ITEM(tags, i))
+            elif j == 5:
+                put(row, j, <PyObject *>number)
+            elif j == 9 and placements is not None:
+                put(row, j, <PyObject *>PyList_GET_ITEM(placements, i))
+            else:
+                put(row, j, <PyObject *>PyTuple_GET_ITEM(template, j))
+        out.append(kpl_steal(row))
+    return out
+
+
+def md5_many(list texts not None):
+    """The MD5 digest (16 bytes) of every bytes object, in order."""
+    cdef size_t count = len(texts), i
+    cdef kpl_message *messages = <kpl_message *>malloc((count + 1) * sizeof(kpl_message))
+    cdef bytes digests = PyBytes_FromStringAndSize(NULL, 16 * count)
+    cdef bytes text
+    if messages == NULL:
+        raise MemoryError
+    try:
+        texts = list(texts)  # nobody may take one away while we read
+        for i in range(count):
+            text = texts[i]
+            messages[i].data = <const uint8_t *>PyBytes_AS_STRING(text)
+            messages[i].size = PyBytes_GET_SIZE(text)
+            messages[i].digest = <uint8_t *>PyBytes_AS_STRING(digests) + 16 * i
+        with nogil:
+            kpl_md5_many(messages, count)
+    finally:
+        free(messages)
+    return [digests[16 * i : 16 * i + 16] for i in range(count)]
+
+
+def sound_digests(list frames not None):
+    """For each bytes object whether it is a frame, long enough and with the right digest (FRM-1 to 3)."""
+    cdef size_t count = len(frames), i, asked = 0
+    cdef kpl_message *messages = <kpl_message *>malloc((count + 1) * sizeof(kpl_message))
+    cdef uint8_t *digests = <uint8_t *>malloc(16 * (count + 1))
+    cdef list answers = [False] * <Py_ssize_t>count
+    cdef const uint8_t *at
+    cdef bytes frame
+    try:
+        if messages == NULL or digests == NULL:
+            raise MemoryError
+        frames = list(frames)
+        for i in range(count):
+            frame = frames[i]
+            at = <const uint8_t *>PyBytes_AS_STRING(frame)
+            if looks_aggregated(at, PyBytes_GET_SIZE(frame)):
+                messages[asked].data = at + 4
+                messages[asked].size = PyBytes_GET_SIZE(frame) - FRAME_OVERHEAD
+                messages[asked].digest = digests + 16 * asked
+                asked += 1
+                answers[i] = True
+        with nogil:
+            kpl_md5_many(messages, asked)
+        asked = 0
+        for i in range(count):
+            if answers[i]:
+                frame = frames[i]
+                at = <const uint8_t *>PyBytes_AS_STRING(frame) + PyBytes_GET_SIZE(frame) - 16
+                answers[i] = memcmp(digests + 16 * asked, at, 16) == 0
+                asked += 1
+    finally:
+        free(messages)
+        free(digests)
+    return answers

@@ -1,0 +1,63 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+"""The compiled twin of the hot paths: same records, bytes and sizes as the Python beside it, or "not
+certain", and then Python decides. It never raises on bad bytes and never explains them.
+
+    parse, rows                  one message -> tables, indices, data -> named tuples     (message.py)
+    sound_digests, md5_many      MD5 of many frames, of many keys, side by side           (deaggregate.py)
+    Frames                       the columns of an Arrow batch -> those of user records   (arrow/)
+    AggregatedRecordBuilder      and encode                                               (codec.py)
+
+Rules that hold everywhere below: a pointer is read only below an `end` that stands beside it; sizes
+are compared with `end - p`, never added to a pointer first; an index from the bytes is used only after
+it was compared with its table. Loops over many frames run without the GIL.
+Built by kpl_codec/_build.py; not imported where KPL_CODEC_PURE=1.
+"""
+
+import hashlib
+import os
+
+if os.environ.get("KPL_CODEC_PURE") == "1":
+    raise ImportError("KPL_CODEC_PURE=1 asks for the pure Python path")
+
+from . import size as _size
+from .errors import AggregateFull, EncodeError
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.dict cimport PyDict_GetItem
+from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
+from cpython.long cimport PyLong_AsSsize_t
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+cdef extern from *:
+    """
+    #define kpl_alloc(kind, count) (((PyTypeObject *)(kind))->tp_alloc((PyTypeObject *)(kind), (count)))
+    #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
+    #define kpl_steal(row) ((PyObject *)(row))
+    """
+    # A tuple's items before anyone else can see it; Cython's own calls would count references twice.
+    PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count)
+    void kpl_set_item(PyObject *row, Py_ssize_t i, PyObject *item)
+    object kpl_steal(PyObject *row)
+    void Py_INCREF_raw "Py_INCREF" (PyObject *item)
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef extern from "_native/md5.h" nogil:
+    ctypedef struct kpl_message:
+        const uint8_t *data
+        size_t size
+        uint8_t *digest
+    void kpl_md5_many(kpl_message *messages, size_t count)
+
+include "_native/wire.pxi"
+include "_native/objects.pxi"
+include "_native/columns.pxi"
+include "_native/builder.pxi"

@@ -1,0 +1,107 @@
+"""A sound message through protobuf's runtime: the quick parser where nothing is compiled.
+
+Says None whenever it is not certain. Certain is: protobuf accepts it, required fields are there,
+re-encoding what was understood gives as many bytes as came in (so there were no unknown fields, no
+known field in another wire type, no field twice, no varint longer than need be), every key is one,
+every index is inside its table, and there is at least one user record.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+from google.protobuf.message import DecodeError, EncodeError
+
+from .errors import HashKeyError
+from .hash_keys import explicit_hash_key_value
+from .limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
+from .records import Tag
+from .schema import ABSENT, PLAIN, TAGGED, UNTAGGED
+
+#: What AggregatedRecord is made of, in its order.
+Parts = tuple[Any, ...]
+
+_ABSENT_ON_THE_WIRE = b"\xff" * 9 + b"\x01"
+_PLAIN_FIELDS = attrgetter("partition_key_index", "data")
+_FIELDS = attrgetter("partition_key_index", "data", "explicit_hash_key_index")
+_LARGEST = str(MAX_HASH_KEY)
+
+
+def parse(message: bytes) -> Parts | None:
+    """The parts of the AggregatedRecord in ``message``, or None: not certain."""
+    # Most messages have neither explicit hash keys nor tags; each attribute asked for costs its time.
+    return _parse(message, PLAIN) or _parse(message, UNTAGGED) or _parse(message, TAGGED)
+
+
+def _parse(message: bytes, message_class: Any) -> Parts | None:
+    try:
+        parsed = message_class.FromString(message)
+        parsed.DiscardUnknownFields()
+        if len(parsed.SerializeToString()) != len(message):  # refuses missing fields as well
+            return None
+    except (DecodeError, EncodeError, UnicodeError):  # the pure-Python runtime checks UTF-8 itself
+        return None
+    records = parsed.records
+    partition_keys = tuple(parsed.partition_key_table)
+    if not records or not _are_keys(partition_keys):
+        return None
+    explicit_hash_keys: tuple[str, ...] = ()
+    explicit_hash_key_indices: list[int] | None = None
+    if message_class is PLAIN:
+        partition_key_indices, data = map(list, zip(*map(_PLAIN_FIELDS, records), strict=True))
+    else:
+        explicit_hash_keys = tuple(parsed.explicit_hash_key_table)
+        # ABSENT on the wire is an index out of table that cannot be told from absence.
+        if not _are_hash_keys(explicit_hash_keys) or _ABSENT_ON_THE_WIRE in message:
+            return None
+        partition_key_indices, data, indices = map(list, zip(*map(_FIELDS, records), strict=True))
+        if min(indices) != ABSENT:
+            explicit_hash_key_indices = [-1 if i == ABSENT else i for i in indices]
+            if max(explicit_hash_key_indices) >= len(explicit_hash_keys):
+                return None
+    if max(partition_key_indices) >= len(partition_keys):
+        return None
+    tags = _tags(records) if message_class is TAGGED else None
+    if message_class is TAGGED and tags is None:
+        return None
+    return (
+        partition_keys,
+        explicit_hash_keys,
+        partition_key_indices,
+        explicit_hash_key_indices,
+        data,
+        tags,
+    )
+
+
+def _tags(records: Any) -> list[tuple[Tag, ...]] | None:
+    try:
+        tags = [tuple(Tag(t.key, t.value if t.HasField("value") else None) for t in r.tags) for r in records]
+    except UnicodeError:
+        return None
+    if any(isinstance(text, bytes) for row in tags for tag in row for text in tag):
+        return None
+    return tags
+
+
+def _are_keys(keys: tuple[Any, ...]) -> bool:
+    # upb hands out bytes for what is not UTF-8
+    return not keys or (set(map(type, keys)) == {str} and max(map(len, keys)) <= MAX_PARTITION_KEY_LENGTH)
+
+
+def _are_hash_keys(keys: tuple[Any, ...]) -> bool:
+    if not keys:
+        return True
+    if not _are_keys(keys):
+        return False
+    digits = "".join(keys)
+    if digits.isascii() and digits.isdigit() and min(map(len, keys)) and max(map(len, keys)) <= len(_LARGEST):
+        # Digits of the same number compare as the numbers do.
+        return max([key for key in keys if len(key) == len(_LARGEST)], default="") <= _LARGEST
+    try:
+        for key in keys:
+            explicit_hash_key_value(key)
+    except HashKeyError:
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""The corpora that speed is measured on, the same bytes on every machine.
+
+    a  50 KiB aggregates, ~100 B user records (70 to 130), 8 distinct keys a frame out of 512
+    b  50 KiB aggregates, ~100 B, every user record with its own UUID as key
+    c  50 KiB aggregates, ~1 KB (716 to 1331), UUID keys
+    d  1 MiB aggregates, ~200 B (140 to 260), 512 keys
+    e  plain records of 1 KiB
+    f  as a, an explicit hash key on every user record
+    g  ~1.2 KB aggregates of about 10 user records of ~100 B, 3 keys: a quiet stream
+    h  hostile: frames of a, of which 1 in 16 is damaged (digest, index, wire type, truncation)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import kpl_codec as kpl
+from kpl_codec.limits import MAGIC, MAX_HASH_KEY
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """``frames``: the data of Kinesis records; ``user_records``: how many they hold; ``size``: bytes."""
+
+    name: str
+    frames: list[bytes]
+    user_records: int
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.frames))
+
+    def kinesis_records(self) -> list[kpl.KinesisRecord]:
+        """As GetRecords gives them, from one shard."""
+        return [
+            kpl.KinesisRecord(f"pk-{i}", frame, str(49545115243490985018280067714973144582180062593244200961 + i), SHARD)
+            for i, frame in enumerate(self.frames)
+        ]
+
+
+SHARD = "shardId-000000000000"
+
+
+def user_records(
+    rng: random.Random, low: int, high: int, keys: list[str] | None, *, explicit: bool = False
+) -> Iterator[kpl.UserRecord]:
+    """Endless. ``keys`` None: every user record its own UUID."""
+    while True:
+        key = rng.choice(keys) if keys is not None else str(uuid.UUID(int=rng.getrandbits(128), version=4))
+        hash_key = str(rng.randint(0, MAX_HASH_KEY)) if explicit else None
+        yield kpl.UserRecord(key, rng.randbytes(rng.randint(low, high)), hash_key)
+
+
+def _aggregates(
+    size: int, frame_size: int, low: int, high: int, table: int | None, per_frame: int, *, explicit: bool = False
+) -> tuple[list[bytes], int]:
+    rng = random.Random(f"{frame_size} {low} {high} {table} {per_frame} {explicit}")
+    pool = None if table is None else [f"device-{rng.randrange(10**9):09d}" for _ in range(table)]
+    frames, total, written = [], 0, 0
+    while written < size:
+        keys = None if pool is None else rng.sample(pool, per_frame)
+        builder = kpl.AggregatedRecordBuilder(frame_size)
+        for record in user_records(rng, low, high, keys, explicit=explicit):
+            if builder.size_with(record) > frame_size:
+                break
+            builder.add(record)
+        frames.append(builder.build())
+        total += len(builder)
+        written += len(frames[-1])
+    return frames, total
+
+
+def _plain(size: int) -> tuple[list[bytes], int]:
+    rng = random.Random("plain")
+    frames = [rng.randbytes(KIB) for _ in range(max(1, size // KIB))]
+    return frames, len(frames)
+
+
+def _hostile(size: int) -> tuple[list[bytes], int]:
+    frames, total = _aggregates(size, 50 * KIB, 70, 130, 512, 8)
+    rng = random.Random("hostile")
+    for number in range(0, len(frames), 16):
+        message = bytearray(frames[number][4:-16])
+        kind = rng.choice(["digest", "index", "wire-type", "truncated"])
+        if kind == "index":
+            message += b"\x1a\x05\x08\x7f\x1a\x01x"
+        elif kind == "wire-type":
+            message += b"\x1a\x05\x0a\x00\x1a\x01x"
+        elif kind == "truncated":
+            del message[-3:]
+        digest = hashlib.md5(message).digest() if kind != "digest" else bytes(16)
+        frames[number] = MAGIC + bytes(message) + digest
+    return frames, total
+
+
+_MAKERS = {
+    "a": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8),
+    "b": lambda size: _aggregates(size, 50 * KIB, 70, 130, None, 0),
+    "c": lambda size: _aggregates(size, 50 * KIB, 716, 1331, None, 0),
+    "d": lambda size: _aggregates(size, 1024 * KIB, 140, 260, 512, 512),
+    "e": _plain,
+    "f": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, explicit=True),
+    "g": lambda size: _aggregates(size, 1228, 70, 130, 512, 3),
+    "h": _hostile,
+}
+NAMES = tuple(_MAKERS)
+
+
+def corpus(name: str, mebibytes: float) -> Corpus:
+    """About ``mebibytes`` of frames."""
+    frames, total = _MAKERS[name](int(mebibytes * KIB * KIB))
+    return Corpus(name, frames, total)
