@@ -1,0 +1,60 @@
+"""A boto3 Kinesis client from settings that fit on one line: region, endpoint, keys, role.
+
+client = kinesis_client(region="eu-west-1", role_arn="arn:aws:iam::123456789012:role/reader")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.credentials import DeferredRefreshableCredentials
+from botocore.session import get_session
+
+
+def kinesis_client(
+    *,
+    region: str | None = None,
+    endpoint_url: str | None = None,
+    role_arn: str | None = None,
+    role_session_name: str = "kpl-codec",
+    role_external_id: str | None = None,
+    access_key_id: str | None = None,
+    secret_access_key: str | None = None,
+    session_token: str | None = None,
+    max_connections: int = 32,
+) -> Any:
+    """A client that tries each call once: who calls it knows best what to try again, and when.
+
+    What is not given comes from where boto3 takes it (environment, profile, instance). With ``role_arn``
+    the role is assumed through STS, and again before its credentials expire, however long the client
+    lives. Raises botocore's errors for settings that make no client.
+    """
+    config = Config(
+        retries={"total_max_attempts": 1},
+        connect_timeout=10,
+        read_timeout=30,
+        max_pool_connections=max_connections,
+    )
+    session = boto3.Session(access_key_id, secret_access_key, session_token, region)
+    if role_arn is not None:
+        sts = session.client("sts")
+
+        def assume() -> dict[str, str]:
+            arguments = {"RoleArn": role_arn, "RoleSessionName": role_session_name}
+            if role_external_id is not None:
+                arguments["ExternalId"] = role_external_id
+            found = sts.assume_role(**arguments)["Credentials"]
+            return {
+                "access_key": found["AccessKeyId"],
+                "secret_key": found["SecretAccessKey"],
+                "token": found["SessionToken"],
+                "expiry_time": found["Expiration"].isoformat(),
+            }
+
+        assumed: Any = get_session()
+        # botocore has no public way to hand over credentials that renew themselves.
+        assumed._credentials = DeferredRefreshableCredentials(assume, "assume-role")
+        session = boto3.Session(botocore_session=assumed, region_name=session.region_name)
+    return session.client("kinesis", endpoint_url=endpoint_url, config=config)

@@ -1,0 +1,72 @@
+"""The data source `kpl-kinesis`: a stream's user records as a DataFrame, batch or streaming, and back.
+
+    spark.dataSource.register(KinesisDataSource)
+    df = spark.readStream.format("kpl-kinesis").options(streamName="orders", region="eu-west-1").load()
+
+Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. What the
+options are: `kpl_codec.spark.kinesis_options.parse_options`. The package must be installed where the
+workers run, with pyarrow and boto3.
+Specification: spec/07-spark.md, SPK-50 and up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
+    raise ImportError(
+        "the data source kpl-kinesis needs PySpark 4.0 or newer; on 3.5 use kpl_codec.spark.deaggregate"
+    ) from error
+
+from pyspark.sql.types import StructType
+
+from .kinesis_options import OptionError, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from .kinesis_read import KinesisBatchReader, KinesisStreamReader
+
+
+class KinesisDataSource(DataSource):
+    """See the module. Raises OptionError when it is loaded."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._checked = parse_options(dict(options.items()))
+
+    @classmethod
+    def name(cls) -> str:
+        return "kpl-kinesis"
+
+    def schema(self) -> StructType:
+        """The nine columns of a user record, and those asked for by policy, placement and tags."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from .kinesis_read import arrow_schema
+
+        return from_arrow_schema(arrow_schema(self._checked))
+
+    def _fitting(self, schema: StructType) -> StructType:
+        """A schema given by the user: some of our columns, in any order."""
+        ours = self.schema()
+        for field in schema.fields:
+            if field.name not in ours.names or ours[field.name].dataType != field.dataType:
+                raise OptionError(
+                    option="schema",
+                    value=f"{field.name} {field.dataType.simpleString()}",
+                    expected=f"columns of {ours}",
+                )
+        return schema
+
+    def reader(self, schema: StructType) -> KinesisBatchReader:
+        from .kinesis_read import KinesisBatchReader
+
+        return KinesisBatchReader(self._checked, self._fitting(schema))
+
+    def streamReader(self, schema: StructType) -> KinesisStreamReader:
+        from .kinesis_read import KinesisStreamReader
+
+        return KinesisStreamReader(self._checked, self._fitting(schema))
