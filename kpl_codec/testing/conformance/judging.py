@@ -1,0 +1,126 @@
+"""From a vector to the question a program is asked, and from its answer to a grade.
+
+    grade        what the program did                              is a record lost or wrong?
+    -----------  ------------------------------------------------  --------------------------
+    pass         what the vector says
+    refused      an error for what is valid                        no: the caller is told
+    unopened     handed a frame on as a plain record               no: the bytes are all there
+    accepted     user records out of what is invalid               may be: nobody is told
+    lost         fewer user records, and no error                  yes
+    wrong        other user records or another result              yes
+    failed       crash, hang, or an answer that is none            yes
+
+For an acceptable vector an error and the named result are both a pass. The result of a vector with an
+error is any error: codes are this library's, not the world's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+GRADES = ("pass", "refused", "unopened", "accepted", "lost", "wrong", "failed")
+
+#: Kind of vector -> the members of its result a program has to give.
+_RESULTS = {
+    "encode": ("data",),
+    "hash-key": ("hash_key",),
+    "hash-key-text": ("hash_key",),
+    "hash-key-range": ("inside",),
+    "shard-map": ("open_shards", "lookups", "unknown_parents"),
+    "placement": ("verdict", "expected_shard_id", "in_range"),
+    "deaggregate": ("rows",),
+}
+
+
+class Judgement(NamedTuple):
+    """``grade`` is one of GRADES; ``detail`` says what was seen, without record data."""
+
+    vector_id: str
+    kind: str
+    grade: str
+    detail: str = ""
+
+
+def question(vector: Mapping[str, Any]) -> dict[str, Any]:
+    """What a program is asked about ``vector``."""
+    asked = {"op": vector["kind"], "id": vector["id"], **vector["input"]}
+    if vector["kind"] == "shard-map":
+        asked["probes"] = list(vector.get("lookups", {}))
+    elif vector["kind"] == "hash-key-range":
+        asked["probes"] = [*vector.get("inside", []), *vector.get("outside", [])]
+    elif vector["kind"] == "decode":
+        asked.pop("hash_key_range", None)  # of interest to the KCL only
+    return asked
+
+
+def judge(vector: Mapping[str, Any], answer: Mapping[str, Any]) -> Judgement:
+    """The grade of ``answer`` to `question` of ``vector``."""
+
+    def grade(name: str, detail: str = "") -> Judgement:
+        return Judgement(vector["id"], vector["kind"], name, detail)
+
+    if "failure" in answer:
+        return grade("failed", f"{answer['failure']}: {str(answer.get('detail', ''))[-200:]}")
+    # CNF-3: "For a vector whose result is acceptable the named result and an error MUST both be taken
+    # for right."
+    acceptable = vector["result"] == "acceptable"
+    if vector["kind"] == "decode":
+        return _judge_decode(vector, answer, acceptable, grade)
+    if "error" in answer:
+        # Rows that came out before the error are part of the result.
+        rows_right = answer.get("rows", vector.get("rows")) == vector.get("rows")
+        if ("error" in vector and rows_right) or acceptable:
+            return grade("pass")
+        return grade("wrong" if "error" in vector else "refused", str(answer["error"])[:200])
+    if "error" in vector:
+        return grade("pass" if acceptable else "accepted", f"expected {vector['error']['code']}")
+    given = vector["input"].get("user_records", [])
+    if vector["kind"] == "encode" and len(given) == 1 and answer.get("data") == given[0]["data"]:
+        return grade("pass", "a lone user record is sent bare, as the KPL does")
+    for name in _RESULTS[vector["kind"]]:
+        if answer.get(name) != vector[name]:
+            return grade("wrong", f"{name} differs")
+    return grade("pass")
+
+
+def _judge_decode(
+    vector: Mapping[str, Any], answer: Mapping[str, Any], acceptable: bool, grade: Any
+) -> Judgement:
+    result: Judgement
+    expected = vector.get("user_records")
+    if answer.get("plain"):
+        result = grade("pass" if vector.get("plain") else "unopened")
+    elif "error" in answer:
+        right = "error" in vector or acceptable
+        result = grade("pass" if right else "refused", str(answer["error"])[:200])
+    elif not isinstance(answer.get("user_records"), list):
+        result = grade("failed", "nonsense: neither user_records nor plain nor error")
+    elif expected is not None:
+        found = answer["user_records"]
+        if found == expected:
+            result = grade("pass")
+        elif _without_tags(found) == _without_tags(expected):
+            result = grade("pass", "tags are not delivered")
+        elif len(found) < len(expected):
+            result = grade("lost", f"{len(found)} of {len(expected)} user records")
+        else:
+            result = grade("wrong", "other user records")
+    elif vector.get("plain"):
+        result = grade("lost", f"a plain record became {len(answer['user_records'])} user records")
+    elif not answer["user_records"]:
+        result = grade("lost", f"nothing delivered, expected {vector['error']['code']}")
+    elif acceptable:
+        result = grade("pass", "accepted")
+    else:
+        result = grade("accepted", f"expected {vector['error']['code']}")
+    return result
+
+
+def _without_tags(records: list[Any]) -> list[Any]:
+    return [
+        {name: value for name, value in record.items() if name != "tags"}
+        if isinstance(record, dict)
+        else record
+        for record in records
+    ]

@@ -1,0 +1,76 @@
+// Adapter for aws-kinesis-agg (npm). The first argument is the directory of the package.
+"use strict";
+
+const path = require("path");
+const readline = require("readline");
+
+const directory = process.argv[2];
+const agg = require(directory);
+const version = require(path.join(directory, "package.json")).version;
+
+function userRecord(record) {
+  const answer = {
+    partition_key: record.partitionKey === undefined ? null : record.partitionKey,
+    data: Buffer.from(record.data, "base64").toString("hex"),
+  };
+  if (record.explicitPartitionKey !== undefined && record.explicitPartitionKey !== null) {
+    answer.explicit_hash_key = record.explicitPartitionKey;
+  }
+  return answer;
+}
+
+const operations = {
+  decode(asked) {
+    const kinesisRecord = {
+      partitionKey: "outer",
+      sequenceNumber: "1",
+      data: Buffer.from(asked.data, "hex").toString("base64"),
+    };
+    const records = [];
+    let failure = null;
+    agg.deaggregate(
+      kinesisRecord,
+      true,
+      (error, record) => (error ? (failure = failure || error) : records.push(record)),
+      (error) => (failure = failure || error)
+    );
+    if (failure) {
+      return { error: String(failure), user_records_before: records.length };
+    }
+    if (records.length === 1 && records[0].subSequenceNumber === undefined) {
+      return { plain: true };
+    }
+    return { user_records: records.map(userRecord) };
+  },
+
+  encode(asked) {
+    if (asked.max_size !== undefined) {
+      return { unsupported: true };
+    }
+    const aggregator = new agg.RecordAggregator();
+    for (const record of asked.user_records) {
+      aggregator.addUserRecord({
+        partitionKey: record.partition_key,
+        explicitHashKey: record.explicit_hash_key,
+        data: Buffer.from(record.data, "hex"),
+      });
+    }
+    const encoded = aggregator.build();
+    return encoded === undefined ? { error: "nothing" } : { data: encoded.data.toString("hex") };
+  },
+};
+
+readline.createInterface({ input: process.stdin }).on("line", (line) => {
+  const asked = JSON.parse(line);
+  let answer;
+  if (asked.op === "hello") {
+    answer = { name: "aws-kinesis-agg", version, protocol: 1, ops: Object.keys(operations) };
+  } else {
+    try {
+      answer = operations[asked.op](asked);
+    } catch (error) {
+      answer = { error: String(error).slice(0, 500) };
+    }
+  }
+  process.stdout.write(JSON.stringify({ id: asked.id, ...answer }) + "\n");
+});

@@ -1,0 +1,51 @@
+"""The loop of a program in Python: a line in, a line out.
+
+serve("my-codec", "1.0", {"decode": lambda asked: {"user_records": [...]}})
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .program import PROTOCOL
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def serve(name: str, version: str, operations: Mapping[str, Answer]) -> None:
+    """Answer questions until the input ends. An exception of an operation is an error answer: what the
+    implementation raises is what it says about the input."""
+    out = sys.stdout
+    sys.stdout = sys.stderr  # what an implementation prints must not get between the answers
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["op"] == "hello":
+            answer: dict[str, Any] = {
+                "name": name, "version": version, "protocol": PROTOCOL, "ops": sorted(operations),
+            }  # fmt: skip
+        else:
+            try:
+                answer = operations[asked["op"]](asked)
+            except Exception as error:  # noqa: BLE001 - whatever it raises is the observation
+                answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        print(json.dumps({"id": asked.get("id"), **answer}), file=out, flush=True)
+
+
+def user_record(
+    partition_key: Any, data: bytes, explicit_hash_key: Any = None, tags: Any = ()
+) -> dict[str, Any]:
+    """A user record as answers write it."""
+    record: dict[str, Any] = {"data": data.hex()}
+    for name, key in (("partition_key", partition_key), ("explicit_hash_key", explicit_hash_key)):
+        if isinstance(key, bytes):  # some implementations hand out keys that are no text
+            record[name], record[f"{name}_bytes"] = None, key.hex()
+        elif key is not None or name == "partition_key":
+            record[name] = key
+    if tags:
+        record["tags"] = [
+            {"key": key} if value is None else {"key": key, "value": value} for key, value in tags
+        ]
+    return record
