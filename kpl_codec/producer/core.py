@@ -189,6 +189,8 @@ class ProducerCore:
         shard = self._predict(pending, now)
         if shard is None:
             if self._map_may_come() and pending.deadline > now:
+                if self._under_way(pending):
+                    return False
                 self._unpredicted.append(pending)
                 self._unpredicted_until = min(self._unpredicted_until, pending.deadline)
                 self._settle(pending, WAITING)
@@ -227,6 +229,12 @@ class ProducerCore:
             self._partitioner.appended(pending.size, may_switch=unit.closed)
         return True
 
+    def _under_way(self, pending: Pending) -> bool:
+        """Whether strict order is asked for and its key has a home already."""
+        if self._ordering is None or pending.keyless:
+            return False
+        return self._ordering.home(pending) is not None
+
     def _settle(self, pending: Pending, home: Outgoing | str) -> None:
         if self._ordering is not None and not pending.keyless:
             self._ordering.settle(pending, home)
@@ -242,8 +250,8 @@ class ProducerCore:
                 pending.hash_key = pending.key_hash_key
                 pending.record = pending.record._replace(explicit_hash_key=None)
             else:
-                # PRD-18: "In the reshard-proof mode all user records of an aggregate MUST have one and the same
-                # effective hash key."
+                # PRD-18: "In the reshard-proof mode all user records of an aggregate MUST have one and
+                # the same effective hash key."
                 pending.assign(*self._start_of(shard))
         return shard
 
@@ -410,7 +418,7 @@ class ProducerCore:
                 self._replace(self._failed(parked.unit, parked.attempt, now), now)
         if self._ordering is not None:
             for pending in self._ordering.take_expired(now):
-                self._fail(pending, Outcome.EXPIRED)
+                self._fail(pending, Outcome.EXPIRED, held=True)
 
     def _take_unpredicted(self, until: float) -> list[Pending]:
         """Those that wait for a prediction, with a deadline up to ``until``."""
@@ -425,8 +433,9 @@ class ProducerCore:
         rest = unit.without(gone)
         for pending in gone:
             self._fail(pending, Outcome.EXPIRED)
-        for pending in rest.records if rest is not None else ():
-            self._settle(pending, rest)
+        if rest is not None:
+            for pending in rest.records:
+                self._settle(pending, rest)
         return rest
 
     # -- answers in ---------------------------------------------------------------------------
@@ -519,8 +528,8 @@ class ProducerCore:
         unknown              | several hash keys           | placement-unknown
         """
         if unit.shard is not None and shard_id != unit.shard:
-            # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the time
-            # of sending and the predicted shard."
+            # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the
+            # time of sending and the predicted shard."
             self.live.invalidate(attempt.started_at, unit.shard, now)
         # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
         known = self.live.lineage.get(shard_id) if unit.aggregated else None
@@ -538,8 +547,8 @@ class ProducerCore:
                 self.live.refresh(now)
                 self._probe_at = now + PROBE_INTERVAL
             return []
-        # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is in the
-        # range of the shard it landed on; otherwise all of its user records MUST be sent again."
+        # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
+        # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
         # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate
         # whole, so these are lost.)
         if unit.lowest in known.hash_key_range and unit.highest in known.hash_key_range:
@@ -673,18 +682,20 @@ class ProducerCore:
             observe("KinesisRecordsPut", 1, {"ShardId": attempt.shard_id})
             observe("KinesisRecordsDataPut", unit.data_size, {"ShardId": attempt.shard_id})
 
-    def _fail(self, pending: Pending, outcome: Outcome, code: str | None = None) -> None:
+    def _fail(
+        self, pending: Pending, outcome: Outcome, code: str | None = None, *, held: bool = False
+    ) -> None:
         # PRD-10: "Every accepted user record MUST end exactly once: as a Delivery, or as a DeliveryError with
         # the reason and all attempts."
-        self._finish(
-            pending, DeliveryError(outcome=outcome, code=code or outcome.value, attempts=pending.attempts)
-        )
+        error = DeliveryError(outcome=outcome, code=code or outcome.value, attempts=pending.attempts)
+        self._finish(pending, error, held=held)
 
-    def _finish(self, pending: Pending, result: Delivery | DeliveryError) -> None:
+    def _finish(self, pending: Pending, result: Delivery | DeliveryError, *, held: bool = False) -> None:
         self.outstanding -= 1
         self.outstanding_bytes -= pending.size
         self._results.append((pending, result))
-        if self._ordering is not None and not pending.keyless:
+        # One that expired while held was not where its key is under way: those there are not done.
+        if self._ordering is not None and not pending.keyless and not held:
             self._ordering.leave(pending)
 
     # -- strict order -------------------------------------------------------------------------

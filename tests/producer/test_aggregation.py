@@ -1,0 +1,237 @@
+"""From user records to Kinesis records: the KPL's bytes, exact sizes, limits kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.producer import Pending, ProducerConfig, RecordTooLarge
+from kpl_codec.producer.aggregator import Aggregator
+from kpl_codec.producer.collector import Collector
+from kpl_codec.producer.pending import Outgoing, Preparation
+
+VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
+KPL_CASES = [
+    case
+    for name in ("story-kpl.json", "story-kpl-refused.json")
+    for case in json.loads((VECTORS / name).read_text())["vectors"]
+    if case["observed"]
+]
+
+records = st.builds(
+    kpl.UserRecord,
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30),
+    st.binary(max_size=400),
+    st.one_of(st.none(), st.integers(0, 2**128 - 1).map(str)),
+    st.one_of(st.just(()), st.tuples(st.builds(kpl.Tag, st.text(max_size=5, alphabet="ab")))),
+)
+
+
+def prepared(config: ProducerConfig, record: kpl.UserRecord) -> Pending:
+    return Preparation(config)(record.partition_key, record.data, record.explicit_hash_key, record.tags)
+
+
+def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[Outgoing]:
+    aggregator = Aggregator(config)
+    done = []
+    for record in user_records:
+        done += aggregator.add("shard", prepared(config, record))[1]
+    return done + aggregator.take_all()
+
+
+@pytest.mark.requirement("PRD-11", "PRD-12", "PRD-19")
+@pytest.mark.parametrize("case", KPL_CASES, ids=lambda case: case["id"])
+def test_the_same_bytes_keys_and_sizes_as_the_kpl(case: dict) -> None:
+    user_records = [
+        kpl.UserRecord(r["partition_key"], bytes.fromhex(r["data"]), r.get("explicit_hash_key"))
+        for r in case["input"]["user_records"]
+    ]
+    if case["result"] == "invalid":  # what the KPL's Java layer refuses before its encoder sees it
+        with pytest.raises(kpl.EncodeError):
+            aggregate(ProducerConfig(), user_records)
+        return
+    written = case["observed"]["KPL 1.0.7 (C++)"]
+    data = written.get("kinesis_record_data", case["data"])
+    config = ProducerConfig(aggregation_max_size=10 * 2**20, max_record_size=10 * 2**20)
+    (unit,) = aggregate(config, user_records)
+    entry = unit.build()
+    assert entry["Data"].hex() == data
+    assert entry["PartitionKey"] == written["outer_partition_key"]
+    assert entry["ExplicitHashKey"] == written["outer_explicit_hash_key"]
+    assert unit.data_size == len(data) // 2
+
+
+def test_the_vectors_are_there() -> None:
+    assert len(KPL_CASES) >= 50
+
+
+@pytest.mark.requirement("PRD-15", "PRD-12", "PRD-14")
+@given(
+    st.lists(records, min_size=1, max_size=30),
+    st.integers(64, 1500),
+    st.integers(1, 12),
+    st.sampled_from(["fixed", "first", "buckets"]),
+)
+def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
+    user_records: list[kpl.UserRecord], max_size: int, max_count: int, outer_key: str
+) -> None:
+    config = ProducerConfig(
+        aggregation_max_size=max_size, aggregation_max_count=max_count, outer_key=outer_key
+    )
+    units = aggregate(config, user_records)
+    out: list[kpl.UserRecord] = []
+    for unit in units:
+        entry = unit.build()
+        data = entry["Data"]
+        assert unit.data_size == len(data)
+        assert unit.full_size == len(data) + len(entry["PartitionKey"].encode())
+        assert len(unit.records) <= max_count
+        assert len(unit.records) == 1 or len(data) <= max_size
+        hash_keys = [
+            kpl.effective_hash_key(p.record.partition_key, p.record.explicit_hash_key) for p in unit.records
+        ]
+        assert (unit.lowest, unit.highest) == (min(hash_keys), max(hash_keys))
+        assert int(entry["ExplicitHashKey"]) == hash_keys[0]
+        if kpl.is_aggregated(data):
+            out += kpl.decode(data)
+        else:
+            out.append(kpl.UserRecord(entry["PartitionKey"], data, unit.records[0].record.explicit_hash_key))
+    if outer_key != "buckets":
+        assert out == user_records
+    else:
+        assert sorted(out) == sorted(user_records)
+
+
+@pytest.mark.requirement("PRD-15")
+@settings(max_examples=25)
+@given(st.integers(0, 4), st.sampled_from(["fixed", "first"]))
+def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_key: str) -> None:
+    """The KPL's edge: aggregationMaxSize 1 MiB lets data + "a" be one byte too many."""
+    config = ProducerConfig(aggregation_max_size=2**20, outer_key=outer_key)
+    first = kpl.UserRecord("key", b"x" * 500_000)
+    probe = kpl.AggregatedRecordBuilder()
+    probe.add(first)
+    rest = 2**20 - probe.size - 14 + delta
+    units = aggregate(config, [first, kpl.UserRecord("key", b"y" * rest)])
+    assert all(unit.full_size <= 2**20 for unit in units)
+    assert sum(len(unit.records) for unit in units) == 2
+
+
+@pytest.mark.requirement("PRD-5")
+@pytest.mark.parametrize("key", ["k", "é" * 256, "\U0001f600" * 256])
+def test_a_record_of_the_largest_size_passes_and_one_byte_more_is_refused(key: str) -> None:
+    prepare = Preparation(ProducerConfig())
+    room = 2**20 - len(key.encode())
+    assert prepare(key, b"x" * room).size
+    with pytest.raises(RecordTooLarge) as caught:
+        prepare(key, b"x" * (room + 1))
+    assert (caught.value.size, caught.value.max_size) == (2**20 + 1, 2**20)
+
+
+@pytest.mark.requirement("PRD-5", "PRD-13", "PRD-14")
+@pytest.mark.parametrize("outer_key", ["fixed", "first", "buckets"])
+@given(extra=st.integers(-3, 3), tagged=st.booleans())
+@settings(max_examples=20)
+def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
+    outer_key: str, extra: int, tagged: bool
+) -> None:
+    config = ProducerConfig(outer_key=outer_key)
+    tags = (kpl.Tag("t", "v"),) if tagged else ()
+    magic = b"" if tagged else b"\xf3\x89\x9a\xc2"
+    size = 2**20 - 60 + extra
+    record = kpl.UserRecord("key", magic + b"x" * size, None, tags)
+    wrapped = len(kpl.encode([record])) + len({"fixed": "a", "first": "key", "buckets": "a0"}[outer_key])
+    if wrapped > 2**20:
+        with pytest.raises(RecordTooLarge) as caught:
+            prepared(config, record)
+        assert caught.value.size == wrapped
+    else:
+        entry = Aggregator(config).alone(None, prepared(config, record)).build()
+        assert kpl.is_aggregated(entry["Data"])
+        assert len(entry["Data"]) + len(entry["PartitionKey"]) == wrapped
+
+
+@pytest.mark.requirement("PRD-13")
+@pytest.mark.parametrize(
+    "data", [kpl.encode([kpl.UserRecord("x", b"inner")]), b"\xf3\x89\x9a\xc2" + b"not a frame, but long"]
+)
+def test_a_lone_record_that_looks_like_an_aggregate_is_wrapped(data: bytes) -> None:
+    (unit,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", data)])
+    assert [r.data for r in kpl.decode(unit.build()["Data"])] == [data]
+
+
+@pytest.mark.requirement("PRD-12")
+def test_a_lone_record_goes_bare_under_its_own_key() -> None:
+    (unit,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", b"data", "77")])
+    assert unit.build() == {"Data": b"data", "PartitionKey": "k", "ExplicitHashKey": "77"}
+
+
+@pytest.mark.requirement("PRD-19")
+def test_buckets_keep_a_key_under_one_outer_key_and_use_several() -> None:
+    config = ProducerConfig(outer_key="buckets", outer_key_buckets=4)
+    user_records = [kpl.UserRecord(f"key-{n % 40}", b"%d" % n) for n in range(400)]
+    under: dict[str, set[str]] = {}
+    for unit in aggregate(config, user_records):
+        for pending in unit.records:
+            under.setdefault(pending.record.partition_key, set()).add(unit.partition_key)
+    assert all(len(outer) == 1 for outer in under.values())
+    assert {outer for keys in under.values() for outer in keys} == {"a0", "a1", "a2", "a3"}
+
+
+@pytest.mark.requirement("PRD-18")
+def test_reshard_proof_aggregates_share_one_hash_key() -> None:
+    config = ProducerConfig(reshard_proof=True)
+    user_records = [kpl.UserRecord("k", b"%d" % n, str(n % 3)) for n in range(30)]
+    units = aggregate(config, user_records)
+    assert len(units) == 3
+    assert all(unit.lowest == unit.highest for unit in units)
+
+
+@pytest.mark.requirement("PRD-16")
+@given(
+    st.lists(st.integers(0, 200_000), min_size=1, max_size=80),
+    st.integers(1, 20),
+    st.integers(52224, 300_000),
+)
+@settings(max_examples=50)
+def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: int) -> None:
+    config = ProducerConfig(collection_max_count=max_count, collection_max_size=max_size)
+    collector = Collector(config)
+    requests: list[list[Outgoing]] = []
+    aggregator = Aggregator(config)
+    for size in sizes:
+        unit = aggregator.alone("s", prepared(config, kpl.UserRecord("key", b"x" * size)))
+        if not collector.fits(unit):
+            assert collector.ready_at() == float("-inf")
+            requests.append(collector.take())
+        collector.add(unit, 0.0)
+    requests.append(collector.take())
+    assert [len(u.records[0].record.data) for units in requests for u in units] == sizes
+    for units in requests:
+        assert len(units) <= max_count
+        assert len(units) == 1 or sum(unit.full_size for unit in units) <= max_size
+
+
+@pytest.mark.parametrize(
+    ("key", "data", "ehk", "code"),
+    [
+        ("", b"x", None, "partition-key-empty"),
+        ("k" * 257, b"x", None, "partition-key-too-long"),
+        ("\ud800", b"x", None, "partition-key-utf-8"),
+        (5, b"x", None, "partition-key-type"),
+        ("k", "text", None, "data-type"),
+        ("k", b"x", "007", "explicit-hash-key"),
+        ("k", b"x", str(2**128), "explicit-hash-key"),
+        ("k", b"x", 2**128, "hash-key"),
+        ("k", b"x", -1, "hash-key"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_when_put(key: str, data: bytes, ehk: str, code: str) -> None:
+    with pytest.raises(kpl.KplError) as caught:
+        Preparation(ProducerConfig())(key, data, ehk)
+    assert caught.value.code == code

@@ -1,0 +1,92 @@
+"""Settings: the KPL's names, defaults and ranges; every bad value refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from kpl_codec.producer import ConfigError, ProducerConfig
+from kpl_codec.producer.config import RANGES
+
+#: From KinesisProducerConfiguration.java (1.0.7): default, lowest, highest.
+KPL = {
+    "aggregation_max_count": (4294967295, 1, 2**63 - 1),
+    "aggregation_max_size": (51200, 64, 10485760),
+    "collection_max_count": (500, 1, 500),
+    "connect_timeout": (6000, 100, 300000),
+    "max_connections": (24, 1, 256),
+    "rate_limit": (150, 1, 2**63 - 1),
+    "record_max_buffered_time": (100, 0, 2**63 - 1),
+    "record_ttl": (30000, 100, 2**63 - 1),
+    "request_timeout": (6000, 100, 600000),
+}
+
+
+@pytest.mark.requirement("PRD-2")
+@pytest.mark.parametrize("name", KPL)
+def test_defaults_and_ranges_are_the_kpls(name: str) -> None:
+    default, low, high = KPL[name]
+    assert getattr(ProducerConfig(), name) == default
+    assert RANGES[name] == (low, high)
+
+
+@pytest.mark.requirement("PRD-2")
+def test_where_the_service_takes_less_than_the_kpl_allows() -> None:
+    assert ProducerConfig().collection_max_size == 5242880
+    assert RANGES["collection_max_size"] == (52224, 10485760)
+    assert ProducerConfig().aggregation_enabled is True
+    assert ProducerConfig().fail_if_throttled is False
+
+
+@pytest.mark.requirement("PRD-1")
+@pytest.mark.parametrize("name", RANGES)
+def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
+    low, high = RANGES[name]
+    room = {} if name == "max_outstanding_bytes" else {"max_outstanding_bytes": 2**40}
+    for value in (low, high):
+        assert getattr(ProducerConfig(**{**room, name: value}), name) == value
+    for value in (low - 1, high + 1, None, "5", 5.0, True):
+        with pytest.raises(ConfigError) as caught:
+            ProducerConfig(**{name: value})
+        assert caught.value.setting == name
+        assert caught.value.value == value
+        assert f"{low} to {high}" in str(caught.value)
+
+
+@pytest.mark.requirement("PRD-1")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("when_full", "wait"),
+        ("ordering", "strict"),
+        ("outer_key", "random"),
+        ("aggregation_enabled", 1),
+        ("reshard_proof", "yes"),
+        ("keyless_partition_key", ""),
+        ("keyless_partition_key", "k" * 257),
+        ("keyless_partition_key", None),
+    ],
+)
+def test_other_settings_are_checked_too(name: str, value: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig(**{name: value})  # type: ignore[arg-type]
+    assert caught.value.setting == name
+
+
+@pytest.mark.requirement("PRD-3")
+def test_the_memory_bound_holds_one_record_of_the_largest_size() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig(max_record_size=10 * 2**20, max_outstanding_bytes=2**20)
+    assert caught.value.setting == "max_outstanding_bytes"
+
+
+@pytest.mark.requirement("PRD-4")
+@pytest.mark.parametrize("other", ["reshard_proof", "ignore_keys"])
+def test_strict_order_is_refused_with_what_would_break_it(other: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig(ordering="partition-key", **{other: True})  # type: ignore[arg-type]
+    assert caught.value.setting == other
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(TypeError):
+        ProducerConfig(aggregationMaxCount=5)  # type: ignore[call-arg]

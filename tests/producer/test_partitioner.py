@@ -1,0 +1,195 @@
+"""KIP-794: exact frequencies with a chance that counts, and the KIP's two test series simulated."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.producer import ShardLoad, UniformStickyPartitioner
+
+from . import partitioning_simulation as simulation
+
+
+class Counting:
+    """A chance that gives 0, 1, 2 ... in turn, so that a full cycle is the exact distribution."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.asked: list[int] = []
+
+    def __call__(self, n: int) -> int:
+        self.asked.append(n)
+        self.next += 1
+        return (self.next - 1) % n
+
+
+def cycle(partitioner: UniformStickyPartitioner, draws: int) -> Counter[str | None]:
+    """The shards of so many draws."""
+    found: Counter[str | None] = Counter()
+    for _ in range(draws):
+        found[partitioner.current()] += 1
+        partitioner.appended(partitioner.sticky_size)
+    return found
+
+
+def of(shards: str, **settings: object) -> UniformStickyPartitioner:
+    partitioner = UniformStickyPartitioner(100, Counting(), **settings)  # type: ignore[arg-type]
+    partitioner.set_shards(list(shards))
+    return partitioner
+
+
+@pytest.mark.requirement("PRT-3")
+def test_the_worked_example_queues_0_3_1_give_4_1_3() -> None:
+    partitioner = of("abc")
+    partitioner.update_load({"b": ShardLoad(3), "c": ShardLoad(1)}, 0.0)
+    assert partitioner.frequencies == {"a": 4, "b": 1, "c": 3}
+    assert cycle(partitioner, 8) == {"a": 4, "b": 1, "c": 3}
+
+
+@pytest.mark.requirement("PRT-3")
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=12))
+def test_frequencies_are_exactly_longest_plus_one_minus_queue(queues: list[int]) -> None:
+    partitioner = of("abcdefghijkl"[: len(queues)])
+    partitioner.update_load(
+        {shard: ShardLoad(queue) for shard, queue in zip(partitioner.shards, queues, strict=True)}, 0.0
+    )
+    weights = [max(queues) + 1 - queue for queue in queues]
+    if len(set(queues)) == 1:
+        weights = [1] * len(queues)
+    assert cycle(partitioner, sum(weights)) == dict(zip(partitioner.shards, weights, strict=True))
+
+
+@pytest.mark.requirement("PRT-4")
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 200))), min_size=2, max_size=8)
+)
+def test_a_shard_that_takes_nothing_for_too_long_is_not_drawn(loads: list[tuple[int, int | None]]) -> None:
+    now, timeout = 200.0, 50.0
+    partitioner = of("abcdefgh"[: len(loads)], availability_timeout=timeout)
+    partitioner.update_load(
+        {s: ShardLoad(q, w) for s, (q, w) in zip(partitioner.shards, loads, strict=True)}, now
+    )
+    available = {
+        shard: queue
+        for shard, (queue, waiting) in zip(partitioner.shards, loads, strict=True)
+        if waiting is None or now - waiting <= timeout
+    }
+    drawn = cycle(partitioner, sum(partitioner.frequencies.values()))
+    assert set(drawn) == set(available or partitioner.shards)
+    if available and len(available) < len(loads):
+        assert drawn == {shard: max(available.values()) + 1 - queue for shard, queue in available.items()}
+
+
+@pytest.mark.requirement("PRT-4", "PRT-5")
+def test_switched_off_every_shard_is_alike() -> None:
+    loads = {"a": ShardLoad(9, 0.0)}
+    off = of("abc", adaptive=False, availability_timeout=1.0)
+    off.update_load(loads, 100.0)
+    assert cycle(off, 3) == {"a": 1, "b": 1, "c": 1}
+    never = of("abc", availability_timeout=0.0)
+    never.update_load(loads, 100.0)
+    assert cycle(never, 21) == {"a": 1, "b": 10, "c": 10}
+
+
+@pytest.mark.requirement("PRT-1")
+@given(st.lists(st.integers(1, 250), min_size=1, max_size=60))
+def test_a_shard_is_left_exactly_when_its_bytes_are_reached(sizes: list[int]) -> None:
+    partitioner = of("abcdefg")
+    produced, seen = 0, partitioner.current()
+    for size in sizes:
+        assert partitioner.current() == seen
+        partitioner.appended(size)
+        produced += size
+        assert partitioner.needs_draw == (produced >= 100)
+        if produced >= 100:
+            produced, seen = 0, partitioner.current()
+
+
+@pytest.mark.requirement("PRT-2")
+def test_a_half_full_aggregate_delays_the_switch_to_twice_the_size_at_most() -> None:
+    partitioner = of("ab")
+    first = partitioner.current()
+    partitioner.appended(150, may_switch=False)
+    assert partitioner.current() == first
+    partitioner.appended(49, may_switch=False)
+    assert not partitioner.needs_draw
+    partitioner.appended(1, may_switch=False)
+    assert partitioner.needs_draw
+
+
+@pytest.mark.requirement("PRT-7")
+def test_a_shard_that_is_gone_is_left_at_once() -> None:
+    partitioner = of("ab")
+    assert partitioner.current() == "a"
+    partitioner.set_shards(["b", "c"])
+    assert partitioner.current() in ("b", "c")
+    partitioner.set_shards([])
+    assert partitioner.current() is None
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="sticky_size"):
+        UniformStickyPartitioner(0, Counting())
+    with pytest.raises(ValueError, match="availability_timeout"):
+        UniformStickyPartitioner(1, Counting(), availability_timeout=-1)
+
+
+@pytest.fixture(scope="module")
+def both_series() -> dict[int, list[simulation.Result]]:
+    return {rate: simulation.series(rate) for rate in (2048, 4096)}
+
+
+@pytest.mark.requirement("PRT-8")
+def test_the_kips_ordering_shows(both_series: dict[int, list[simulation.Result]]) -> None:
+    for rate, results in both_series.items():
+        old, uniform, adaptive, timeout = results
+        offered = rate * simulation.RECORD_SIZE / 2**20
+        assert old.throughput < uniform.throughput < adaptive.throughput * 1.005
+        assert old.average > uniform.average > adaptive.average > timeout.average
+        assert old.p99 > uniform.p99 > adaptive.p99 > timeout.p99
+        assert old.p999 > uniform.p999 > adaptive.p999 > timeout.p999
+        assert adaptive.throughput == pytest.approx(offered, rel=0.01)
+        slow = [result.size["shard-0"] for result in results]
+        assert slow == sorted(slow, reverse=True)
+    # Series 2 is where the uniform one no longer keeps up and the adaptive one does.
+    assert both_series[4096][1].throughput < 1.9 < both_series[4096][2].throughput
+
+
+@pytest.mark.requirement("PRT-8")
+def test_the_runaway_of_the_old_sticky_partitioner_shows(
+    both_series: dict[int, list[simulation.Result]],
+) -> None:
+    for results in both_series.values():
+        old, uniform = results[:2]
+        assert old.size["shard-0"] > 5 * max(old.size["shard-1"], old.size["shard-2"])
+        spread = [uniform.size[shard] for shard in simulation.SHARDS]
+        assert max(spread) < 1.05 * min(spread)
+        # It never recovers: records put last wait longest.
+        latencies = [latency for _, latency in sorted(old.latencies)]
+        third = len(latencies) // 3
+        assert sum(latencies[:third]) * 3 < sum(latencies[-third:])
+
+
+@pytest.mark.requirement("PRT-8")
+def test_the_numbers_are_near_the_kips(both_series: dict[int, list[simulation.Result]]) -> None:
+    for rate, results in both_series.items():
+        for result in results:
+            published = simulation.KIP[rate].get(result.name)
+            if published is None or result.name == "old sticky":
+                continue  # how bad the runaway gets depends on the machine; that it happens does not
+            throughput, average, p99, _, nodes = published
+            assert result.throughput == pytest.approx(throughput, rel=0.05)
+            assert average / 2 < result.average < average * 2
+            assert p99 / 2 < result.p99 < p99 * 2
+            for shard, node in zip(simulation.SHARDS, nodes, strict=True):
+                assert result.size[shard] / sum(result.size.values()) == pytest.approx(
+                    node / sum(nodes), abs=0.03
+                )
+
+
+def test_the_table_names_every_configuration(both_series: dict[int, list[simulation.Result]]) -> None:
+    text = simulation.table(both_series[2048], 2048)
+    assert [line.split("  ")[0] for line in text.splitlines()[1::2]] == list(simulation.choices(1))
