@@ -135,8 +135,9 @@ def kcl_record(record: Any) -> KinesisRecord:
 
 
 def _kclpy_arrival(record: Any) -> object:
-    """The arrival of an amazon_kclpy object: it makes a naive datetime in local time."""
-    when = getattr(record, "approximate_arrival_timestamp", None)
+    """The arrival of an amazon_kclpy object: milliseconds, or its naive datetime in local time."""
+    millis = getattr(record, "timestamp_millis", None)
+    when = getattr(record, "approximate_arrival_timestamp", None) if millis is None else millis
     return when.astimezone() if isinstance(when, datetime) else when
 
 
