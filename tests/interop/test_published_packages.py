@@ -1,0 +1,243 @@
+"""The published packages of others, really run: what they encode we decode, what we encode they decode.
+
+aws_kinesis_agg and aiokpl come from PyPI, aws-kinesis-agg from npm (installed into a cache by the test).
+Their known bugs are pinned here as observations: when one of these tests fails, the package has changed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.testing import conformance
+from kpl_codec.testing import strategies as kst
+from kpl_codec.testing.conformance.running import load
+from tests.spec.vectors import REPOSITORY, user_record
+
+pytestmark = pytest.mark.timeout(300)
+
+NAMES = ("aws_kinesis_agg", "aiokpl", "aws-kinesis-agg")
+Answer = dict[str, Any]
+
+
+class Peer:
+    """One published package behind its conformance program."""
+
+    def __init__(self, program: conformance.Program) -> None:
+        self.program = program
+
+    def ask(self, op: str, **question: Any) -> Answer:
+        return self.program.ask({"op": op, "id": "interop", **question})
+
+    def encode(self, *records: kpl.UserRecord, **more: Any) -> bytes:
+        rows = [
+            {
+                "partition_key": record.partition_key,
+                "data": record.data.hex(),
+                **({"explicit_hash_key": record.explicit_hash_key} if record.explicit_hash_key else {}),
+            }
+            for record in records
+        ]
+        return bytes.fromhex(self.ask("encode", user_records=rows, **more)["data"])
+
+    def decode(self, data: bytes) -> Answer:
+        return self.ask("decode", data=data.hex())
+
+
+@pytest.fixture(scope="module")
+def peers() -> Iterator[dict[str, Peer]]:
+    programs = {name: conformance.Program(conformance.adapter_command(name)) for name in NAMES}
+    try:
+        yield {name: Peer(program.__enter__()) for name, program in programs.items()}
+    finally:
+        for program in programs.values():
+            program.close()
+
+
+@pytest.fixture(params=NAMES)
+def peer(request: pytest.FixtureRequest, peers: dict[str, Peer]) -> Peer:
+    return peers[request.param]
+
+
+@pytest.fixture
+def awslabs(peers: dict[str, Peer]) -> Peer:
+    return peers["aws_kinesis_agg"]
+
+
+@pytest.fixture
+def npm(peers: dict[str, Peer]) -> Peer:
+    return peers["aws-kinesis-agg"]
+
+
+@pytest.fixture
+def aiokpl(peers: dict[str, Peer]) -> Peer:
+    return peers["aiokpl"]
+
+
+# Keys that every one of them handles: the npm module swaps those that look like integers and refuses
+# empty data; aws_kinesis_agg gives everyone entry 0 unless all or none have an explicit hash key.
+KEYS = st.sampled_from(["a", "b", "key-1", "schlüssel", "\U0001f600"])
+PLAIN = st.builds(kpl.UserRecord, KEYS, st.binary(min_size=1, max_size=60), st.none(), st.just(()))
+BIG = st.integers(2**64, 2**128 - 1).map(str)  # too large to look like an index to JavaScript
+KEYED = st.builds(kpl.UserRecord, KEYS, st.binary(min_size=1, max_size=60), BIG, st.just(()))
+LISTS = st.lists(PLAIN, min_size=2, max_size=8) | st.lists(KEYED, min_size=2, max_size=8)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.requirement("FRM-3", "MSG-12", "ENC-4")
+@QUICK
+@given(LISTS)
+def test_we_decode_what_they_encode(peer: Peer, records: list[kpl.UserRecord]) -> None:
+    assert list(kpl.decode(peer.encode(*records))) == records
+
+
+@pytest.mark.requirement("ENC-3", "ENC-4")
+@QUICK
+@given(LISTS)
+def test_they_encode_the_same_bytes(peer: Peer, records: list[kpl.UserRecord]) -> None:
+    assert peer.encode(*records) == kpl.encode(records)
+
+
+@pytest.mark.requirement("ENC-3", "ENC-4", "FRM-3")
+@QUICK
+@given(LISTS)
+def test_they_decode_what_we_encode(peer: Peer, records: list[kpl.UserRecord]) -> None:
+    found = peer.decode(kpl.encode(records))["user_records"]
+    assert list(map(user_record, found)) == records
+
+
+@QUICK
+@given(kst.plain_data().filter(lambda data: data[:4] != b"\xf3\x89\x9a\xc2"))
+def test_plain_data_is_plain_to_all(peer: Peer, data: bytes) -> None:
+    assert peer.decode(data) == {"id": "interop", "plain": True}
+
+
+# --- what each was seen to do (9.3; behaviour of the versions named there) ---------------------------
+
+MIXED = [kpl.UserRecord("a", b"x"), kpl.UserRecord("a", b"y", str(2**127))]
+
+
+@pytest.mark.parametrize("name", ["aws_kinesis_agg", "aws-kinesis-agg"])
+@pytest.mark.requirement("KEY-4")
+def test_a_user_record_without_explicit_hash_key_is_given_one(peers: dict[str, Peer], name: str) -> None:
+    found = peers[name].decode(kpl.encode(MIXED))["user_records"]
+    assert [record["explicit_hash_key"] for record in found] == [str(2**127)] * 2
+    assert [record.explicit_hash_key for record in kpl.decode(kpl.encode(MIXED))] == [None, str(2**127)]
+
+
+@pytest.mark.requirement("ENC-3")
+def test_npm_swaps_keys_that_look_like_integers(npm: Peer) -> None:
+    records = [kpl.UserRecord("10", b"for 10"), kpl.UserRecord("9", b"for 9")]
+    swapped = list(kpl.decode(npm.encode(*records)))
+    assert swapped == [kpl.UserRecord("9", b"for 10"), kpl.UserRecord("10", b"for 9")]
+    assert list(kpl.decode(kpl.encode(records))) == records
+
+
+@pytest.mark.requirement("ENC-5")
+def test_awslabs_loses_a_record_near_its_limit() -> None:
+    from aws_kinesis_agg.aggregator import RecordAggregator
+
+    record = kpl.UserRecord("a", bytes(100))
+    size = len(kpl.encode([record]))
+    for limit in (size - 1, size - 20):
+        aggregator = RecordAggregator(limit)
+        full = aggregator.add_user_record(record.partition_key, record.data)
+        assert full.get_num_user_records() == 0  # an aggregate of nothing is handed back
+        assert aggregator.get_num_user_records() == 0  # and the user record is gone
+        with pytest.raises(kpl.AggregateFull):
+            kpl.AggregatedRecordBuilder(limit).add(record)
+
+
+def test_awslabs_takes_missing_for_zero(awslabs: Peer) -> None:
+    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
+    index = awslabs.decode(bytes.fromhex(vectors["missing-partition-key-index"]["input"]["data"]))
+    assert index["user_records"] == [{"partition_key": "a", "data": "61"}]
+    data = awslabs.decode(bytes.fromhex(vectors["missing-data"]["input"]["data"]))
+    assert data["user_records"] == [{"partition_key": "a", "data": ""}]
+
+
+def test_awslabs_drops_what_is_behind_a_bad_index(awslabs: Peer) -> None:
+    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
+    found = awslabs.decode(bytes.fromhex(vectors["index-second-of-three"]["input"]["data"]))
+    assert found["user_records"] == [{"partition_key": "a", "data": "31"}]
+
+
+def test_npm_delivers_undefined_keys(npm: Peer) -> None:
+    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
+    found = npm.decode(bytes.fromhex(vectors["index-second-of-three"]["input"]["data"]))
+    assert [record["partition_key"] for record in found["user_records"]] == ["a", None, "a"]
+
+
+def test_aiokpl_refuses_unknown_fields_of_fixed_size(aiokpl: Peer) -> None:
+    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
+    for name in ("fixed32", "fixed64", "group"):
+        data = bytes.fromhex(vectors[f"unknown-{name}-in-message"]["input"]["data"])
+        assert "unsupported wire type" in aiokpl.decode(data)["error"]
+        assert len(kpl.decode(data)) == 1
+
+
+def test_nobody_but_us_sees_an_aggregate_of_nothing(peer: Peer) -> None:
+    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
+    assert peer.decode(bytes.fromhex(vectors["no-user-records"]["input"]["data"]))["user_records"] == []
+
+
+def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> None:
+    labels = {
+        "aws_kinesis_agg": "aws_kinesis_agg 1.2.3 (PyPI)",
+        "aiokpl": "aiokpl 0.2.0 (PyPI)",
+        "aws-kinesis-agg": "aws-kinesis-agg 4.2.7 (npm)",
+    }
+    checked = 0
+    for vector in load(conformance.vector_files()):
+        for name, label in labels.items():
+            seen = vector.get("observed", {}).get(label)
+            if seen is None:
+                continue
+            answer = peers[name].decode(bytes.fromhex(vector["input"]["data"]))
+            told = f"{vector['id']} by {name}: {seen} then, {answer} now"
+            if seen.get("raw"):
+                assert answer.get("plain"), told
+            elif "error" in seen:
+                assert "error" in answer, told
+            else:
+                mine = [
+                    {k: v for k, v in r.items() if not k.startswith("tags")} for r in answer["user_records"]
+                ]
+                keep = (
+                    "partition_key",
+                    "data",
+                    "explicit_hash_key",
+                    "partition_key_bytes",
+                    "explicit_hash_key_bytes",
+                )
+                assert [{k: r.get(k) for k in keep} for r in mine] == [
+                    {k: r.get(k) for k in keep} for r in seen["user_records"]
+                ], told
+            checked += 1
+    assert checked > 250
+
+
+@pytest.mark.requirement("CNF-3")
+def test_the_table_in_the_spec_is_today_s() -> None:
+    results = [
+        conformance.run(conformance.adapter_command(name), load(conformance.vector_files()))
+        for name in conformance.ADAPTERS
+    ]
+    text = (REPOSITORY / "spec/09-conformance.md").read_text()
+    (committed,) = re.findall(r"```\n(.*?)\n```", text, re.DOTALL)
+    assert committed == conformance.table(results), "run: kpl-codec conformance, and put its table there"
+
+
+def test_importing_this_library_beside_theirs_does_not_clash() -> None:
+    # Generated protobuf code registers aws_kinesis_agg's messages in the default pool.
+    import aws_kinesis_agg.deaggregator  # noqa: F401
+
+    assert "aws_kinesis_agg" in sys.modules
+    assert list(kpl.decode(kpl.encode([kpl.UserRecord("a", b"x")]))) == [kpl.UserRecord("a", b"x")]
