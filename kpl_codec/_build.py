@@ -24,7 +24,7 @@ class build_ext(_build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         if self.compiler.compiler_type == "unix":
-            ext.extra_compile_args = ["-O3", *ext.extra_compile_args]
+            ext.extra_compile_args = ["-O3", "-g0", *ext.extra_compile_args]
         try:
             super().build_extension(ext)
         except (BaseError, CCompilerError) as error:

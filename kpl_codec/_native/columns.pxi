@@ -117,6 +117,10 @@ cdef class Frames:
     cdef size_t *starts  # first row of each record, and the end of the last
     cdef uint8_t *pk_hashes  # 16 bytes per text
     cdef uint8_t *ehk_hashes
+    cdef int32_t *pk_groups  # per text: which verdict, see `judge`
+    cdef int32_t *ehk_groups
+    cdef int8_t *pk_inside  # per text: 1 in the range of its shard, 0 outside, -1 range unknown
+    cdef int8_t *ehk_inside
     cdef readonly size_t count
 
     def __cinit__(self, Column data not None, Column partition_keys not None, Column explicit_hash_keys not None,
@@ -146,6 +150,10 @@ cdef class Frames:
         free(self.starts)
         free(self.pk_hashes)
         free(self.ehk_hashes)
+        free(self.pk_groups)
+        free(self.ehk_groups)
+        free(self.pk_inside)
+        free(self.ehk_inside)
 
     cdef Answer read(self, bint tags, bint hash_keys) noexcept nogil:
         cdef size_t first = 0, last, size, sized, asked, i
@@ -278,6 +286,20 @@ cdef class Frames:
             if left < 0:
                 return max(i, start + 1)
         return stop
+
+    def drop(self, const uint8_t[::1] records not None):
+        """Forget the rows of the records whose byte in ``records`` is not 0."""
+        cdef size_t record, i, kept = 0, first
+        if <size_t>records.shape[0] != self.count:
+            raise IndexError("records")
+        for record in range(self.count):
+            first = kept
+            if not records[record]:
+                for i in range(self.starts[record], self.starts[record + 1]):
+                    self.m.rows.at[kept] = self.m.rows.at[i]
+                    kept += 1
+            self.starts[record] = first
+        self.starts[self.count] = self.m.rows.count = kept
 
     # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
 
@@ -416,3 +438,175 @@ cdef class Frames:
                 total += size
                 ends[i - start + 1] = <int32_t>total
         return offsets.buffer, out.buffer
+
+    # ── placement ────────────────────────────────────────────────────────────────────────────────────
+
+    def judge(self, const int64_t[::1] shards not None, const uint8_t[::1] starts not None,
+              const uint8_t[::1] ends not None, const uint8_t[::1] ranged not None,
+              const uint8_t[::1] endings not None):
+        """Sort every text's hash key by what decides its verdict.
+
+        ``shards``: the number of each record's shard; ``starts``, ``ends``: 16 bytes a shard, its range,
+        if its byte in ``ranged`` says that it is known; ``endings``: the last hash key of each open
+        shard, ascending. Gives one (hash key, shard number, certain) of each kind; `groups` numbers them.
+        """
+        cdef size_t count = self.m.pks.count + self.m.ehks.count, shard_count = ranged.shape[0]
+        cdef size_t opens = endings.shape[0] // 16, i, low, high, middle, slot, mask = 15
+        cdef int64_t shard, code
+        cdef int64_t *seen = NULL
+        cdef int32_t *numbers = NULL
+        cdef int32_t group
+        cdef int8_t inside
+        cdef const uint8_t *key
+        cdef bint explicit, certain
+        cdef Text *text
+        cdef list kinds = []
+        if self.pk_hashes == NULL or self.pk_groups != NULL:
+            raise ValueError("no hash keys, or judged already")
+        if <size_t>shards.shape[0] != self.count or <size_t>starts.shape[0] < 16 * shard_count or (
+            <size_t>ends.shape[0] < 16 * shard_count
+        ):
+            raise IndexError("shards")
+        for i in range(self.count):
+            if not 0 <= shards[i] < <int64_t>shard_count:
+                raise IndexError(shards[i])
+        self.pk_groups = <int32_t *>malloc((self.m.pks.count + 1) * sizeof(int32_t))
+        self.ehk_groups = <int32_t *>malloc((self.m.ehks.count + 1) * sizeof(int32_t))
+        self.pk_inside = <int8_t *>malloc(self.m.pks.count + 1)
+        self.ehk_inside = <int8_t *>malloc(self.m.ehks.count + 1)
+        # An open-addressing table of the kinds seen: at most half full.
+        while mask < 2 * count and mask < 2 * shard_count * (opens + 1) * 6:
+            mask = mask * 2 + 1
+        seen = <int64_t *>malloc((mask + 1) * sizeof(int64_t))
+        numbers = <int32_t *>malloc((mask + 1) * sizeof(int32_t))
+        try:
+            if (self.pk_groups == NULL or self.ehk_groups == NULL or self.pk_inside == NULL
+                    or self.ehk_inside == NULL or seen == NULL or numbers == NULL):
+                raise MemoryError
+            memset(seen, 0xFF, (mask + 1) * sizeof(int64_t))
+            for i in range(count):
+                explicit = i >= self.m.pks.count
+                if explicit:
+                    text = &self.m.ehks.at[i - self.m.pks.count]
+                    key = self.ehk_hashes + 16 * (i - self.m.pks.count)
+                else:
+                    text = &self.m.pks.at[i]
+                    key = self.pk_hashes + 16 * i
+                shard = shards[text.frame]
+                inside = -1
+                if ranged[shard]:
+                    inside = memcmp(key, &starts[16 * shard], 16) >= 0 and memcmp(key, &ends[16 * shard], 16) <= 0
+                low, high = 0, opens
+                while low < high:
+                    middle = (low + high) // 2
+                    if memcmp(&endings[16 * middle], key, 16) < 0:
+                        low = middle + 1
+                    else:
+                        high = middle
+                certain = explicit or self.state[text.frame] == 2
+                code = ((shard * <int64_t>(opens + 1) + <int64_t>low) * 3 + inside + 1) * 2 + certain
+                slot = (<uint64_t>code * <uint64_t>0x9E3779B97F4A7C15) >> 20 & mask
+                while seen[slot] != code and seen[slot] != -1:
+                    slot = slot + 1 & mask
+                if seen[slot] == -1:
+                    seen[slot] = code
+                    numbers[slot] = <int32_t>len(kinds)
+                    kinds.append((PyBytes_FromStringAndSize(<const char *>key, 16), shard, bool(certain)))
+                group = numbers[slot]
+                if explicit:
+                    self.ehk_groups[i - self.m.pks.count], self.ehk_inside[i - self.m.pks.count] = group, inside
+                else:
+                    self.pk_groups[i], self.pk_inside[i] = group, inside
+        finally:
+            free(seen)
+            free(numbers)
+        return kinds
+
+    def groups(self, size_t start, size_t stop):
+        """int32: the number, in what `judge` gave, of each row's hash key."""
+        cdef Output out
+        cdef int32_t *at
+        cdef size_t i
+        cdef Row *row
+        self.check_judged(start, stop)
+        out = Output(self.allocate, 4 * (stop - start))
+        at = <int32_t *>out.at
+        for i in range(start, stop):
+            row = &self.m.rows.at[i]
+            at[i - start] = self.ehk_groups[row.ehk] if row.ehk != NONE else self.pk_groups[row.pk]
+        return out.buffer
+
+    def hash_keys(self, size_t start, size_t stop):
+        """(offsets int32, bytes): each row's effective hash key, 16 bytes."""
+        cdef Output offsets, out
+        cdef int32_t *ends
+        cdef size_t i
+        cdef Row *row
+        self.check_judged(start, stop)
+        if 16 * (stop - start) > 0x7FFFFFFF:
+            raise OverflowError(16 * (stop - start))
+        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, 16 * (stop - start))
+        ends = <int32_t *>offsets.at
+        for i in range(stop - start + 1):
+            ends[i] = <int32_t>(16 * i)
+        for i in range(start, stop):
+            row = &self.m.rows.at[i]
+            memcpy(
+                out.at + 16 * (i - start),
+                self.ehk_hashes + 16 * <size_t>row.ehk if row.ehk != NONE else self.pk_hashes + 16 * <size_t>row.pk,
+                16,
+            )
+        return offsets.buffer, out.buffer
+
+    def kinds(self):
+        """A byte per Kinesis record: 1 if every user record of its aggregate is in range ("whole"), 3 if
+        none is ("foreign"), 2 if some are ("mixed"); 0 for plain records, and where it is not known."""
+        cdef bytes out = PyBytes_FromStringAndSize(NULL, self.count)
+        cdef char *at = PyBytes_AS_STRING(out)
+        cdef size_t record, i, inside, outside
+        cdef int8_t where
+        cdef Row *row
+        self.check_judged(0, self.m.rows.count)
+        for record in range(self.count):
+            inside = outside = 0
+            at[record] = 0
+            if self.state[record] != 2:
+                continue
+            for i in range(self.starts[record], self.starts[record + 1]):
+                row = &self.m.rows.at[i]
+                where = self.ehk_inside[row.ehk] if row.ehk != NONE else self.pk_inside[row.pk]
+                inside += where == 1
+                outside += where == 0
+            if inside + outside == self.starts[record + 1] - self.starts[record] != 0:
+                at[record] = 1 if outside == 0 else 3 if inside == 0 else 2
+        return out
+
+    cdef int check_judged(self, size_t start, size_t stop) except -1:
+        if self.pk_groups == NULL:
+            raise ValueError("not judged")
+        return self.check(start, stop)
+
+
+def pick(Column table not None, const int32_t[::1] numbers not None, allocate):
+    """(offsets int32, bytes): the items of a small table, which has no nulls, by their numbers."""
+    cdef Output offsets, out
+    cdef size_t count = numbers.shape[0], i, size
+    cdef uint64_t total = 0
+    cdef int32_t *ends
+    for i in range(count):
+        if not 0 <= numbers[i] < <int64_t>table.count:
+            raise IndexError(numbers[i])
+        total += table.size_of(numbers[i])
+    if total > 0x7FFFFFFF:
+        raise OverflowError(total)
+    offsets, out = Output(allocate, 4 * (count + 1)), Output(allocate, total)
+    ends = <int32_t *>offsets.at
+    with nogil:
+        total = 0
+        ends[0] = 0
+        for i in range(count):
+            size = table.size_of(numbers[i])
+            copy(out.at + total, table.item(numbers[i]), size)
+            total += size
+            ends[i + 1] = <int32_t>total
+    return offsets.buffer, out.buffer

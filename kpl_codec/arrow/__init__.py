@@ -9,8 +9,9 @@ is carried along. The columns equal the objects that `kpl_codec.deaggregate` giv
 records under the same policy. For sound aggregates they are put together from key tables, indices and
 offsets, without an object per user record; a defective frame goes through `deaggregate` itself.
 
-Rows that say ``aggregated`` are user records already: they pass unopened, so that running twice does
-no harm. Output batches are bounded in bytes; what is held meanwhile is linear in one input batch.
+Rows that say ``aggregated``, or have a sub-sequence number other than 0, were opened before: they pass
+as they are, so that running twice does no harm. Output batches are bounded in bytes; what is held
+meanwhile is linear in one input batch.
 Specification: spec/07-spark.md, SPK-1 to SPK-9; spec/03-deaggregation.md.
 """
 
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .. import frame
+from ..compiled import speedups
 from ..deaggregate import Counts, Policy
 from ..errors import CaptureError, ChecksumMismatch, KplError
 from ..limits import MAGIC
@@ -33,6 +35,7 @@ from .group import Group
 from .layout import ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source
 from .objects import defective_rows
 from .placer import Placer
+from .side_by_side import SideBySide
 
 #: Bytes that an output batch aims at. A batch is larger only where one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
@@ -83,10 +86,26 @@ class Deaggregator:
         """The user records of one batch, in order. Raises DecodeError under the ``strict`` policy, after
         the user records before it; CaptureError there for a row without data."""
         source = Source(batch, self._layout)
-        group = Group(source, self._layout, self._placer, self.counts, self.policy)
         self.counts.kinesis_records += source.rows
-        done = 0  # rows before this one are in the group, or out
-        for row in self._to_open(source):
+        if speedups is None or source.opened is not None or not source.rows:
+            yield from self._process(source, 0, source.rows)
+            return
+        quick = SideBySide(source, self._layout, self._placer, self.policy)
+        # Runs of rows that the compiled parser is certain of, and runs that it is not.
+        ends = [*(np.flatnonzero(np.diff(quick.certain)) + 1).tolist(), source.rows]
+        start = 0
+        for end in ends:
+            if quick.certain[start]:
+                yield from quick.batches(start, end, self.counts, self.max_batch_bytes)
+            else:
+                yield from self._process(source, start, end)
+            start = end
+
+    def _process(self, source: Source, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The user records of the rows ``start`` to before ``end``."""
+        group = Group(source, self._layout, self._placer, self.counts, self.policy)
+        done = start  # rows before this one are in the group, or out
+        for row in self._to_open(source, start, end):
             data = source.data_at(row)
             # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict
             # policy."
@@ -109,17 +128,17 @@ class Deaggregator:
             yield from defective_rows(
                 source, row, self._layout, self.policy, self.shard_map, self.counts, self.max_batch_bytes
             )
-        group.add_plain(done, source.rows)
+        group.add_plain(done, end)
         yield from group.flush(self.max_batch_bytes)
 
-    def _to_open(self, source: Source) -> list[int]:
-        """Rows that may be aggregates, and rows without data; all others are plain for certain."""
-        candidates = pc.fill_null(pc.starts_with(source.data, MAGIC), True)
+    def _to_open(self, source: Source, start: int, end: int) -> list[int]:
+        """Those of the rows that may be aggregates, or have no data; all others are plain for certain."""
+        candidates = pc.fill_null(pc.starts_with(source.data.slice(start, end - start), MAGIC), True)
         if source.opened is not None:
-            # SPK-2: "A row that says it came out of an aggregate, or that it speaks for one (sub-sequence
-            # number -1), MUST pass unopened, as it is."
-            candidates = pc.and_not(candidates, source.opened)
-        return np.flatnonzero(candidates.to_numpy(zero_copy_only=False)).tolist()
+            # SPK-2: "A row that says it came out of an aggregate (aggregated, or a sub-sequence number other
+            # than 0) MUST pass unopened, as it is."
+            candidates = pc.and_not(candidates, source.opened.slice(start, end - start))
+        return (np.flatnonzero(candidates.to_numpy(zero_copy_only=False)) + start).tolist()
 
 
 def deaggregate_batches(

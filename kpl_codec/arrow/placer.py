@@ -15,7 +15,7 @@ from ..hash_keys import (
     hash_key_to_bytes,
     partition_key_hash,
 )
-from ..placement import judge
+from ..placement import Placement, judge
 from ..shards import ShardMap
 
 
@@ -32,6 +32,25 @@ class Placer:
             [hash_key_to_bytes(shard.hash_key_range.ending_hash_key) for shard in shard_map.open_shards],
             "S16",
         )
+        #: The last hash key of each open shard, 16 bytes each, ascending.
+        self.endings = self._endings.view(np.uint8)
+
+    def ranges(self, shard_ids: list[str | None]) -> tuple[np.ndarray[Any, Any], ...]:
+        """For each shard id its first and last hash key (16 bytes each) and 1 if they are known, else 0."""
+        ranges = [
+            self.shard_map[shard_id].hash_key_range
+            if shard_id is not None and shard_id in self.shard_map
+            else None
+            for shard_id in shard_ids
+        ]
+        starts = np.array([hash_key_to_bytes(r.starting_hash_key) if r else b"" for r in ranges], "S16")
+        ends = np.array([hash_key_to_bytes(r.ending_hash_key) if r else b"" for r in ranges], "S16")
+        known = np.array([r is not None for r in ranges], np.uint8)
+        return starts.view(np.uint8), ends.view(np.uint8), known
+
+    def judge(self, hash_key: int | None, shard_id: str | None, *, certain: bool) -> Placement:
+        """The verdict on one hash key; ``certain``: it is known that there is no other."""
+        return judge(hash_key, shard_id, self.shard_map, aggregated=certain)
 
     def __call__(
         self,
@@ -44,15 +63,9 @@ class Placer:
         """For each hash key (16 bytes of ``keys``; no key where not ``known``) that lies on the shard of
         its code: the expected shard id, the verdict, and 1, 0 or -1 for in range, outside, unknown."""
         numbers = np.frombuffer(keys, "S16")
-        ranges = [
-            self.shard_map[shard_id].hash_key_range
-            if shard_id is not None and shard_id in self.shard_map
-            else None
-            for shard_id in shard_ids
-        ]
-        starts = np.array([hash_key_to_bytes(r.starting_hash_key) if r else b"" for r in ranges], "S16")
-        ends = np.array([hash_key_to_bytes(r.ending_hash_key) if r else b"" for r in ranges], "S16")
-        ranged = np.array([r is not None for r in ranges])[codes] & known
+        starts, ends, has_range = self.ranges(shard_ids)
+        starts, ends = starts.view("S16"), ends.view("S16")
+        ranged = has_range.astype(bool)[codes] & known
         # Fixed-width bytes compare as unsigned numbers of the same width do.
         inside = (numbers >= starts[codes]) & (numbers <= ends[codes])
         in_range = np.where(ranged, inside.astype(np.int8), np.int8(-1))
@@ -60,11 +73,10 @@ class Placer:
         combined = ((codes * (len(self._endings) + 1) + expected) * 3 + in_range + 1) * 2 + certain
         _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
         judged = [
-            judge(
+            self.judge(
                 hash_key_from_bytes(keys[16 * i : 16 * i + 16]) if known[i] else None,
                 shard_ids[codes[i]],
-                self.shard_map,
-                aggregated=bool(certain[i]),
+                certain=bool(certain[i]),
             )
             for i in first.tolist()
         ]
