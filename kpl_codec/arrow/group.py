@@ -132,8 +132,8 @@ class _Columns:
                 row_hashes[row] = hash_key_bytes(own_keys[row], own_hash_keys[row])
                 certain_rows[row] = own_hash_keys[row] is not None
             if opened is not None:
-                flags = opened.slice(self._first, base).to_numpy(zero_copy_only=False)
-                certain_rows |= flags
+                flags = pc.fill_null(self._source.columns["aggregated"].slice(self._first, base), False)
+                certain_rows |= flags.to_numpy(zero_copy_only=False)
         hashes: list[bytes | None] = [*row_hashes, *map(partition_key_bytes, keys)]
         hashes.extend(map(explicit_hash_key_bytes, hash_keys))
         # A user record's hash is its explicit hash key's where it has one, else its partition key's.
@@ -250,12 +250,13 @@ class _Columns:
         size = self._last - self._first
         mask = pc.and_(self._source.opened.slice(self._first, size).take(where), pa.array(plain))  # type: ignore[union-attr]
         for name in KEPT:
-            if self._layout.schema.get_field_index(name) < 0:
-                continue
-            kind = self._layout.schema.field(name).type
             own = self._source.columns.get(name)
-            was = pa.nulls(len(rows), kind) if own is None else own.slice(self._first, size).take(where)
-            columns[name] = pc.if_else(mask, was, columns.get(name, pa.nulls(len(rows), kind)))
+            at = self._layout.schema.get_field_index(name)
+            if own is None or at < 0 or (own.null_count == len(own) and name in columns):
+                continue
+            was = own.slice(self._first, size).take(where)
+            now = columns.get(name, pa.nulls(len(rows), self._layout.schema.field(at).type))
+            columns[name] = pc.if_else(mask, was, now)
 
 
 _KINDS = pa.array([None, "whole", "mixed", "foreign"], pa.string())

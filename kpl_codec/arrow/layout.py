@@ -46,7 +46,7 @@ _ALL = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS)
 #: What a row of the input says of itself that stays, if it is no Kinesis record any more.
 KEPT = ("subSequenceNumber", "aggregated", "tags", "aggregatePlacement", *(f.name for f in ERROR_FIELDS))
 #: What a row weighs beyond its texts and bytes, roughly.
-_ROW_BYTES = 64
+_ROW_BYTES = 128
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -151,8 +151,8 @@ class Source:
             if field.name not in self.columns:
                 self.columns[field.name] = pa.nulls(self.rows, field.type)
         self.data = self.columns["data"]
-        told = pc.less(self.columns["subSequenceNumber"], 0)
-        opened = pc.fill_null(pc.or_kleene(self.columns["aggregated"], told), False)
+        known = pc.not_equal(pc.fill_null(self.columns["subSequenceNumber"], 0), 0)
+        opened = pc.or_(pc.fill_null(self.columns["aggregated"], False), known)
         self.opened = opened if pc.any(opened).as_py() else None
         self._offsets, self._bytes = _buffers(self.data)
         self._null = None if not self.data.null_count else self.data.is_null().to_pylist()

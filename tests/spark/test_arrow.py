@@ -79,6 +79,7 @@ kinesis_records = st.builds(
     st.sampled_from(SHARD_IDS),
     st.none() | st.just(WHEN),
     st.none() | hash_key_texts | st.just("no number"),
+    st.sampled_from([None, None, 0, 3]),
 )
 
 
@@ -93,6 +94,7 @@ def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.Rec
                 [r.approximate_arrival_timestamp for r in records], pa.timestamp("us", "UTC")
             ),
             "explicitHashKey": pa.array([r.explicit_hash_key for r in records], pa.string()),
+            "subSequenceNumber": pa.array([r.sub_sequence_number for r in records], pa.int64()),
             "file": pa.array([f"file-{i}" for i in range(len(records))]),
         }
     )
@@ -197,7 +199,7 @@ def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: An
 
 
 @pytest.mark.requirement("SPK-4")
-@given(st.lists(kinesis_records, max_size=8), st.integers(200, 5000))
+@given(st.lists(kinesis_records, max_size=8), st.integers(1000, 9000))
 def test_output_batches_are_bounded(records: list[kpl.KinesisRecord], limit: int) -> None:
     batch = batch_of(records)
     for out in coalesce(Deaggregator(batch.schema, "report", max_batch_bytes=limit).process(batch), limit):

@@ -37,7 +37,7 @@ def frame_of(spark: Any, records: list[kpl.KinesisRecord]) -> Any:
     rows = batch_of(records).to_pylist()
     schema = (
         "partitionKey string, data binary, sequenceNumber string, shardId string, "
-        "approximateArrivalTimestamp timestamp, explicitHashKey string, file string"
+        "approximateArrivalTimestamp timestamp, explicitHashKey string, subSequenceNumber long, file string"
     )
     return spark.createDataFrame([tuple(row.values()) for row in rows], schema)
 

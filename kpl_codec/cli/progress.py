@@ -1,0 +1,71 @@
+"""What a person sees while a Spark job runs: tasks done of tasks there are.
+
+On a terminal a bar (rich), elsewhere a line every ten seconds, so that logs stay readable.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def _tasks(spark: Any) -> tuple[int, int]:
+    """Finished and known tasks of the running stages."""
+    tracker = spark.sparkContext.statusTracker()
+    done = total = 0
+    for stage in tracker.getActiveStageIds():
+        info = tracker.getStageInfo(stage)
+        if info is not None:
+            done, total = done + info.numCompletedTasks, total + info.numTasks
+    return done, total
+
+
+@contextmanager
+def progress(spark: Any, what: str, *, quiet: bool = False) -> Iterator[None]:
+    """Shows ``what`` and how far the session's running stages are, until the block ends."""
+    try:
+        spark.sparkContext.statusTracker()
+    except Exception:  # noqa: BLE001  Spark Connect tells nothing, and nothing depends on this
+        quiet = True
+    if quiet:
+        yield
+        return
+    end = threading.Event()
+    thread = threading.Thread(
+        target=_bar if sys.stderr.isatty() else _log, args=(spark, what, end), daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join(5)
+
+
+def _bar(spark: Any, what: str, end: threading.Event) -> None:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    except ModuleNotFoundError:
+        _log(spark, what, end)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        while not end.wait(0.3):
+            done, total = _tasks(spark)
+            if total:
+                bar.update(task, total=total, completed=done, description=f"{what}: task {done} of {total}")
+
+
+def _log(spark: Any, what: str, end: threading.Event) -> None:
+    started = time.monotonic()
+    while not end.wait(10):
+        done, total = _tasks(spark)
+        print(
+            f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True
+        )

@@ -1,0 +1,200 @@
+"""The validate job: captured Kinesis records in files -> user records, findings, and a report.
+
+    result = validate(spark, ["captures/"], shard_map, "out/")
+
+One pass: each task reads its files, opens and judges every record, gives the user records to Spark to
+write, and leaves findings and counts beside. Then the counts become the report.
+
+    out/user-records/     Parquet (or another format): the columns of `checking.checked_schema`
+    out/findings/         Parquet: one row per finding (report/scan.py), with file and place
+    out/summary.txt       what was printed
+    out/report.html       the same with pictures and evidence, one page, no network
+    out/shards.json       the shard map it was judged with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from .. import __version__
+from ..errors import KplError
+from ..report.build import build_report
+from ..report.model import Finding, Report
+from ..report.page import render_page
+from ..report.scan import findings_batch
+from ..report.summary import summary_text
+from ..report.tally import Tally
+from ..shards import ShardMap
+from .captures import InputError, open_path, plan
+from .checking import checked_schema, gather, pack, task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class OutputError(KplError, ValueError):
+    """The output folder cannot be used. ``code``: not-empty or not-writable; ``path``."""
+
+    code = "not-empty"
+    requirement = "SPK-20"
+    text = "cannot write to {path}: {code}"
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What came out: the report, and where the results are."""
+
+    report: Report
+    output: str
+
+    @property
+    def clean(self) -> bool:
+        """Nothing was found that needs anybody's attention, in at least one Kinesis record."""
+        return self.report.clean
+
+
+def read_shard_map(path: str, distribution: Any = "USER_PARTITION_KEY") -> ShardMap:
+    """The shard map in a file as ``aws kinesis list-shards`` prints it. Raises InputError, ShardMapError."""
+    system, inner = open_path(path)
+    try:
+        with system.open_input_stream(inner) as source:
+            text = source.read()
+    except OSError:
+        raise InputError(code="no-such-path", path=path) from None
+    return ShardMap.from_json(text, distribution)
+
+
+def check_output(path: str) -> None:
+    """Raises OutputError if there is something in the folder already."""
+    system, inner = open_path(path)
+    info = system.get_file_info(inner)
+    # SPK-20: "An output folder that is not empty MUST be refused: results of two runs must not mix."
+    if info.type == fs.FileType.File or (
+        info.type == fs.FileType.Directory and system.get_file_info(fs.FileSelector(inner))
+    ):
+        raise OutputError(code="not-empty", path=path)
+
+
+def prepare_output(path: str) -> None:
+    """Make the folder and what tasks write to. Raises OutputError if it is in use or cannot be made."""
+    check_output(path)
+    system, inner = open_path(path)
+    try:
+        for name in ("findings", "tally"):
+            system.create_dir(f"{inner}/_work/{name}", recursive=True)
+    except OSError as error:
+        raise OutputError(code="not-writable", path=path, reason=str(error)) from None
+
+
+def validate(
+    spark: SparkSession,
+    inputs: Sequence[str],
+    shard_map: ShardMap,
+    output: str,
+    *,
+    output_format: str = "parquet",
+    title: str | None = None,
+    task_bytes: int = 64 * 1024 * 1024,
+) -> Validation:
+    """Check everything under ``inputs`` and write the results under ``output``, which must be empty.
+
+    Raises InputError and OutputError before anything is started. What is wrong inside the input is never
+    raised, it is found.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    pieces = plan(inputs)
+    tasks = pack(pieces, task_bytes)
+    prepare_output(output)
+    beside = f"{output}/_work"
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    rows = numbers.mapInArrow(task(tasks, shard_map, beside), from_arrow_schema(checked_schema(shard_map)))
+    rows.write.format(output_format).save(f"{output}/user-records")
+    tally = gather(beside)
+    extra = [*_repeated(spark, output, output_format), *_nothing(tally)]
+    return finish(tally, shard_map, output, inputs, extra, title=title)
+
+
+def finish(
+    tally: Tally,
+    shard_map: ShardMap,
+    output: str,
+    inputs: Sequence[str],
+    extra: Sequence[Finding] = (),
+    *,
+    title: str | None = None,
+    source: str | None = None,
+    complete: bool = True,
+) -> Validation:
+    """Move the findings to their place and write the report of ``tally``."""
+    streams = ", ".join(sorted(tally.streams)) or None
+    report = build_report(
+        tally,
+        shard_map,
+        generated=datetime.now(timezone.utc),
+        version=__version__,
+        title=title or "Kinesis stream validation",
+        stream_name=streams,
+        source=source,
+        inputs=list(inputs),
+        complete=complete,
+        findings=extra,
+    )
+    system, inner = open_path(output)
+    if extra:
+        pq.write_table(
+            pa.Table.from_batches([findings_batch(list(extra))]),
+            f"{inner}/_work/findings/part-extra.parquet",
+            filesystem=system,
+        )
+    system.move(f"{inner}/_work/findings", f"{inner}/findings")
+    system.delete_dir(f"{inner}/_work")
+    _write(system, f"{inner}/summary.txt", summary_text(report))
+    _write(system, f"{inner}/report.html", render_page(report))
+    _write(system, f"{inner}/shards.json", shard_map.to_json())
+    return Validation(report, output)
+
+
+def _write(system: Any, path: str, text: str) -> None:
+    with system.open_output_stream(path) as out:
+        out.write(text.encode())
+
+
+def _nothing(tally: Tally) -> list[Finding]:
+    # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
+    if tally.kinesis_records:
+        return []
+    return [Finding(kind="no-records", detail="there is not one Kinesis record in the input")]
+
+
+def _repeated(spark: SparkSession, output: str, output_format: str) -> list[Finding]:
+    """Kinesis records that were captured more than once: one finding for each, at most 1000."""
+    from pyspark.sql import functions as f
+
+    rows: DataFrame = spark.read.format(output_format).load(f"{output}/user-records")
+    keys = ["streamName", "shardId", "sequenceNumber", "subSequenceNumber"]
+    repeated = (
+        rows.where("sequenceNumber is not null and subSequenceNumber = 0")
+        .groupBy(*keys)
+        .agg(f.count("*").alias("times"), f.max(f.struct("file", "line")).alias("place"))
+        .where("times > 1")
+    )
+    return [
+        Finding(
+            kind="duplicate",
+            shard_id=row.shardId,
+            sequence_number=row.sequenceNumber,
+            file=row.place.file,
+            line=row.place.line,
+            user_records=row.times,
+            detail=f"captured {row.times} times",
+        )
+        for row in repeated.limit(1000).collect()
+    ]
