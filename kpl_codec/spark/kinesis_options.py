@@ -8,9 +8,11 @@ Specification: spec/07-spark.md, SPK-64 to SPK-66.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 from ..errors import KplError
@@ -60,13 +62,11 @@ class Options:
     bytes_per_second: float
     retry_timeout: float
     max_batch_bytes: int
-    raw: Mapping[str, str]
 
     def client(self) -> Any:
-        """A new Kinesis client."""
-        from ..aws.client import kinesis_client
-
-        return kinesis_client(
+        """A Kinesis client; the same one for the same settings in one process, tasks being many."""
+        return _client(
+            os.getpid(),
             region=self.region,
             endpoint_url=self.endpoint_url,
             role_arn=self.role_arn,
@@ -76,6 +76,13 @@ class Options:
             secret_access_key=self.secrets.secret_access_key,
             session_token=self.secrets.session_token,
         )
+
+
+@lru_cache(maxsize=8)
+def _client(_process: int, **settings: Any) -> Any:
+    from ..aws.client import kinesis_client
+
+    return kinesis_client(**settings)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,7 +105,6 @@ class _Taken:
             for name, value in options.items()
             if name.lower() not in _SPARKS_OWN
         }
-        self.raw = {name: value for name, value in self._left.values()}
 
     def text(self, *names: str) -> str | None:
         found = [self._left.pop(name.lower()) for name in names if name.lower() in self._left]
@@ -202,7 +208,6 @@ def parse_options(options: Mapping[str, str]) -> Options:
         bytes_per_second=taken.number("fetchBytesPerSecondPerShard", 2.0 * 1024 * 1024, 0),
         retry_timeout=taken.number("retryTimeoutSeconds", 300.0, 0),
         max_batch_bytes=int(taken.number("maxBatchBytes", 4 * 1024 * 1024, 1024, int)),
-        raw=taken.raw,
     )
     taken.done()
     if found.policy == "none" and (found.placement or found.tags):

@@ -78,9 +78,7 @@ class Stream:
     def split(self, shard_id: str) -> None:
         shard = next(shard for shard in self.open_shards if shard.shard_id == shard_id)
         middle = shard.hash_key_range.split(2)[1].starting_hash_key
-        self.client.split_shard(
-            StreamName=self.name, ShardToSplit=shard_id, NewStartingHashKey=str(middle)
-        )
+        self.client.split_shard(StreamName=self.name, ShardToSplit=shard_id, NewStartingHashKey=str(middle))
         self.kinesis.wait_active(self.name)
 
     def merge(self, left: str, right: str) -> None:

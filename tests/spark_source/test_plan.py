@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.spark.kinesis_plan import Caps, Planner
-from kpl_codec.spark.kinesis_read import KinesisPartition, KinesisStreamReader, PieceReader, make_planner
-from kpl_codec.spark.offsets import DataLoss, Piece, StreamOffset, batch_pieces
+from kpl_codec.spark.kinesis_plan import Caps
+from kpl_codec.spark.kinesis_read import KinesisPartition, KinesisStreamReader, make_planner
+from kpl_codec.spark.offsets import OffsetError, Piece, StreamOffset, batch_pieces
 
 from .support import Name, Stream, in_order_per_key
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
-ALL = Caps()
 
 
 class Query:
@@ -29,7 +28,6 @@ class Query:
         self.reader = KinesisStreamReader(self.options, _schema(self.options))
         self.log: list[str] = []
         self.rows: list[tuple[Name, str, bytes]] = []
-        self.order: list[tuple[str, bytes]] = []
 
     def restart(self) -> None:
         self.reader = KinesisStreamReader(self.options, _schema(self.options))
@@ -115,3 +113,115 @@ def test_a_batch_read_again_later_gives_the_same(make_stream: Any) -> None:
     query.restart()
     assert list(query.read({}, log[0])) == first
     assert list(query.read(log[0], log[1])) == second
+
+
+@pytest.mark.requirement("SPK-57")
+def test_a_limit_of_records_holds_exactly(make_stream: Any) -> None:
+    stream = make_stream(2)
+    stream.put(20)
+    query = Query(stream, maxFetchRecordsPerShard=3)
+    sizes = []
+    while (rows := query.batch()) is not None:
+        for shard in {name[0] for name, _, _ in rows}:
+            sizes.append(len({name[1] for name, _, _ in rows if name[0] == shard}))
+    assert set(sizes) <= {1, 2, 3}
+    assert sizes.count(3) >= 10
+    stream.check(query.rows)
+
+
+@pytest.mark.requirement("SPK-59")
+def test_a_backlog_is_cut_by_time_and_planned_with_few_reads(make_stream: Any) -> None:
+    stream = make_stream(1)
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        stream.put(4)
+    in_stream = len({name[1] for name in stream.sent})
+    options = stream.parsed(maxSecondsPerShard=1, maxSecondsPerPartition=0.4)
+    client = CountingClient(options.client())
+    planner = make_planner(options, client)
+    caps = Caps(None, options.max_span, options.max_piece)
+    at, found, batches = planner.begin_at(options.starting_position), [], 0
+    while True:
+        after = planner.advance(at, caps)
+        new = batch_pieces(at, after)
+        if not new:
+            break
+        found += new
+        batches += 1
+        at = after
+    assert 4 <= batches <= 8
+    assert len(found) > batches  # cut into pieces
+    # The driver found the ends without reading what lies between.
+    assert client.records < in_stream * 0.4
+    stream.check(row for piece in found for row in rows_of_piece(stream, piece))
+
+
+class CountingClient:
+    """A client that counts the records it is given."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.records = 0
+
+    def get_records(self, **arguments: Any) -> Any:
+        answer = self._client.get_records(**arguments)
+        self.records += len(answer["Records"])
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def rows_of_piece(stream: Stream, piece: Piece, **options: Any) -> Iterator[tuple[Name, str, bytes]]:
+    parsed = stream.parsed(**options)
+    reader = KinesisStreamReader(parsed, _schema(parsed))
+    yield from rows_of(reader, KinesisPartition(piece))
+
+
+@pytest.mark.requirement("SPK-56")
+def test_latest_is_settled_when_the_query_starts(make_stream: Any) -> None:
+    stream = make_stream(2)
+    stream.put(5)
+    time.sleep(0.05)
+    query = Query(stream, startingPosition="LATEST")
+    assert query.batch() == []  # an empty batch that writes the start down
+    stream.sent.clear()
+    stream.put(5)
+    query.restart()  # a start that was settled again would skip them
+    query.until_idle()
+    stream.check(query.rows)
+
+
+@pytest.mark.requirement("SPK-58")
+def test_available_now_ends_at_what_was_there(make_stream: Any) -> None:
+    stream = make_stream(2)
+    stream.put(10)
+    stream.split("shardId-000000000001")
+    stream.put(3)
+    query = Query(stream, maxFetchRecordsPerShard=4)
+    query.reader.prepareForTriggerAvailableNow()
+    before = dict(stream.sent)
+    for _ in range(60):
+        stream.put(1)  # never stops
+        if query.batch() is None:
+            break
+    else:
+        raise AssertionError("it goes on and on")
+    assert {name for name, _, _ in query.rows} == set(before)
+    assert len(query.rows) == len(before)
+    query.restart()  # the next run takes the rest
+    query.until_idle()
+    stream.check(query.rows)
+
+
+@pytest.mark.requirement("SPK-52")
+def test_the_checkpoint_of_another_stream_is_refused(make_stream: Any) -> None:
+    stream = make_stream(1)
+    query = Query(stream)
+    stream.put(1)
+    query.batch()
+    with pytest.raises(OffsetError, match="of stream"):
+        StreamOffset.from_json(query.at, "another")
+    with pytest.raises(OffsetError, match="version"):
+        StreamOffset.from_json({**query.at, "version": 2}, stream.name)
+    assert StreamOffset.from_json(query.at, stream.name).to_json() == query.at
