@@ -1,4 +1,5 @@
-"""Firehose transformations: one result per record id, whatever is inside the record.
+"""Firehose transformations (and Kinesis Analytics preprocessing, which is answered the same way): one
+result per record id, whatever is inside the record.
 
     def lambda_handler(event, context):
         return transform_user_records(event, lambda record: record.data.upper())
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..adapters.reading import firehose_record
+from ..adapters.reading import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
 from ..deaggregate import deaggregate
 from ..errors import CaptureError, DecodeError
@@ -93,7 +94,7 @@ def _transform(
     record_id = raw["recordId"]
     record = None
     try:
-        record = firehose_record(raw)
+        record = (analytics_record if shape_of(raw) == "analytics" else firehose_record)(raw)
         user_records = list(deaggregate([record]))
     except (CaptureError, DecodeError) as error:
         settle_poison(Poison(error, record, raw, arn), on_poison)

@@ -186,7 +186,8 @@ def once(
 
     A user record that was handled is not handled again until ``config.expires_after_seconds``; set it
     above the event source mapping's maximum record age. One that another invocation is handling at this
-    moment counts as failed, so that it comes again. What the handler returns is not kept.
+    moment counts as failed, so that it comes again. What the handler returns is not kept. Powertools
+    wants to know the time left: ``config.register_lambda_context(context)`` in the handler.
     """
 
     @idempotent_function(  # type: ignore[untyped-decorator]

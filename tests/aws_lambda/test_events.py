@@ -1,0 +1,375 @@
+"""process_user_records, sync and async, against a model of what Lambda does with the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec import adapters
+from kpl_codec.aws_lambda import (
+    Poison,
+    aio,
+    idempotency_key,
+    process_user_records,
+    user_records,
+)
+
+from .conftest import FIRST, KINESIS_RECORDS, SHARD, STREAM, as_row, expected_user_records
+from .source_mapping import deliver
+
+Failing = dict[tuple[str, int], int]
+Id = tuple[str | None, int]
+
+
+def identity(record: kpl.DeaggregatedRecord) -> Id:
+    return record.sequence_number, record.sub_sequence_number
+
+
+def numbers(answer: dict[str, Any]) -> list[str]:
+    assert set(answer) == {"batchItemFailures"}
+    assert all(set(item) == {"itemIdentifier"} for item in answer["batchItemFailures"])
+    return [item["itemIdentifier"] for item in answer["batchItemFailures"]]
+
+
+class Handler:
+    """Fails each user record as often as ``failing`` says; keeps what it was called with."""
+
+    def __init__(self, failing: dict[Id, int] | None = None) -> None:
+        self.left = dict(failing or {})
+        self.called: list[kpl.DeaggregatedRecord] = []
+        self.done: list[kpl.DeaggregatedRecord] = []
+
+    def __call__(self, record: kpl.DeaggregatedRecord) -> None:
+        self.called.append(record)
+        if self.left.get(identity(record), 0) > 0:
+            self.left[identity(record)] -= 1
+            raise RuntimeError("not this time")
+        self.done.append(record)
+
+    async def run(self, record: kpl.DeaggregatedRecord) -> None:
+        await asyncio.sleep(0)
+        self(record)
+
+
+def test_user_records_are_lazy_and_complete(event: Any) -> None:
+    rows = user_records(event)
+    assert [as_row(row) for row in rows] == expected_user_records()
+
+
+def test_user_records_raises_when_it_gets_there(poisoned: Any) -> None:
+    rows = user_records(poisoned)
+    assert next(rows).data == b"Hello, this is a test."
+    with pytest.raises(kpl.ChecksumMismatch) as raised:
+        next(rows)
+    assert raised.value.sequence_number == str(FIRST + 1)
+
+
+@pytest.mark.requirement("LMB-1")
+def test_all_well(event: Any) -> None:
+    handler = Handler()
+    assert numbers(process_user_records(event, handler)) == []
+    assert [as_row(row) for row in handler.done] == expected_user_records()
+    assert {row.shard_id for row in handler.done} == {SHARD}
+
+
+@pytest.mark.parametrize("sub", range(5))
+@pytest.mark.requirement("LMB-1", "LMB-2", "LMB-3")
+def test_one_failed_user_record_reports_its_kinesis_record_and_stops(event: Any, sub: int) -> None:
+    handler = Handler({(str(FIRST + 1), sub): 1})
+    assert numbers(process_user_records(event, handler)) == [str(FIRST + 1)]
+    assert [as_row(row) for row in handler.called] == expected_user_records()[: 2 + sub]
+
+
+@pytest.mark.requirement("LMB-2", "LMB-3")
+def test_continue_goes_on_with_other_partition_keys_only(event: Any) -> None:
+    # all five user records of the second Kinesis record have one key; the third has "a" and "b"
+    handler = Handler({(str(FIRST + 1), 1): 1, (str(FIRST + 2), 0): 1})
+    answer = process_user_records(event, handler, after_failure="continue")
+    assert numbers(answer) == [str(FIRST + 1), str(FIRST + 2)]
+    assert [identity(row) for row in handler.called] == [
+        (str(FIRST), 0),
+        (str(FIRST + 1), 0),
+        (str(FIRST + 1), 1),
+        (str(FIRST + 2), 0),
+        (str(FIRST + 2), 1),
+    ]
+
+
+def test_a_failure_is_logged_with_its_place_and_without_data(event: Any, caplog: Any) -> None:
+    with caplog.at_level(logging.ERROR):
+        process_user_records(event, Handler({(str(FIRST), 0): 1}))
+    (line,) = caplog.records
+    assert line.name == "kpl_codec.aws_lambda"
+    assert str(FIRST) in line.getMessage()
+    assert line.exc_info is not None
+    assert "Hello" not in caplog.text
+
+
+@pytest.mark.requirement("LMB-4")
+def test_poison_is_reported_not_passed_over(poisoned: Any, caplog: Any) -> None:
+    handler = Handler()
+    assert numbers(process_user_records(poisoned, handler)) == [str(FIRST + 1)]
+    assert [identity(row) for row in handler.called] == [(str(FIRST), 0)]
+    assert "checksum" in caplog.text or "digest" in caplog.text
+
+
+@pytest.mark.requirement("LMB-4")
+def test_a_poison_hook_may_take_it(poisoned: Any) -> None:
+    taken: list[Poison] = []
+    handler = Handler()
+    assert numbers(process_user_records(poisoned, handler, on_poison=taken.append)) == []
+    (poison,) = taken
+    assert isinstance(poison.error, kpl.ChecksumMismatch)
+    assert poison.kinesis_record is not None
+    assert poison.kinesis_record.sequence_number == str(FIRST + 1)
+    assert poison.event_record == poisoned["Records"][1]
+    assert poison.stream_arn == STREAM
+    assert [identity(row) for row in handler.done] == [
+        (str(FIRST), 0),
+        (str(FIRST + 2), 0),
+        (str(FIRST + 2), 1),
+    ]
+
+
+@pytest.mark.requirement("LMB-4")
+def test_a_poison_hook_that_fails_did_not_take_it(poisoned: Any) -> None:
+    def hook(poison: Poison) -> None:
+        raise OSError("queue is down")
+
+    assert numbers(process_user_records(poisoned, Handler(), on_poison=hook)) == [str(FIRST + 1)]
+
+
+@pytest.mark.requirement("LMB-4")
+def test_bad_base64_is_poison_too(event: Any) -> None:
+    event["Records"][1]["kinesis"]["data"] += "!"
+    taken: list[Poison] = []
+    assert numbers(process_user_records(event, Handler(), on_poison=taken.append)) == []
+    assert isinstance(taken[0].error, kpl.CaptureError)
+    assert taken[0].kinesis_record is None
+    assert numbers(process_user_records(event, Handler())) == [str(FIRST + 1)]
+
+
+def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None:
+    del event["Records"][1]["kinesis"]["sequenceNumber"]
+    with pytest.raises(kpl.CaptureError):
+        process_user_records(event, Handler())
+    for no_event in ({}, {"Records": None}, [], {"records": []}):
+        with pytest.raises(kpl.CaptureError):
+            process_user_records(no_event, Handler())  # type: ignore[arg-type]
+
+
+def test_the_report_policy_hands_out_defects(poisoned: Any) -> None:
+    handler = Handler()
+    assert numbers(process_user_records(poisoned, handler, policy="report")) == []
+    assert [bool(row.defects) for row in handler.done] == [False, True, False, False]
+
+
+HALF = 2**127
+
+
+def straddling() -> tuple[dict[str, Any], kpl.ShardMap]:
+    """An aggregate on shard 0 with one user record that belongs to shard 1: the KCL drops it whole."""
+    data = kpl.encode([kpl.UserRecord("a", b"in", "5"), kpl.UserRecord("b", b"out", str(HALF))])
+    record = kpl.KinesisRecord("a", data, "7", "shardId-000000000000")
+    shards = [kpl.Shard(f"shardId-00000000000{i}", keys) for i, keys in enumerate(kpl.ALL_HASH_KEYS.split(2))]
+    return adapters.to_lambda([record], stream_arn=STREAM), kpl.ShardMap(shards)
+
+
+@pytest.mark.requirement("LMB-12")
+def test_the_kcl_policy_tells_what_it_drops() -> None:
+    event, shard_map = straddling()
+    with pytest.raises(ValueError, match="on_drop"):
+        process_user_records(event, Handler(), policy="kcl", shard_map=shard_map)
+    drops: list[kpl.Drop] = []
+    handler = Handler()
+    answer = process_user_records(event, handler, policy="kcl", shard_map=shard_map, on_drop=drops.append)
+    assert numbers(answer) == []
+    assert handler.called == []
+    assert [drop.user_records for drop in drops] == [2]
+
+
+def test_placement_is_set_with_a_shard_map() -> None:
+    event, shard_map = straddling()
+    handler = Handler()
+    process_user_records(event, handler, shard_map=shard_map)
+    placements = [row.placement for row in handler.done]
+    assert [p.verdict for p in placements if p is not None] == [kpl.Verdict.EXPECTED, kpl.Verdict.STRAY]
+    assert [p.aggregate for p in placements if p is not None] == ["mixed", "mixed"]
+
+
+class Context:
+    """Lambda's context with as many milliseconds as the next entry says."""
+
+    def __init__(self, *remaining: int) -> None:
+        self._remaining = iter(remaining)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return next(self._remaining)
+
+
+@pytest.mark.requirement("LMB-11")
+def test_out_of_time_reports_the_rest(event: Any) -> None:
+    handler = Handler()
+    context = Context(9000, 6000, 3000, 900)
+    answer = process_user_records(event, handler, context=context, reserve_ms=1000)
+    assert numbers(answer) == [str(FIRST + 1)]
+    assert [identity(row) for row in handler.done] == [
+        (str(FIRST), 0),
+        (str(FIRST + 1), 0),
+        (str(FIRST + 1), 1),
+    ]
+
+
+@pytest.mark.requirement("LMB-8")
+def test_the_key_is_stream_shard_and_numbers(event: Any) -> None:
+    seen: list[str] = []
+    process_user_records(event, Handler(), once=lambda key, call: seen.append(key))
+    assert seen == [f"{STREAM}/{SHARD}/{row[3]}/{row[4]}" for row in expected_user_records()]
+    # an enhanced fan-out consumer reads the same stream
+    for record in event["Records"]:
+        record["eventSourceARN"] += "/consumer/fast:1540591608"
+    again: list[str] = []
+    process_user_records(event, Handler(), once=lambda key, call: again.append(key))
+    assert again == seen
+    assert idempotency_key(next(user_records(event)), STREAM) == seen[0]
+
+
+def test_arguments_are_checked(event: Any) -> None:
+    with pytest.raises(ValueError, match="after_failure"):
+        process_user_records(event, Handler(), after_failure="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="after_failure"):
+        aio.run(aio.process_user_records(event, Handler().run, after_failure="ignore"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="concurrency"):
+        aio.run(aio.process_user_records(event, Handler().run, concurrency=0))
+
+
+# -- laws over batches and failures ------------------------------------------------------------------
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[dict[str, Any], list[kpl.DeaggregatedRecord], dict[Id, int]]:
+    """An event, its user records, and how often each is to fail first."""
+    keys = st.sampled_from("abc")
+    rows = []
+    for number in range(draw(st.integers(1, 5))):
+        members = draw(st.lists(st.tuples(keys, st.binary(max_size=3)), min_size=1, max_size=4))
+        data = kpl.encode([kpl.UserRecord(*m) for m in members]) if draw(st.booleans()) else b"plain"
+        rows.append(kpl.KinesisRecord("a", data, str(100 + number), SHARD))
+    event = adapters.to_lambda(rows, stream_arn=STREAM)
+    found = list(kpl.deaggregate(rows))
+    failing = draw(st.dictionaries(st.sampled_from([identity(r) for r in found]), st.integers(1, 2)))
+    return event, found, failing
+
+
+modes = st.sampled_from(["stop", "continue"])
+
+
+def check_delivery(handler: Handler, found: list[kpl.DeaggregatedRecord], exactly_once: bool) -> None:
+    done = Counter(identity(row) for row in handler.done)
+    # Nothing is lost:
+    assert set(done) == {identity(row) for row in found}
+    if exactly_once:
+        assert set(done.values()) == {1}
+        # and each partition key's user records are done in their order.
+        for key in {row.partition_key for row in found}:
+            expected = [identity(row) for row in found if row.partition_key == key]
+            assert [identity(row) for row in handler.done if row.partition_key == key] == expected
+
+
+class Once:
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+
+    def __call__(self, key: str, call: Any) -> None:
+        if key not in self.keys:
+            call()
+            self.keys.add(key)
+
+    async def run(self, key: str, call: Any) -> None:
+        if key not in self.keys:
+            await call()
+            self.keys.add(key)
+
+
+@given(batches(), modes, st.booleans())
+@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-8")
+def test_every_user_record_gets_done_and_once_with_a_store(batch: Any, mode: Any, stored: bool) -> None:
+    event, found, failing = batch
+    handler, once = Handler(failing), Once() if stored else None
+    deliver(event, lambda sent: process_user_records(sent, handler, after_failure=mode, once=once), 200)
+    check_delivery(handler, found, stored)
+
+
+@given(batches(), modes, st.booleans(), st.integers(1, 4))
+@pytest.mark.requirement("LMB-14")
+def test_the_same_when_async(batch: Any, mode: Any, stored: bool, concurrency: int) -> None:
+    event, found, failing = batch
+    handler, once = Handler(failing), Once().run if stored else None
+
+    def function(sent: dict[str, Any]) -> Any:
+        return aio.run(
+            aio.process_user_records(
+                sent, handler.run, concurrency=concurrency, after_failure=mode, once=once
+            )
+        )
+
+    deliver(event, function, 200)
+    check_delivery(handler, found, stored)
+
+
+@given(batches())
+@pytest.mark.requirement("LMB-2")
+def test_a_number_is_reported_once_and_only_if_something_in_it_failed(batch: Any) -> None:
+    event, _, failing = batch
+    for mode in ("stop", "continue"):
+        handler = Handler(failing)
+        reported = numbers(process_user_records(event, handler, after_failure=mode))  # type: ignore[arg-type]
+        done = {identity(row) for row in handler.done}
+        failed = [identity(row)[0] for row in handler.called if identity(row) not in done]
+        assert reported == list(dict.fromkeys(failed))
+
+
+def test_async_keeps_concurrency_and_the_order_of_a_key(event: Any) -> None:
+    under_way, most = [0], [0]
+    order: list[Id] = []
+
+    async def handler(record: kpl.DeaggregatedRecord) -> None:
+        under_way[0] += 1
+        most[0] = max(most[0], under_way[0])
+        await asyncio.sleep(0.001)
+        order.append(identity(record))
+        under_way[0] -= 1
+
+    assert numbers(aio.run(aio.process_user_records(event, handler, concurrency=3))) == []
+    assert most[0] == 3
+    assert [i for i in order if i[0] == str(FIRST + 1)] == [(str(FIRST + 1), sub) for sub in range(5)]
+
+
+@pytest.mark.requirement("LMB-4")
+def test_async_poison(poisoned: Any) -> None:
+    handler = Handler()
+    assert numbers(aio.run(aio.process_user_records(poisoned, handler.run))) == [str(FIRST + 1)]
+    assert [identity(row) for row in handler.done] == [(str(FIRST), 0)]
+    taken: list[Poison] = []
+    handler = Handler()
+    assert numbers(aio.run(aio.process_user_records(poisoned, handler.run, on_poison=taken.append))) == []
+    assert len(handler.done) == 3
+    assert len(taken) == 1
+
+
+def test_the_loop_lives_on_between_invocations() -> None:
+    async def loop() -> Any:
+        return asyncio.get_running_loop()
+
+    assert aio.run(loop()) is aio.run(loop())
+
+
+def test_the_fixture_is_what_the_tests_think() -> None:
+    assert [len(list(kpl.deaggregate([r]))) for r in KINESIS_RECORDS] == [1, 5, 2]

@@ -1,0 +1,216 @@
+"""Firehose transformations: one answer per record id, aggregates whole or not at all, 6 MB."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec import adapters
+from kpl_codec.aws_lambda import Poison
+from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, put_back, transform_user_records
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from .conftest import STREAM, as_row, expected_user_records, load
+
+pytest_plugins = ["kpl_codec.testing.fixtures"]
+
+
+def data_of(result: dict[str, Any]) -> bytes:
+    return base64.b64decode(result["data"], validate=True)
+
+
+def same(record: kpl.DeaggregatedRecord) -> bytes:
+    return record.data
+
+
+@pytest.mark.parametrize(
+    "name", ["firehose_kinesis_source.json", "firehose_direct_put.json", "analytics_stream.json"]
+)
+@pytest.mark.requirement("LMB-5")
+def test_every_record_id_is_answered_once_in_order(name: str) -> None:
+    event = load(name)
+    seen: list[kpl.DeaggregatedRecord] = []
+
+    def handler(record: kpl.DeaggregatedRecord) -> bytes:
+        seen.append(record)
+        return record.data
+
+    answer = transform_user_records(event, handler, delimiter=b"\n")
+    if name != "firehose_direct_put.json":
+        assert [as_row(record) for record in seen] == expected_user_records()
+    assert [r["recordId"] for r in answer["records"]] == [r["recordId"] for r in event["records"]]
+    assert [r["result"] for r in answer["records"]] == ["Ok"] * 3
+    payloads = [row[2] for row in expected_user_records()]
+    assert [data_of(r) for r in answer["records"]] == [
+        payloads[0] + b"\n",
+        b"".join(p + b"\n" for p in payloads[1:6]),
+        b"".join(p + b"\n" for p in payloads[6:]),
+    ]
+
+
+@pytest.mark.requirement("LMB-6")
+def test_one_failed_user_record_keeps_the_whole_record_out() -> None:
+    def handler(record: kpl.DeaggregatedRecord) -> bytes:
+        if record.sub_sequence_number == 3:
+            raise RuntimeError("no")
+        return record.data
+
+    answer = transform_user_records(load("firehose_kinesis_source.json"), handler)
+    assert [r["result"] for r in answer["records"]] == ["Ok", "ProcessingFailed", "Ok"]
+    assert "data" not in answer["records"][1]
+
+
+def test_none_drops_a_user_record_and_a_record_of_none_is_dropped() -> None:
+    def handler(record: kpl.DeaggregatedRecord) -> bytes | None:
+        return record.data if record.aggregated and record.sub_sequence_number else None
+
+    answer = transform_user_records(load("firehose_kinesis_source.json"), handler)
+    assert [r["result"] for r in answer["records"]] == ["Dropped", "Ok", "Ok"]
+    payloads = [row[2] for row in expected_user_records()]
+    assert data_of(answer["records"][1]) == b"".join(payloads[2:6])
+
+
+def test_partition_keys_for_dynamic_partitioning() -> None:
+    answer = transform_user_records(
+        load("firehose_kinesis_source.json"), lambda r: Transformed(r.data, {"key": str(r.partition_key)})
+    )
+    # the third record's user records have different keys: no one result can say so
+    assert [r["result"] for r in answer["records"]] == ["Ok", "Ok", "ProcessingFailed"]
+    assert answer["records"][1]["metadata"] == {"partitionKeys": {"key": "3g0"}}
+
+
+def test_a_handler_that_returns_text_has_failed(caplog: Any) -> None:
+    answer = transform_user_records(load("firehose_direct_put.json"), lambda r: "text")  # type: ignore[arg-type,return-value]
+    assert {r["result"] for r in answer["records"]} == {"ProcessingFailed"}
+    assert "returns bytes" in caplog.text
+
+
+@pytest.mark.requirement("LMB-4", "LMB-5")
+def test_poison_goes_to_the_error_output_and_the_hook() -> None:
+    event = load("firehose_kinesis_source.json")
+    raw = bytearray(base64.b64decode(event["records"][1]["data"]))
+    raw[9] ^= 1
+    event["records"][1]["data"] = base64.b64encode(raw).decode()
+    event["records"][2]["data"] = "?"
+    taken: list[Poison] = []
+    answer = transform_user_records(event, same, on_poison=taken.append)
+    assert [r["result"] for r in answer["records"]] == ["Ok", "ProcessingFailed", "ProcessingFailed"]
+    assert [type(p.error) for p in taken] == [kpl.ChecksumMismatch, kpl.CaptureError]
+    assert taken[0].stream_arn == STREAM
+
+
+def test_an_event_that_is_none() -> None:
+    for event in ({}, {"records": 5}, {"records": [{}]}, {"records": [5]}):
+        with pytest.raises(kpl.CaptureError):
+            transform_user_records(event, same)
+
+
+def answer_size(answer: dict[str, Any]) -> int:
+    """As the Lambda runtime client writes it."""
+    return len(json.dumps(answer).encode())
+
+
+batches = st.lists(
+    st.lists(st.integers(0, 3000), min_size=1, max_size=4).map(
+        lambda sizes: [kpl.UserRecord("k", b"x" * size) for size in sizes]
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(batches, st.integers(600, 12_000), st.sampled_from(["put back", "refused", "nobody"]))
+@settings(max_examples=80)
+@pytest.mark.requirement("LMB-5", "LMB-7")
+def test_the_answer_fits_and_nothing_is_left_out(
+    batch: list[list[kpl.UserRecord]], limit: int, mode: str
+) -> None:
+    rows = [
+        kpl.KinesisRecord("k", kpl.encode(users), str(i), "shardId-000000000000")
+        for i, users in enumerate(batch)
+    ]
+    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
+    back: list[kpl.DeaggregatedRecord] = []
+
+    def reingest(records: Any) -> None:
+        if mode == "refused":
+            raise OSError
+        back.extend(records)
+
+    answer = transform_user_records(
+        event, same, reingest=None if mode == "nobody" else reingest, max_response_size=limit
+    )
+    assert answer_size(answer) <= limit
+    assert [r["recordId"] for r in answer["records"]] == [r["recordId"] for r in event["records"]]
+    put = {(row.sequence_number, row.sub_sequence_number) for row in back}
+    for users, row, result in zip(batch, rows, answer["records"], strict=True):
+        if result["result"] == "Ok":
+            assert data_of(result) == b"".join(user.data for user in users)
+        elif result["result"] == "Dropped":
+            assert mode == "put back"
+            assert {(row.sequence_number, sub) for sub in range(len(users))} <= put
+        else:
+            # alone too large as one user record, or nobody to take it
+            assert result["result"] == "ProcessingFailed"
+            assert mode != "put back" or len(users) == 1
+
+
+@pytest.mark.requirement("LMB-7")
+def test_six_megabytes() -> None:
+    rows = [kpl.KinesisRecord("k", b"x" * 900_000, str(i), "s") for i in range(4)]
+    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
+    back: list[kpl.DeaggregatedRecord] = []
+    answer = transform_user_records(event, lambda r: r.data * 2, reingest=back.extend)
+    assert [r["result"] for r in answer["records"]] == ["Ok", "Ok", "Dropped", "Dropped"]
+    assert answer_size(answer) <= MAX_RESPONSE_SIZE <= 6 * 1024 * 1024
+    assert [row.sequence_number for row in back] == ["2", "3"]
+
+
+@pytest.mark.server
+@pytest.mark.timeout(120)
+def test_put_back_puts_user_records_into_the_stream(kinesalite: LocalKinesis, stream_name: str) -> None:
+    kinesalite.create_stream(stream_name, shards=2)
+    client = kinesalite.client()
+    arn = client.describe_stream(StreamName=stream_name)["StreamDescription"]["StreamARN"]
+    users = [kpl.UserRecord("p", b"one"), kpl.UserRecord("q", b"two", "5"), kpl.UserRecord("r", b"three")]
+    rows = list(kpl.deaggregate([kpl.KinesisRecord("a", kpl.encode(users), "1")]))
+
+    class ByName:
+        """kinesalite is older than StreamARN in PutRecords; one entry of the first call is refused."""
+
+        calls = 0
+
+        def put_records(self, StreamARN: str, Records: list[dict[str, Any]]) -> Any:
+            assert arn == StreamARN
+            self.calls += 1
+            if self.calls == 1:
+                answer = client.put_records(StreamName=stream_name, Records=Records[1:])
+                refused = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "slow"}
+                return {"Records": [refused, *answer["Records"]]}
+            return client.put_records(StreamName=stream_name, Records=Records)
+
+    put_back(ByName(), arn)(rows)
+    found = []
+    for shard in client.list_shards(StreamName=stream_name)["Shards"]:
+        iterator = client.get_shard_iterator(
+            StreamName=stream_name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        answer = client.get_records(ShardIterator=iterator)
+        found += [(r.partition_key, r.data) for r in adapters.from_get_records(answer)]
+    assert sorted(found) == [("p", b"one"), ("q", b"two"), ("r", b"three")]
+
+
+def test_put_back_gives_up_loudly() -> None:
+    class Refuses:
+        def put_records(self, StreamARN: str, Records: list[Any]) -> Any:
+            return {"Records": [{"ErrorCode": "InternalFailure"} for _ in Records]}
+
+    rows = list(kpl.deaggregate([kpl.KinesisRecord("a", b"x", "1")]))
+    with pytest.raises(RuntimeError, match="1 user records refused after 3"):
+        put_back(Refuses(), STREAM, attempts=3)(rows)

@@ -1,0 +1,101 @@
+"""Tumbling windows: the state holds what is through, and nothing that comes again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import kpl_codec as kpl
+from kpl_codec.aws_lambda import process_window
+
+from .conftest import FIRST, load
+from .test_events import Handler, batches, identity
+
+
+def count(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
+    key = str(record.partition_key)
+    state[key] = state.get(key, 0) + 1
+
+
+def test_a_batch_is_folded_into_the_state() -> None:
+    answer = process_window(load("lambda_tumbling_window.json"), count)
+    assert answer == {"batchItemFailures": [], "state": {"hello": 1, "order-7": 1, "3g0": 5, "a": 1, "b": 1}}
+
+
+def test_a_handler_may_return_a_new_state() -> None:
+    answer = process_window(
+        load("lambda_tumbling_window.json"), lambda state, record: {"n": state.get("n", 0) + 1}
+    )
+    assert answer["state"] == {"n": 8}
+
+
+@pytest.mark.requirement("LMB-9")
+@pytest.mark.parametrize("sub", range(5))
+def test_a_failure_leaves_nothing_of_its_kinesis_record_in_the_state(sub: int) -> None:
+    fails = Handler({(str(FIRST + 1), sub): 1})
+
+    def fold(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
+        count(state, record)
+        fails(record)
+
+    answer = process_window(load("lambda_tumbling_window.json"), fold)
+    assert answer["batchItemFailures"] == [{"itemIdentifier": str(FIRST + 1)}]
+    assert answer["state"] == {"hello": 1, "order-7": 1}
+
+
+@given(batches())
+@pytest.mark.requirement("LMB-9")
+def test_over_retries_every_user_record_counts_once(batch: Any) -> None:
+    event, found, failing = batch
+    fails = Handler(failing)
+
+    def fold(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
+        count(state, record)
+        fails(record)
+
+    state: dict[str, Any] = {}
+    records = event["Records"]
+    for _ in range(100):
+        answer = json.loads(json.dumps(process_window({"Records": records, "state": state}, fold)))
+        state = answer["state"]
+        if not answer["batchItemFailures"]:
+            break
+        first = answer["batchItemFailures"][0]["itemIdentifier"]
+        records = records[[r["kinesis"]["sequenceNumber"] for r in records].index(first) :]
+    expected: dict[str, Any] = {}
+    for row in found:
+        count(expected, row)
+    assert state == expected
+    assert {identity(row) for row in fails.done} == {identity(row) for row in found}
+
+
+@pytest.mark.requirement("LMB-10")
+def test_the_window_closes_once_and_only_when_all_is_in() -> None:
+    ended: list[dict[str, Any]] = []
+
+    def on_end(state: dict[str, Any], event: Any) -> None:
+        ended.append({"window": event["window"], **state})
+
+    event = load("lambda_tumbling_window.json")
+    process_window(event, count, on_window_end=on_end)
+    assert ended == []
+    event["isFinalInvokeForWindow"] = True
+    fails = Handler({(str(FIRST), 0): 1})
+    process_window(event, lambda state, record: fails(record), on_window_end=on_end)
+    assert ended == []
+    event["Records"] = []
+    process_window(event, count, on_window_end=on_end)
+    assert ended == [{"window": event["window"], "hello": 1}]
+
+
+@pytest.mark.requirement("LMB-4")
+def test_poison_in_a_window(poisoned: Any) -> None:
+    answer = process_window(poisoned, count)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}], "state": {"order-7": 1}}
+    taken: list[Any] = []
+    answer = process_window(poisoned, count, on_poison=taken.append)
+    assert answer == {"batchItemFailures": [], "state": {"order-7": 1, "a": 1, "b": 1}}
+    assert len(taken) == 1
