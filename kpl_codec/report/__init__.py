@@ -1,0 +1,38 @@
+"""What a validation found, for people: a summary for the terminal and one self-contained HTML page.
+
+    scan = Scan(shard_map)                              # kpl_codec.report.scan, needs pyarrow; in the workers
+    for batch in checked: found = scan.process(batch)
+    report = build_report(Tally.merged(tallies), shard_map, generated=now, version=kpl_codec.__version__)
+    print(summary_text(report))
+    write_page(report, "report.html")
+
+Nothing here loads pyarrow or pyspark but `kpl_codec.report.scan`, which has to be imported by that name.
+"""
+
+from .build import build_report
+from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of
+from .model import Finding, KclLoss, KindCount, Landing, RateCell, Report, ShardFacts, Totals
+from .page import render_page, write_page
+from .summary import summary_text
+from .tally import Tally
+
+__all__ = [
+    "KINDS",
+    "SEVERITIES",
+    "Finding",
+    "KclLoss",
+    "Kind",
+    "KindCount",
+    "Landing",
+    "RateCell",
+    "Report",
+    "Severity",
+    "ShardFacts",
+    "Tally",
+    "Totals",
+    "build_report",
+    "kind_of",
+    "render_page",
+    "summary_text",
+    "write_page",
+]

@@ -1,0 +1,204 @@
+"""What the summary and the page show: plain values, bounded in size however large the stream was.
+
+`Tally` (tally.py) counts while the records go by, `build_report` (build.py) makes a `Report` of it and a
+shard map, and `summary_text` and `render_page` show it. Nothing here holds record data or keys: evidence
+is a place (file, shard, sequence number, byte), never what stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from .kinds import SEVERITIES, Kind, Severity, kind_of, worst
+
+#: The verdict of user records that nothing could be compared with.
+NOT_JUDGED = "not-judged"
+#: Stands for the shard of records that came without one.
+NO_SHARD = "(no shard)"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding and its evidence. What does not apply is None.
+
+    ``user_records``: how many it is about. ``inside``, ``outside``: user records of an aggregate in and
+    out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the one
+    user record. ``cause``: see `causes.CAUSES`. ``offset``: byte in the Kinesis record's data, from 0.
+    ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file): where it was
+    captured. ``detail``: one sentence, never record data.
+    """
+
+    kind: str
+    shard_id: str | None = None
+    sequence_number: str | None = None
+    sub_sequence_number: int | None = None
+    expected_shard_id: str | None = None
+    user_records: int | None = None
+    aggregates: int | None = None
+    inside: int | None = None
+    outside: int | None = None
+    dropped: int | None = None
+    kcl: str | None = None
+    cause: str | None = None
+    offset: int | None = None
+    record_index: int | None = None
+    requirement: str | None = None
+    file: str | None = None
+    line: int | None = None
+    position: int | None = None
+    approximate_arrival_timestamp: datetime | None = None
+    detail: str | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return kind_of(self.kind).severity
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """How many findings of one kind there are, and how many user records they are about."""
+
+    kind: Kind
+    findings: int
+    user_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts over everything read.
+
+    ``kinesis_records`` = ``plain_records`` + ``aggregated_records`` + ``broken_frames``; a broken frame
+    could not be opened at all. ``misplaced``: user records outside the range of their shard although
+    their hash key is certain. ``kcl``: user records by what a KCL consumer gets: delivered, dropped,
+    altered, raw. ``bytes``: of the user records' data.
+    """
+
+    kinesis_records: int = 0
+    plain_records: int = 0
+    aggregated_records: int = 0
+    broken_frames: int = 0
+    user_records: int = 0
+    bytes: int = 0
+    misplaced: int = 0
+    mixed_aggregates: int = 0
+    foreign_aggregates: int = 0
+    kcl: Mapping[str, int] = field(default_factory=dict)
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lost_at_kcl(self) -> int:
+        """User records that are on the stream and never reach a KCL consumer."""
+        return self.kcl.get("dropped", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class KclLoss:
+    """User records that the KCL drops for one reason (see `kcl.Outcome`), in how many aggregates."""
+
+    reason: str
+    aggregates: int
+    user_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """One shard: what the map says of it, and what was found on it.
+
+    ``start`` and ``end`` are its hash key range, both inclusive, None for a shard the map does not have.
+    ``opened`` and ``closed``: when, as far as sequence numbers hint at it or arrivals bound it;
+    ``generation``: how many reshards lie between it and the oldest shard listed. ``user_records`` and
+    the like lie on it; ``share``: of the user records whose hash key belongs to this open shard now, over
+    all such (None for closed shards).
+    """
+
+    shard_id: str
+    start: int | None = None
+    end: int | None = None
+    parents: tuple[str, ...] = ()
+    open: bool | None = None
+    opened: datetime | None = None
+    closed: datetime | None = None
+    generation: int = 0
+    kinesis_records: int = 0
+    aggregated_records: int = 0
+    user_records: int = 0
+    bytes: int = 0
+    misplaced: int = 0
+    dropped: int = 0
+    belonging: int = 0
+    share: float | None = None
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
+
+    @property
+    def key_space(self) -> float | None:
+        """The part of the hash key space that its range covers, 0 to 1."""
+        if self.start is None or self.end is None:
+            return None
+        return (self.end - self.start + 1) / 2**128
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """User records that lie on ``shard_id`` and whose hash key belongs to ``expected_shard_id`` now."""
+
+    shard_id: str | None
+    expected_shard_id: str | None
+    verdict: str
+    user_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateCell:
+    """What arrived on one shard in one bucket of time."""
+
+    start: datetime
+    shard_id: str | None
+    user_records: int
+    bytes: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One validation of one stream or capture.
+
+    ``generated``: when, with a time zone. ``complete``: False while a job is still running (--follow) or
+    ended early. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key space.
+    ``skew``: the fullest open shard against the mean (1.0 is even), None without a map.
+    ``omitted``: what was left out to keep this bounded, by name ("shards", "findings", "inputs", ...).
+    """
+
+    title: str
+    generated: datetime
+    version: str
+    totals: Totals
+    stream_name: str | None = None
+    source: str | None = None
+    inputs: tuple[str, ...] = ()
+    distribution: str | None = None
+    complete: bool = True
+    kinds: tuple[KindCount, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    kcl_losses: tuple[KclLoss, ...] = ()
+    shards: tuple[ShardFacts, ...] = ()
+    landings: tuple[Landing, ...] = ()
+    bucket_seconds: int = 1
+    rate: tuple[RateCell, ...] = ()
+    key_space: tuple[tuple[int, int], ...] = ()
+    skew: float | None = None
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
+    omitted: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> Severity | None:
+        """The worst severity found, None without findings."""
+        return worst(count.kind.name for count in self.kinds)
+
+    @property
+    def clean(self) -> bool:
+        """Nothing worse than a note was found."""
+        return self.worst in (None, SEVERITIES[-1])

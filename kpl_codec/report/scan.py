@@ -1,0 +1,493 @@
+"""User-record batches in, findings out, and a tally on the way: one pass, in the worker.
+
+    scan = Scan(shard_map)
+    for batch in checked:              # what `kpl_codec.arrow` gives under the report policy
+        found = scan.process(batch)    # a batch of FINDINGS_SCHEMA
+    found = scan.finish()
+    scan.tally                         # see tally.py
+
+One finding for every row with a defect, one for every aggregate with user records outside its shard's
+range. Not one per user record of such an aggregate: the rows themselves say so (``placement``), and a
+naive aggregator's stream would have as many findings as records. Facts about a whole shard (written
+before a reshard, say) are counted here and become findings in `build_report`.
+
+The rows of one Kinesis record must be neighbours, as they come out of deaggregation; where a Kinesis
+record is cut between two scans it still counts once, but its finding has the counts of its first part.
+Memory: one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..hash_keys import hash_key_from_bytes, hash_key_to_bytes
+from ..shards import ShardMap
+from .causes import CAUSES, Cause, Causes, hinted_time
+from .kinds import kind_of
+from .model import NOT_JUDGED, Finding
+from .tally import SLOTS, Tally
+
+_Array = np.ndarray[Any, Any]
+
+_TYPES = {
+    "str | None": pa.string(),
+    "str": pa.string(),
+    "int | None": pa.int64(),
+    "datetime | None": pa.timestamp("us", "UTC"),
+}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+#: The columns of a batch of findings: the severity, and every field of `Finding`.
+FINDINGS_SCHEMA = pa.schema(
+    [("severity", pa.string())] + [(_camel(field.name), _TYPES[str(field.type)]) for field in fields(Finding)]
+)
+_NAMES = tuple(field.name for field in fields(Finding))
+
+
+def findings_batch(findings: list[Finding]) -> pa.RecordBatch:
+    """Findings as a batch of FINDINGS_SCHEMA."""
+    columns = [pa.array([finding.severity for finding in findings], pa.string())]
+    for name, field in zip(_NAMES, list(FINDINGS_SCHEMA)[1:], strict=True):
+        columns.append(pa.array([getattr(finding, name) for finding in findings], field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=FINDINGS_SCHEMA)
+
+
+def findings_of(batch: pa.RecordBatch) -> Iterator[Finding]:
+    """The findings in a batch of FINDINGS_SCHEMA; the inverse of `findings_batch`."""
+    columns = [batch[_camel(name)].to_pylist() for name in _NAMES]
+    return (Finding(*row) for row in zip(*columns, strict=True))
+
+
+@dataclass(slots=True)
+class _Run:
+    """The rows of one Kinesis record, as far as seen."""
+
+    shard_id: str | None
+    sequence_number: str | None
+    started: bool  # its first row was seen
+    aggregated: bool = False
+    broken: bool = False
+    user_records: int = 0
+    known: int = 0  # hash keys known
+    inside: int = 0
+    dropped: int = 0
+    delivered: int = 0
+    lowest: bytes | None = None
+    highest: bytes | None = None
+    drop_error: str | None = None
+    empty: bool = False
+    arrival: datetime | None = None
+    file: str | None = None
+    line: int | None = None
+    position: int | None = None
+
+
+class Scan:
+    """See the module. ``shard_map`` is the one that the batches were judged with, None if they were not."""
+
+    def __init__(self, shard_map: ShardMap | None = None) -> None:
+        self.tally = Tally()
+        self._map = shard_map
+        self._causes = Causes(shard_map) if shard_map is not None else None
+        self._open: _Run | None = None
+
+    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The findings in ``batch``. The last Kinesis record in it is held until its end is seen."""
+        found: list[Finding] = []
+        if batch.num_rows:
+            rows = _Rows(batch)
+            self._count(rows)
+            found += self._defects(rows)
+            found += self._runs(rows)
+        return self._told(found)
+
+    def finish(self) -> pa.RecordBatch:
+        """The findings about the Kinesis record that was held."""
+        last, self._open = self._open, None
+        return self._told(list(self._judge(last)) if last is not None else [])
+
+    def _told(self, found: list[Finding]) -> pa.RecordBatch:
+        for finding in found:
+            self.tally.add_finding(finding)
+        return findings_batch(found)
+
+    # -- counting rows --------------------------------------------------------------------------
+
+    def _count(self, rows: _Rows) -> None:
+        counted = rows.sub >= 0
+        table = pa.table(
+            {
+                "shard": rows.texts("shardId"),
+                "expected": rows.texts("expectedShardId"),
+                "verdict": rows.texts("placement"),
+                "kcl": rows.texts("kcl"),
+                "size": rows.size,
+                "number": rows.texts("sequenceNumber"),
+            }
+        ).filter(pa.array(counted))
+        keys = ["shard", "expected", "verdict", "kcl"]
+        sums = table.group_by(keys, use_threads=False).aggregate(
+            [("size", "sum"), ("number", "min"), ([], "count_all")]
+        )
+        for row in sums.to_pylist():
+            self.tally.add_group(
+                row["shard"],
+                row["expected"],
+                row["verdict"] or NOT_JUDGED,
+                row["kcl"],
+                row["count_all"],
+                row["size_sum"],
+                row["number_min"],
+            )
+        if rows.stream is not None:
+            self.tally.streams |= set(pc.unique(rows.stream).drop_null().to_pylist()[:8])
+        self._count_times(rows, counted)
+        valid = counted & rows.known
+        if valid.any():
+            slots = rows.first_bytes()
+            in_slots = np.bincount(slots[valid], minlength=SLOTS).tolist()
+            astray = np.bincount(slots[valid & rows.is_placed("stray")], minlength=SLOTS).tolist()
+            for slot, count, misplaced in zip(self.tally.slots, in_slots, astray, strict=True):
+                slot[0] += count
+                slot[1] += misplaced
+
+    def _count_times(self, rows: _Rows, counted: _Array) -> None:
+        if rows.seconds is None:
+            return
+        timed = np.flatnonzero(counted & rows.timed)
+        if not len(timed):
+            return
+        seconds, codes = rows.seconds[timed], rows.shard_codes[timed]
+        starts = seconds - seconds % self.tally.bucket_seconds
+        pairs, inverse = np.unique(np.stack([starts, codes]), axis=1, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        count = np.bincount(inverse)
+        size = np.bincount(inverse, rows.size.to_numpy()[timed]).astype(np.int64)
+        dropped = np.bincount(inverse, rows.dropped[timed]).astype(np.int64)
+        for start, code, *cell in zip(
+            pairs[0].tolist(),
+            pairs[1].tolist(),
+            count.tolist(),
+            size.tolist(),
+            dropped.tolist(),
+            strict=True,
+        ):
+            self.tally.add_cell(start, rows.shards[code], *cell)
+        for code in np.unique(codes).tolist():
+            of_shard = seconds[codes == code]
+            self.tally.add_arrivals(rows.shards[code], int(of_shard.min()), int(of_shard.max()))
+
+    # -- rows with a defect ---------------------------------------------------------------------
+
+    def _defects(self, rows: _Rows) -> Iterator[Finding]:
+        errors = rows.texts("error")
+        for row in np.flatnonzero(pc.is_valid(errors).to_numpy(zero_copy_only=False)).tolist():
+            captured = rows.sub[row] < -1
+            code = errors[row].as_py()
+            yield Finding(
+                kind=f"capture-{code}" if captured and not code.startswith("capture") else code,
+                sub_sequence_number=None if captured else int(rows.sub[row]),
+                expected_shard_id=rows.value("expectedShardId", row),
+                user_records=1 if rows.sub[row] >= 0 else 0,
+                kcl=rows.value("kcl", row),
+                offset=rows.value("errorOffset", row),
+                record_index=rows.value("errorRecordIndex", row),
+                requirement=rows.value("errorRequirement", row),
+                detail=rows.value("errorText", row),
+                **rows.place(row),
+            )
+        # A plain record whose explicit hash key the capture tells; those of aggregates count as a whole.
+        for row in np.flatnonzero(rows.is_placed("stray") & ~rows.aggregated).tolist():
+            yield Finding(
+                kind="stray",
+                sub_sequence_number=int(rows.sub[row]),
+                expected_shard_id=rows.value("expectedShardId", row),
+                user_records=1,
+                kcl=rows.value("kcl", row),
+                requirement=kind_of("stray").requirement,
+                **rows.place(row),
+            )
+
+    # -- Kinesis records as a whole -------------------------------------------------------------
+
+    def _runs(self, rows: _Rows) -> Iterator[Finding]:
+        starts = rows.starts()
+        if not starts[0] and self._open is not None and not rows.continues(self._open):
+            starts[0] = True
+        continued = not starts[0] and self._open is not None
+        if not continued and self._open is not None:
+            before, self._open = self._open, None
+            yield from self._judge(before)
+        firsts = np.union1d([0], np.flatnonzero(starts))
+        runs = _Sums(rows, firsts, self._map)
+        # Sound records that end in this batch are only counted; all others are looked at one by one.
+        usual = runs.usual & (rows.sub[firsts] >= -1)
+        usual[-1] = False
+        usual[0] &= not continued
+        whole = usual & (rows.sub[firsts] <= 0)
+        for code in np.unique(rows.shard_codes[firsts[whole]]).tolist():
+            of_shard = whole & (rows.shard_codes[firsts] == code)
+            kinesis_records = int(of_shard.sum())
+            aggregated = int((of_shard & (runs.aggregated > 0)).sum())
+            self.tally.kinesis_records += kinesis_records
+            self.tally.plain_records += kinesis_records - aggregated
+            self.tally.aggregates[""] += aggregated
+            self.tally.add_kinesis_records(rows.shards[code], kinesis_records, aggregated)
+        ends = np.append(firsts[1:], len(rows.sub))
+        for number in np.flatnonzero(~usual & (rows.sub[firsts] >= -1)).tolist():
+            first, end = int(firsts[number]), int(ends[number])
+            run = self._open if number == 0 and continued else None
+            if run is None:
+                run = rows.run(first)
+            self._extend(run, rows, first, end, runs)
+            self._open = run if number == len(firsts) - 1 else None
+            if self._open is None:
+                yield from self._judge(run)
+
+    def _extend(self, run: _Run, rows: _Rows, first: int, end: int, runs: _Sums) -> None:
+        at = int(np.searchsorted(runs.firsts, first))
+        run.aggregated = run.aggregated or bool(runs.aggregated[at])
+        run.broken = run.broken or bool(runs.defective[at])
+        run.empty = run.empty or rows.value("error", first) == "no-user-records"
+        if runs.dropped[at] and not run.dropped:
+            run.drop_error = rows.value("error", first + int(np.argmax(rows.dropped[first:end])))
+        run.user_records += int(runs.user_records[at])
+        run.known += int(runs.known[at])
+        run.inside += int(runs.inside[at])
+        run.dropped += int(runs.dropped[at])
+        run.delivered += int(runs.delivered[at])
+        if self._map is not None and run.aggregated:
+            keys = rows.keys(first, end)
+            run.lowest = min(keys if run.lowest is None else [run.lowest, *keys], default=None)
+            run.highest = max(keys if run.highest is None else [run.highest, *keys], default=None)
+
+    def _judge(self, run: _Run) -> Iterator[Finding]:
+        tally = self.tally
+        if run.started:
+            tally.kinesis_records += 1
+            tally.add_kinesis_records(run.shard_id, 1, int(run.aggregated))
+            tally.aggregates[""] += int(run.aggregated)
+            tally.broken_frames += int(not run.aggregated and run.broken)
+            tally.plain_records += int(not run.aggregated and not run.broken)
+        if not run.aggregated:
+            return
+        outside = run.known - run.inside
+        ranged = self._map is not None and run.shard_id is not None and run.shard_id in self._map
+        if run.dropped or run.empty:
+            tally.add_loss(_reason(run), run.dropped)
+        if not outside or not ranged:
+            return
+        mixed = run.inside > 0
+        if run.started:
+            tally.aggregates["mixed" if mixed else "foreign"] += 1
+        cause = self._cause(run)
+        if cause is not None:
+            tally.add_cause(cause.name, run.user_records)
+        held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
+        of = "user record is" if outside == 1 else "user records are"
+        yield Finding(
+            kind="mixed-aggregate" if mixed else "foreign-aggregate",
+            shard_id=run.shard_id,
+            sequence_number=run.sequence_number,
+            user_records=run.user_records,
+            inside=run.inside,
+            outside=outside,
+            dropped=run.dropped,
+            cause=cause.name if cause else None,
+            requirement=kind_of("mixed-aggregate" if mixed else "foreign-aggregate").requirement,
+            file=run.file,
+            line=run.line,
+            position=run.position,
+            approximate_arrival_timestamp=run.arrival,
+            detail=f"{outside} of {run.user_records} {of} outside the shard's range"
+            + (f"; {CAUSES[cause.name]}{held}" if cause else ""),
+        )
+
+    def _cause(self, run: _Run) -> Cause | None:
+        if self._causes is None or run.shard_id is None or run.lowest is None or run.highest is None:
+            return None
+        if self._map is not None and self._map.distribution == "AUTO":
+            return None  # the service chose the shard
+        lowest, highest = (hash_key_from_bytes(key) for key in (run.lowest, run.highest))
+        at = run.arrival or hinted_time(run.sequence_number)
+        return self._causes.of(run.shard_id, lowest, highest, at)
+
+
+def _reason(run: _Run) -> str:
+    """Why the KCL drops user records of this Kinesis record (the names of `kcl.Outcome.reason`)."""
+    if run.empty:
+        return "no-user-records"
+    if run.drop_error == "index-out-of-table":
+        return run.drop_error
+    if run.delivered or (run.drop_error and run.known == run.inside):
+        return "hash-key"
+    return "out-of-range"
+
+
+class _Sums:
+    """Per Kinesis record, whose first rows are ``firsts``: how many of its rows are what."""
+
+    def __init__(self, rows: _Rows, firsts: _Array, shard_map: ShardMap | None) -> None:
+        self.firsts = firsts
+
+        def summed(where: _Array) -> _Array:
+            return np.add.reduceat(where.astype(np.int64), firsts)
+
+        self.user_records = summed(rows.sub >= 0)
+        self.known = summed(rows.known)
+        self.inside = summed(rows.inside(shard_map))
+        self.dropped = summed(rows.dropped)
+        self.delivered = summed(rows.fate("delivered") | rows.fate("altered"))
+        self.aggregated = summed(rows.aggregated | (rows.sub == -1))
+        self.defective = summed(rows.defective)
+        sound = (self.inside == self.known) & (self.dropped == 0) & (self.user_records > 0)
+        self.usual: _Array = (self.defective == 0) & ((self.aggregated == 0) | sound)
+
+
+class _Rows:
+    """One batch, in the forms that counting needs. ``sub`` is -2 where the row is about the capture."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._names = set(batch.schema.names)
+        sub = self._column("subSequenceNumber", pa.int64())
+        self.sub: _Array = pc.fill_null(sub, -2).to_numpy(zero_copy_only=False)
+        self.aggregated: _Array = pc.fill_null(self._column("aggregated", pa.bool_()), False).to_numpy(
+            zero_copy_only=False
+        )
+        self.size = pc.fill_null(pc.binary_length(self._column("data", pa.binary())).cast(pa.int64()), 0)
+        self.stream = self._column("streamName", pa.string()) if "streamName" in self._names else None
+        coded = self.texts("shardId").dictionary_encode()
+        self.shards: list[str | None] = [*coded.dictionary.to_pylist(), None]
+        self.shard_codes: _Array = pc.fill_null(
+            coded.indices.cast(pa.int64()), len(self.shards) - 1
+        ).to_numpy(zero_copy_only=False)
+        self.defective: _Array = pc.is_valid(self.texts("error")).to_numpy(zero_copy_only=False)
+        self.seconds: _Array | None = None
+        name = "approximateArrivalTimestamp"
+        if name in self._names and pa.types.is_timestamp(batch[name].type):
+            times = pc.cast(batch[name], pa.timestamp("s", batch[name].type.tz), safe=False)
+            self.timed: _Array = pc.is_valid(times).to_numpy(zero_copy_only=False)
+            self.seconds = pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        self.dropped = self.fate("dropped")
+        self.known: _Array = np.zeros(len(self.sub), bool)
+        self._keys = b""
+        if "hashKey" in self._names:
+            keys = batch["hashKey"]
+            self.known = pc.is_valid(keys).to_numpy(zero_copy_only=False)
+            whole = pc.fill_null(keys.cast(pa.binary()), bytes(16)).cast(pa.binary(16))
+            start = whole.offset * 16
+            self._keys = whole.buffers()[1].to_pybytes()[start : start + 16 * len(whole)]
+
+    def _column(self, name: str, kind: pa.DataType) -> pa.Array:
+        if name in self._names:
+            return self._batch[name].cast(kind)
+        return pa.nulls(self._batch.num_rows, kind)
+
+    def texts(self, name: str) -> pa.Array:
+        """A column of text, all null where the batch has none."""
+        return self._column(name, pa.string())
+
+    def value(self, name: str, row: int) -> Any:
+        return self._batch[name][row].as_py() if name in self._names else None
+
+    def _equal(self, name: str, value: str) -> _Array:
+        equal: _Array = pc.fill_null(pc.equal(self.texts(name), value), False).to_numpy(zero_copy_only=False)
+        return equal
+
+    def fate(self, kcl: str) -> _Array:
+        """Where that is what the KCL does with the row."""
+        return self._equal("kcl", kcl)
+
+    def is_placed(self, verdict: str) -> _Array:
+        """Where that is the verdict on the row."""
+        return self._equal("placement", verdict)
+
+    def first_bytes(self) -> _Array:
+        return np.frombuffer(self._keys, np.uint8)[::16]
+
+    def keys(self, first: int, end: int) -> list[bytes]:
+        return [self._keys[16 * row : 16 * row + 16] for row in range(first, end) if self.known[row]]
+
+    def inside(self, shard_map: ShardMap | None) -> _Array:
+        """Where the hash key is known, and in the range of the shard the row lies on (or nobody knows)."""
+        if shard_map is None or not self._keys:
+            return self.known
+        ranges = [
+            shard_map[s].hash_key_range if s is not None and s in shard_map else None for s in self.shards
+        ]
+        starts = np.array([hash_key_to_bytes(r.starting_hash_key) if r else bytes(16) for r in ranges], "S16")
+        ends = np.array([hash_key_to_bytes(r.ending_hash_key) if r else b"\xff" * 16 for r in ranges], "S16")
+        keys = np.frombuffer(self._keys, "S16")
+        # Fixed-width bytes compare as unsigned numbers of the same width do.
+        held = (keys >= starts[self.shard_codes]) & (keys <= ends[self.shard_codes])
+        return self.known & held
+
+    def starts(self) -> _Array:
+        """Where the first row of a Kinesis record is."""
+        other = np.zeros(len(self.sub), bool)
+        other[0] = self.sub[0] <= 0
+        for name in ("shardId", "sequenceNumber", "file", "position", "recordIndex"):
+            if name in self._names:
+                column = self._batch[name]
+                same = pc.or_kleene(
+                    pc.equal(column[1:], column[:-1]),
+                    pc.and_(pc.is_null(column[1:]), pc.is_null(column[:-1])),
+                )
+                other[1:] |= ~pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+        first = self.sub <= 0
+        first[1:] &= self.sub[:-1] != -1  # a row of -1 speaks for the record that follows
+        return other | first | (self.sub < -1)
+
+    def continues(self, run: _Run) -> bool:
+        """Whether the first row is one more of ``run``."""
+        place = self.place(0)
+        return (place["shard_id"], place["sequence_number"], place["file"], place["position"]) == (
+            run.shard_id,
+            run.sequence_number,
+            run.file,
+            run.position,
+        )
+
+    def place(self, row: int) -> dict[str, Any]:
+        return {
+            "shard_id": self.value("shardId", row),
+            "sequence_number": self.value("sequenceNumber", row),
+            "file": self.value("file", row),
+            "line": self.value("line", row),
+            "position": self.value("position", row),
+            "approximate_arrival_timestamp": self._arrival(row),
+        }
+
+    def _arrival(self, row: int) -> datetime | None:
+        if self.seconds is None or not self.timed[row]:
+            return None
+        time = self._batch["approximateArrivalTimestamp"][row]
+        return pa.scalar(time.value, time.type).cast(pa.timestamp("us", "UTC")).as_py()  # type: ignore[no-any-return]
+
+    def run(self, first: int) -> _Run:
+        place = self.place(first)
+        return _Run(
+            place["shard_id"],
+            place["sequence_number"],
+            started=bool(self.sub[first] <= 0),
+            arrival=place["approximate_arrival_timestamp"],
+            file=place["file"],
+            line=place["line"],
+            position=place["position"],
+        )
+
+
+__all__ = ["FINDINGS_SCHEMA", "Scan", "findings_batch", "findings_of"]
