@@ -393,7 +393,8 @@ def first_defect(data: bytes, start: int, end: int) -> DecodeError | None:
     for record in records(data, start, end):
         if first is not None and record.offset > _offset(first):
             break
-        found = check(record, tables)
+        # A user record that stands before the broken table entry it uses: the entry is the defect.
+        found = [defect for defect in check(record, tables) if defect.code != "key-unusable"]
         if found:
             return found[0] if first is None or _offset(found[0]) < _offset(first) else first
     return first

@@ -1,0 +1,286 @@
+"""What must hold for every input, whoever made it: used by the harnesses, the property suite and tests.
+
+Each function raises AssertionError, or lets through an exception that no function may raise, when
+something does not hold. Invariant: user records, or exactly one typed error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import kpl_codec as kpl
+from kpl_codec import codec, kcl, runtime, size, wire
+from kpl_codec.compiled import speedups
+from kpl_codec.explain import Node
+from kpl_codec.message import AggregatedRecord, serialize
+from spec.reference import kcl as reference_kcl
+from spec.reference import model, shards
+
+Rows = list[tuple[Any, ...]]
+MAGIC = bytes.fromhex("f3899ac2")
+
+#: Errors of the wire format; lenient runtimes differ among themselves where they occur (KCL-1).
+WIRE_CODES = {"truncated", "varint-overflow", "field-number", "varint-too-long"}
+
+
+def frame(message: bytes) -> bytes:
+    """A frame whose digest is right, around any message."""
+    return MAGIC + message + hashlib.md5(message, usedforsecurity=False).digest()
+
+
+def rows(records: Iterable[Any]) -> Rows:
+    """User records of any decoder as plain tuples."""
+    return [(r.partition_key, r.data, r.explicit_hash_key, tuple(map(tuple, r.tags))) for r in records]
+
+
+def decode(data: bytes) -> Rows | kpl.DecodeError:
+    """What the library says: at least one user record, or one typed error that says where."""
+    try:
+        found = rows(kpl.decode(data))
+    except kpl.DecodeError as error:
+        assert error.requirement is not None, error
+        assert error.offset is not None, error
+        assert 0 <= error.offset <= len(data), error
+        str(error)
+        return error
+    assert found
+    assert kpl.is_aggregated(data)
+    return found
+
+
+def decoders() -> dict[str, Callable[[bytes], AggregatedRecord | None]]:
+    """The quick decoders: a message to user records, or None for "not certain"."""
+    found: dict[str, Callable[[bytes], AggregatedRecord | None]] = {
+        "protobuf": lambda message: _aggregated(runtime.parse(message))
+    }
+    if speedups is not None:
+        found["compiled"] = lambda message: _aggregated(speedups.parse(message))
+    return found
+
+
+def _aggregated(parts: Any) -> AggregatedRecord | None:
+    return None if parts is None else AggregatedRecord(*parts)
+
+
+def check_frame(data: bytes, *, reference: bool = True) -> Rows | kpl.DecodeError:
+    """Every decoder, the explanation, the policies and the executable spec agree on ``data``."""
+    found = decode(data)
+    check_quick_decoders(data, found)
+    check_explanation(data, found)
+    check_policies(data, found)
+    if isinstance(found, list):
+        check_again(data, found)
+    if reference:
+        check_reference(data, found)
+    return found
+
+
+def check_quick_decoders(data: bytes, found: Rows | kpl.DecodeError) -> None:
+    """A quick decoder is right or says that it is not certain; the byte walker is always right."""
+    if not kpl.is_aggregated(data):
+        assert isinstance(found, kpl.NotAggregated | kpl.ChecksumMismatch)
+        return
+    message, start, end = data[4:-16], 4, len(data) - 16
+    for name, parse in decoders().items():
+        quick = parse(message)
+        assert quick is None or rows(quick) == found, name
+    defect = wire.first_defect(data, start, end)
+    if isinstance(found, list):
+        assert defect is None, defect
+        assert rows(codec._walk(data, start, end)) == found
+    else:
+        assert defect == found
+
+
+def check_explanation(data: bytes, found: Rows | kpl.DecodeError) -> None:
+    """An explanation never fails, leads with the error, and accounts for every byte once."""
+    explanation = kpl.explain(data)
+    str(explanation)
+    if isinstance(found, list):
+        assert explanation.sound
+        assert explanation.user_records == len(found)
+        assert explanation.canonical == kpl.is_canonical(data)
+    else:
+        assert explanation.defects[0] == found
+        assert not explanation.canonical
+    if not explanation.omitted:
+        leaves = list(_leaves(explanation.root))
+        for before, after in itertools.pairwise(leaves):
+            assert before.end == after.start, (before, after)
+        if data:
+            assert (leaves[0].start, leaves[-1].end) == (0, len(data))
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    if not node.children and node.end > node.start:
+        yield node
+    for child in node.children:
+        yield from _leaves(child)
+
+
+def check_policies(data: bytes, found: Rows | kpl.DecodeError) -> None:
+    """strict is decode, report delivers at least what is sound, kcl drops nothing uncounted."""
+    record = kpl.KinesisRecord("outer", data, "1", "shardId-000000000000")
+    report = kpl.deaggregate([record], "report")
+    reported = list(report)
+    assert report.counts.user_records == len(reported) > 0
+    assert [row.sub_sequence_number for row in reported if row.sub_sequence_number >= 0] == list(
+        range(sum(row.sub_sequence_number >= 0 for row in reported))
+    )
+    if isinstance(found, list):
+        assert rows(reported) == found == rows(kpl.deaggregate([record]))
+        assert not any(row.defects for row in reported)
+    elif isinstance(found, kpl.NotAggregated):
+        assert [row.data for row in reported] == [data] == [row.data for row in kpl.deaggregate([record])]
+    else:
+        assert any(row.defects for row in reported)
+        try:
+            list(kpl.deaggregate([record]))
+        except kpl.DecodeError as error:
+            assert error.code == found.code
+            assert error.sequence_number == "1"
+        else:
+            raise AssertionError("strict delivered what decode refuses")
+    lenient = kpl.deaggregate([record], "kcl")
+    delivered = list(lenient)
+    outcome = kcl.outcome(data)
+    assert outcome.delivered == len(delivered)
+    assert sum(lenient.counts.dropped.values()) == (0 if outcome.raw else outcome.total - len(delivered))
+
+
+def check_again(data: bytes, found: Rows) -> None:
+    """What was decoded, encoded again, decodes to the same; or is refused for a reason."""
+    records = [kpl.UserRecord(pk, d, ehk, tuple(kpl.Tag(*tag) for tag in tags)) for pk, d, ehk, tags in found]
+    try:
+        again = kpl.encode(records)
+    except kpl.EncodeError as error:
+        assert error.code in ("partition-key-empty", "explicit-hash-key"), error
+        return
+    assert rows(kpl.decode(again)) == found
+    assert len(again) <= len(data) or not kpl.is_canonical(data)
+    assert (again == data) == kpl.is_canonical(data)
+
+
+def check_reference(data: bytes, found: Rows | kpl.DecodeError) -> None:
+    """The executable spec says the same, and so does protobuf's own runtime read as the KCL reads it."""
+    try:
+        expected: Rows | model.Refused = rows(model.parse(data))
+    except model.Refused as refused:
+        expected = refused
+    if isinstance(expected, list):
+        assert found == expected
+    else:
+        assert isinstance(found, kpl.DecodeError), expected
+        plain = isinstance(found, kpl.NotAggregated)
+        assert expected.plain == plain
+        assert plain or found.requirement in expected.requirements, (found, expected)
+    theirs = reference_kcl.deliver(data)
+    outcome = kcl.outcome(data)
+    if theirs.raw and isinstance(found, kpl.DecodeError) and found.code in WIRE_CODES:
+        return  # Java casts lengths and tags to 32 bits, which this runtime refuses
+    assert theirs.raw == outcome.raw
+    if not theirs.raw:
+        assert list(kcl.user_records(data, outcome.delivered)) == theirs.user_records
+        assert (outcome.total - outcome.delivered, outcome.reason) == (theirs.dropped, theirs.reason)
+
+
+def check_user_records(records: list[kpl.UserRecord]) -> None:
+    """All encoders write the same bytes, of the size that was claimed; all decoders read them back."""
+    if not records:
+        try:
+            kpl.encode(records)
+        except kpl.EncodeError as error:
+            assert error.code == "no-user-records"
+            return
+        raise AssertionError("an aggregate of nothing was written")
+    data = kpl.encode(records)
+    for index, record in enumerate(records):
+        size.check(record, index)
+    assert frame(serialize(records)) == data
+    builder = kpl.AggregatedRecordBuilder()
+    counted = size.AggregateSize()
+    for record in records:
+        claimed = builder.size_with(record)
+        assert counted.after(record) == claimed
+        builder.add(record)
+        counted.add(record)
+        assert builder.size == counted.size == claimed
+    assert builder.build() == data
+    assert len(data) == builder.size
+    as_model = [
+        model.UserRecord(
+            r.partition_key, r.data, r.explicit_hash_key, tuple(model.Tag(*tag) for tag in r.tags)
+        )
+        for r in records
+    ]
+    assert model.build(as_model) == data
+    assert check_frame(data) == rows(records)
+
+
+def check_listing(pages: Any, probes: Iterable[int]) -> None:
+    """A listing is a map that finds what linear search finds, or one typed error, the right one."""
+    try:
+        found = kpl.ShardMap.from_list_shards(pages)
+    except kpl.ShardMapError as error:
+        str(error)
+        naive = _naive(pages)
+        if naive is not None and error.code in ("empty", "gap", "overlap", "cycle"):
+            assert error.code == shards.problem(naive) or error.code in ("gap", "overlap"), error
+            assert shards.problem(naive) is not None
+        return
+    naive = [
+        shards.Shard(
+            shard.shard_id,
+            shard.hash_key_range.starting_hash_key,
+            shard.hash_key_range.ending_hash_key,
+            shard.parent_shard_ids,
+            shard.open,
+        )
+        for shard in found
+    ]
+    assert shards.problem(naive) is None
+    edges = [
+        edge
+        for shard in naive
+        for edge in (shard.start - 1, shard.start, shard.end, shard.end + 1)
+        if 0 <= edge < 2**128
+    ]
+    for hash_key in [*probes, *edges]:
+        assert found.shard_for(hash_key).shard_id == shards.shard_for(naive, hash_key).shard_id
+    assert kpl.ShardMap.from_json(found.to_json()) == found
+    ids = {shard.shard_id for shard in naive}
+    missing = {s.shard_id: tuple(p for p in s.parents if p not in ids) for s in naive}
+    assert dict(found.unknown_parents) == {shard: lost for shard, lost in missing.items() if lost}
+
+
+def _naive(pages: Any) -> list[shards.Shard] | None:
+    """The listing as the model wants it; None if it is not even one."""
+    try:
+        listed = [
+            shards.Shard(
+                shard["ShardId"],
+                int(shard["HashKeyRange"]["StartingHashKey"]),
+                int(shard["HashKeyRange"]["EndingHashKey"]),
+                tuple(shard[k] for k in ("ParentShardId", "AdjacentParentShardId") if k in shard),
+                "EndingSequenceNumber" not in shard["SequenceNumberRange"],
+            )
+            for page in pages
+            for shard in page["Shards"]
+        ]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return list(dict.fromkeys(listed))
+
+
+def check_json_listing(text: bytes) -> None:
+    """`ShardMap.from_json` takes any bytes: a map or ShardMapError."""
+    try:
+        found = kpl.ShardMap.from_json(text)
+    except kpl.ShardMapError as error:
+        str(error)
+        return
+    check_listing([json.loads(found.to_json())], [0, 2**128 - 1])

@@ -1,0 +1,217 @@
+"""Laws that tie the library to the executable spec: for any bytes, all decoders agree."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from fuzz.invariants import check_frame, check_listing, check_user_records, frame
+from kpl_codec.schema import TAGGED, UNTAGGED
+from kpl_codec.testing import strategies as kst
+from spec.reference import model, shards
+
+from .vectors import REPOSITORY, Vector, load, of_kind
+
+ANY_FRAME = (
+    kst.defective_frames().map(lambda example: example.data)
+    | kst.non_canonical_records().map(lambda example: example.data)
+    | kst.aggregated_records().map(lambda example: example.data)
+)
+
+
+@pytest.mark.requirement("MSG-1", "MSG-5", "MSG-6", "MSG-7", "MSG-8", "MSG-9", "MSG-10", "MSG-11", "MSG-12")
+@given(ANY_FRAME)
+def test_all_decoders_agree_on_near_valid_frames(data: bytes) -> None:
+    check_frame(data)
+
+
+@pytest.mark.requirement("MSG-1", "MSG-2", "MSG-3")
+@given(ANY_FRAME, st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=3))
+def test_all_decoders_agree_on_damaged_messages(data: bytes, damage: list[tuple[int, int]]) -> None:
+    message = bytearray(data[4:-16])
+    for place, value in damage:
+        if message:
+            message[place % len(message)] = value
+    check_frame(frame(bytes(message)))
+
+
+@pytest.mark.requirement("FRM-1", "FRM-2", "FRM-3")
+@given(st.binary(max_size=60), st.booleans())
+def test_all_decoders_agree_on_any_bytes(data: bytes, framed: bool) -> None:
+    check_frame(frame(data) if framed else data)
+
+
+@pytest.mark.requirement("ENC-1", "ENC-3", "ENC-4", "ENC-6")
+@given(st.lists(kst.user_records(), max_size=20))
+def test_encoders_agree(records: list[kpl.UserRecord]) -> None:
+    check_user_records(records)
+
+
+@pytest.mark.requirement("SHD-2", "SHD-6", "SHD-8")
+@given(kst.shard_maps(), kst.hash_keys())
+def test_fast_lookup_is_linear_search(shard_map: kpl.ShardMap, hash_key: int) -> None:
+    check_listing([{"Shards": [shard.to_aws() for shard in shard_map]}], [hash_key])
+
+
+@st.composite
+def listings(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Listings with one field of one shard changed, or a shard too few or too many."""
+    page = [shard.to_aws() for shard in draw(kst.shard_maps(max_shards=4))]
+    shard = draw(st.sampled_from(page))
+    change = draw(st.sampled_from(["remove", "repeat", "open", "close", "start", "end", "parent"]))
+    if change == "remove":
+        page.remove(shard)
+    elif change == "repeat":
+        page.append(shard)
+    elif change == "open":
+        shard["SequenceNumberRange"].pop("EndingSequenceNumber", None)
+    elif change == "close":
+        shard["SequenceNumberRange"]["EndingSequenceNumber"] = "1"
+    elif change == "parent":
+        shard["ParentShardId"] = draw(st.sampled_from(page))["ShardId"]
+    else:
+        field = {"start": "StartingHashKey", "end": "EndingHashKey"}[change]
+        near = int(shard["HashKeyRange"][field]) + draw(st.sampled_from([-1, 1]))
+        shard["HashKeyRange"][field] = str(near)
+    return [{"Shards": page}]
+
+
+@pytest.mark.requirement("SHD-1", "SHD-2", "SHD-3", "SHD-6", "KEY-5", "KEY-7")
+@given(listings())
+def test_broken_listings_are_refused_for_their_reason(pages: list[dict[str, Any]]) -> None:
+    check_listing(pages, [])
+
+
+@pytest.mark.requirement("PLC-1", "PLC-2", "PLC-3", "PLC-4", "SHD-4")
+@given(
+    kst.reshard_histories(),
+    st.data(),
+    kst.partition_keys(),
+    st.none() | kst.explicit_hash_keys(),
+    st.booleans(),
+    st.booleans(),
+)
+def test_verdicts_are_those_of_the_table(
+    history: kst.ReshardHistory, data: st.DataObject, pk: str, ehk: str | None, aggregated: bool, auto: bool
+) -> None:
+    ids = [shard.shard_id for shard in history.now]
+    shard_id = data.draw(st.sampled_from([*ids, "shardId-unknown", None]))
+    shard_map = kpl.ShardMap(history.now, "AUTO" if auto else "USER_PARTITION_KEY")
+    naive = [
+        shards.Shard(
+            shard.shard_id,
+            shard.hash_key_range.starting_hash_key,
+            shard.hash_key_range.ending_hash_key,
+            shard.parent_shard_ids,
+            shard.open,
+        )
+        for shard in history.now
+    ]
+    hash_key = model.effective_hash_key(pk, ehk)
+    record = kpl.DeaggregatedRecord(pk, b"", ehk, (), "1", 0, aggregated, shard_id, None)
+    found = kpl.verify_placement(record, shard_map)
+    known = aggregated or ehk is not None
+    assert found.verdict == shards.verdict(naive, shard_id, hash_key, aggregated=known, auto=auto)
+    assert found.hash_key == hash_key
+    if not auto:
+        assert found.expected_shard_id == shards.shard_for(naive, hash_key).shard_id
+    for one in ids:
+        for other in ids:
+            assert history.now.is_descendant(one, other) == shards.descends(naive, one, other)
+
+
+@pytest.mark.requirement("KEY-2", "KEY-3", "KEY-4")
+@given(kst.partition_keys(), st.none() | st.text("0123456789+-٣१ x_.", max_size=6) | kst.explicit_hash_keys())
+def test_effective_hash_keys_agree(pk: str, ehk: str | None) -> None:
+    if ehk is not None and not model.is_hash_key(ehk):
+        with pytest.raises(kpl.HashKeyError):
+            kpl.effective_hash_key(pk, ehk)
+    else:
+        assert kpl.effective_hash_key(pk, ehk) == model.effective_hash_key(pk, ehk)
+
+
+@pytest.mark.parametrize("vector", of_kind("decode"))
+def test_the_reference_model_says_what_the_vectors_say(vector: Vector) -> None:
+    data = bytes.fromhex(vector["input"]["data"])
+    check_frame(data)
+    if "user_records" in vector:
+        found = [
+            {
+                "partition_key": record.partition_key,
+                "data": record.data.hex(),
+                **(
+                    {}
+                    if record.explicit_hash_key is None
+                    else {"explicit_hash_key": record.explicit_hash_key}
+                ),
+            }
+            for record in model.parse(data)
+        ]
+        assert found == [{k: v for k, v in r.items() if k != "tags"} for r in vector["user_records"]]
+    else:
+        with pytest.raises(model.Refused) as caught:
+            model.parse(data)
+        assert caught.value.plain == bool(vector.get("plain"))
+        if "error" in vector:
+            assert vector["error"]["requirement"] in caught.value.requirements
+
+
+def test_the_reference_model_encodes_what_the_vectors_say() -> None:
+    checked = 0
+    for vector in load():
+        if vector["kind"] == "encode" and "data" in vector:
+            records = [
+                model.UserRecord(
+                    r["partition_key"],
+                    bytes.fromhex(r["data"]),
+                    r.get("explicit_hash_key"),
+                    tuple(model.Tag(t["key"], t.get("value")) for t in r.get("tags", ())),
+                )
+                for r in vector["input"]["user_records"]
+            ]
+            assert model.build(records).hex() == vector["data"], vector["id"]
+            assert model.size(records) == vector["size"]
+            checked += 1
+    assert checked > 80
+
+
+def _proto_fields(path: Path) -> dict[str, list[tuple[str, str, str, int]]]:
+    """Message -> (label, type, name, number) of every field of a proto file."""
+    messages: dict[str, list[tuple[str, str, str, int]]] = {}
+    current: list[tuple[str, str, str, int]] = []
+    for line in path.read_text().splitlines():
+        if opened := re.match(r"message (\w+) \{", line):
+            current = messages.setdefault(opened[1], [])
+        elif declared := re.match(r"\s*(required|optional|repeated) (\w+) (\w+) = (\d+);", line):
+            current.append((declared[1], declared[2], declared[3], int(declared[4])))
+    return messages
+
+
+@pytest.mark.requirement("MSG-5", "MSG-6")
+def test_the_schema_is_that_of_kpl_proto() -> None:
+    kinds = descriptor_pb2.FieldDescriptorProto
+    declared = _proto_fields(REPOSITORY / "spec" / "kpl.proto")
+    assert set(declared) == {"Tag", "Record", "AggregatedRecord"}
+    for message_class in (TAGGED, UNTAGGED):
+        file = descriptor_pb2.FileDescriptorProto()
+        message_class.DESCRIPTOR.file.CopyToProto(file)
+        for message in file.message_type:
+            found = [
+                (
+                    kinds.Label.Name(field.label).removeprefix("LABEL_").lower(),
+                    field.type_name.rpartition(".")[2]
+                    or kinds.Type.Name(field.type).removeprefix("TYPE_").lower(),
+                    field.name,
+                    field.number,
+                )
+                for field in message.field
+            ]
+            wanted = [f for f in declared[message.name] if message_class is TAGGED or f[2] != "tags"]
+            assert sorted(found, key=lambda field: field[3]) == wanted
