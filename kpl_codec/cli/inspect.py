@@ -80,7 +80,9 @@ def _read(args: argparse.Namespace) -> bytes:
         return read_bytes(args.data)
     except UsageError:
         text = str(args.data).encode()
-        if args.format in ("base64", "hex") or (args.format == "auto" and _frames(text)):
+        if args.format in ("base64", "hex") or (
+            args.format == "auto" and next(_frames(text), None) is not None
+        ):
             return text
         raise
 
@@ -206,7 +208,7 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
     marked = [defect for defect in defects if defect.offset is not None]
     print(paint(f"{'offset':>8} {'length':>8}  {'bytes':<26} what", "bold"))
     for depth, node in found.root.walk():
-        here = [d for d in marked if d.offset is not None and _holds(node, d.offset)]
+        here = [d for d in marked if d.offset is not None and _holds(node, depth, d.offset)]
         marked = [d for d in marked if d not in here]
         print(_line(node, depth, data, bool(here)))
         for defect in here:
@@ -217,8 +219,11 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
         print(paint(f"... and {found.omitted:,} more, not listed (--max-nodes)", "dim"))
 
 
-def _holds(node: Node, offset: int) -> bool:
-    """Whether ``node`` is the leaf that the byte at ``offset`` belongs to (or the last of all)."""
+def _holds(node: Node, depth: int, offset: int) -> bool:
+    """Whether the byte at ``offset`` is the first of ``node`` (a field or a user record), or within it
+    where nothing finer is known."""
+    if node.start == offset and depth >= 2:
+        return True
     return not node.children and (node.start <= offset < node.end or node.start == node.end == offset)
 
 

@@ -637,7 +637,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         """Left in peace, the map becomes right."""
         if not hasattr(self, "live"):
             return
-        for _ in range(200):
+        for _ in range(3000):
             if self.request is None:
                 timer = self.live.timer()
                 self.now = max(self.now + 1, timer or 0)

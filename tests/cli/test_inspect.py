@@ -1,0 +1,142 @@
+"""``kpl-codec inspect``: every way in, the defect marked, and what others really do."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+
+import pytest
+
+from kpl_codec import UserRecord, encode
+from kpl_codec.cli.inspect import unwrap
+from kpl_codec.cli.main import main
+from kpl_codec.cli.source import UsageError
+
+pytestmark = pytest.mark.timeout(120)
+
+TWO = bytes.fromhex("f3899ac20a01610a01621a0508001a01781a0508011a0179b0031909ae75891ca94acec2ecce3125")
+
+
+def frame(message: bytes) -> bytes:
+    return b"\xf3\x89\x9a\xc2" + message + hashlib.md5(message).digest()
+
+
+def run(capsys, *argv, code=0):
+    assert main(["inspect", *map(str, argv)]) == code
+    return capsys.readouterr().out
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+def test_every_way_in_gives_the_same_picture(capsys, tmp_path, monkeypatch):
+    raw, b64, hexa = tmp_path / "raw", tmp_path / "b64", tmp_path / "hex"
+    raw.write_bytes(TWO)
+    b64.write_bytes(base64.encodebytes(TWO))
+    hexa.write_text(TWO.hex() + "\n")
+    expected = run(capsys, raw, "--no-others")
+    assert "2 user records, canonical" in expected
+    for way in (b64, hexa, TWO.hex(), base64.b64encode(TWO).decode()):
+        assert run(capsys, way, "--no-others") == expected
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TWO)))
+    assert run(capsys, "-", "--no-others") == expected
+    assert run(capsys, b64, "--format", "base64", "--no-others") == expected
+
+
+def test_text_that_only_looks_like_base64_is_taken_as_it_is():
+    assert unwrap(b"abcd", "auto") == b"abcd"
+    assert unwrap(b"abcd", "base64") == b"i\xb7\x1d"
+    assert unwrap(b"abcd", "hex") == b"\xab\xcd"
+    assert unwrap(TWO, "auto") == TWO
+    assert unwrap(b"abcd", "raw") == b"abcd"
+    for written in ("hex", "base64"):
+        with pytest.raises(UsageError):
+            unwrap(b"a\xff", written)
+
+
+def test_the_defect_is_marked_where_it_is(capsys):
+    broken = frame(bytes.fromhex("0a0161" + "1a0508071a0178"))  # index 7 into a table of one
+    out = run(capsys, broken.hex(), "--no-others", code=1)
+    lines = out.splitlines()
+    (mark,) = [i for i, line in enumerate(lines) if "▲" in line]
+    assert lines[mark - 1].split()[:3] == ["7", "7", "records[0]"]
+    assert "partition_key_index  7" in out
+    assert "MSG-7" in lines[mark]
+    assert "the KCL: delivers 0 of 1 user records" in out
+    facts = json.loads(run(capsys, broken.hex(), "--no-others", "--json", code=1))
+    (defect,) = facts["defects"]
+    assert (defect["code"], defect["requirement"], defect["record_index"]) == (
+        "index-out-of-table",
+        "MSG-7",
+        0,
+    )
+    assert facts["tree"]["children"][0]["name"] == "magic"
+    assert not facts["sound"]
+
+
+def test_the_kcls_range_rule(capsys):
+    out = run(capsys, TWO.hex(), "--range", "0:5", "--no-others")
+    assert "delivers 0 of 2 user records" in out
+    assert "out-of-range" in out
+
+
+def test_what_aws_kinesis_agg_really_does(capsys):
+    """The two faults the mission names: a wrong explicit hash key, and records lost in silence."""
+    mixed = encode([UserRecord("a", b"x", "5"), UserRecord("b", b"y")])
+    facts = json.loads(run(capsys, mixed.hex(), "--json"))
+    ((name, said),) = facts["others"].items()
+    assert name.startswith("aws_kinesis_agg ")
+    assert said == {"outcome": "differs", "delivered": 2, "expected": 2, "wrong": 1}
+    assert "1 of them wrong" in run(capsys, mixed.hex())
+    broken = frame(bytes.fromhex("0a0161" + "1a0508001a0178" + "1a0508071a0178"))
+    facts = json.loads(run(capsys, broken.hex(), "--json", code=1))
+    (said,) = facts["others"].values()
+    assert said["delivered"] == 1
+    assert said["outcome"] == "differs"
+    same = json.loads(run(capsys, TWO.hex(), "--json"))["others"]
+    assert [s["outcome"] for s in same.values()] == ["same"]
+
+
+def test_records_and_plain_data(capsys):
+    out = run(capsys, TWO.hex(), "--records", "--no-others")
+    assert "'a', 1 bytes" in out
+    assert json.loads(run(capsys, TWO.hex(), "--records", "--json", "--no-others"))["records"][1] == {
+        "partition_key": "b", "explicit_hash_key": None, "data_length": 1,
+    }  # fmt: skip
+    path = os.devnull
+    out = run(capsys, path, "--no-others", "--records")
+    assert out.startswith("0 bytes: plain")
+    assert "user records: none" in out
+
+
+def test_colours_only_where_they_are_welcome(capsys, monkeypatch):
+    assert "\x1b[" not in run(capsys, TWO.hex(), "--no-others")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[31" in run(capsys, (TWO[:-1] + b"\0").hex(), "--no-others", code=1)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run(capsys, TWO.hex(), "--no-others")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["/no/such/file"],
+        ["abcd", "--format", "raw"],
+        ["xyz!", "--format", "base64"],
+        ["abc", "--format", "hex"],
+        ["--stream", "s"],
+        [TWO.hex(), "--range", "5:1"],
+        [TWO.hex(), "--range", "x"],
+    ],
+)
+def test_bad_usage_is_said_in_one_line(capsys, argv):
+    assert main(["inspect", *argv]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("kpl-codec")
+    assert captured.err.count("\n") == 1

@@ -1,0 +1,115 @@
+"""``kpl-codec keys``: the article's numbers from the command line, and clear errors."""
+
+from __future__ import annotations
+
+import io
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from kpl_codec.cli.main import main
+from kpl_codec.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards import Shard, ShardMap
+
+
+def run(capsys, *argv, code=0):
+    assert main(["keys", *map(str, argv)]) == code
+    return capsys.readouterr().out
+
+
+def stdin(monkeypatch, text):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_hash(capsys):
+    out = run(capsys, "hash", "partition-key-0001")
+    assert "243789333289005976465737331408549979447" in out
+    assert "b7681e2243f62f440887b6d38c002537" in out
+    (found,) = json.loads(run(capsys, "hash", "1", "--json"))
+    assert found == {
+        "Key": "1",
+        "HashKey": "261578874264819908609102035485573088411",
+        "Hex": "c4ca4238a0b923820dcc509a6f75849b",
+    }
+
+
+def test_skew_of_the_article(capsys, tmp_path):
+    svg = tmp_path / "skew.svg"
+    keys = [str(n) for n in range(1, 15)]
+    out = run(capsys, "skew", "--shard-count", 2, "--svg", svg, *keys)
+    assert "fullest / mean = 1.57, 14 keys on 2 shards" in out
+    assert [line.split()[:3] for line in out.splitlines()[:2]] == [["0", "3", "21.4%"], ["1", "11", "78.6%"]]
+    root = ElementTree.parse(svg).getroot()
+    assert root.tag.endswith("svg")
+    found = json.loads(run(capsys, "skew", "--shard-count", 2, "--json", *keys))
+    assert [shard["Count"] for shard in found["Shards"]] == [3, 11]
+    run(capsys, "skew", "--shard-count", 2, "--limit", 1.5, *keys, code=1)
+    run(capsys, "skew", "--shard-count", 2, "--limit", 1.6, *keys, code=0)
+
+
+def test_skew_of_explicit_hash_keys_on_a_listing(capsys, tmp_path, monkeypatch):
+    listing = tmp_path / "shards.json"
+    shards = [Shard(f"shardId-{i:012d}", r) for i, r in enumerate(ALL_HASH_KEYS.split(3))]
+    listing.write_text(ShardMap(shards).to_json())
+    stdin(monkeypatch, "0\n1\n\n2\n")
+    out = run(capsys, "skew", "--shards", listing, "--explicit", "--keys-from", "-", "--json")
+    assert [shard["Count"] for shard in json.loads(out)["Shards"]] == [3, 0, 0]
+
+
+def test_allocate_as_the_article_does(capsys, tmp_path):
+    existing = tmp_path / "existing"
+    existing.write_text("57\n9\n0\n32\n")
+    out = run(capsys, "allocate", 8, "--existing", existing, "--space", "0:127")
+    assert out.split() == ["64", "96", "80", "112", "72", "48", "104", "16"]
+    out = run(capsys, "allocate", 10, "--space", "0:127", "--order", "left-to-right")
+    assert out.split() == ["64", "32", "96", "16", "48", "80", "112", "8", "24", "40"]
+    out = run(capsys, "allocate", 15, "--space", "0:127", "--order", "half-to-half", "--json")
+    expected = ["64", "32", "96", "16", "80", "48", "112", "8", "40", "72", "104", "24", "56", "88", "120"]
+    assert json.loads(out) == expected
+
+
+def test_allocate_over_shards_thinnest_first(capsys, tmp_path):
+    existing = tmp_path / "existing"
+    existing.write_text("5\n")
+    keys = [
+        int(key) for key in run(capsys, "allocate", 3, "--shard-count", 4, "--existing", existing).split()
+    ]
+    assert [next(i for i, r in enumerate(ALL_HASH_KEYS.split(4)) if key in r) for key in keys] == [1, 2, 3]
+    assert int(run(capsys, "allocate")) == 2**127
+
+
+def test_split(capsys):
+    assert "85070591730234615865843651857942052864" in run(capsys, "split", 4)
+    found = json.loads(run(capsys, "split", 3, "--space", "0:10", "--json"))
+    assert [(r["StartingHashKey"], r["EndingHashKey"]) for r in found] == [
+        ("0", "2"),
+        ("3", "5"),
+        ("6", "10"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["hash"],
+        ["hash", "--keys-from", "/no/such/file"],
+        ["skew", "a"],
+        ["skew", "--shard-count", "0", "a"],
+        ["skew", "--shard-count", "2", "--explicit", "abc"],
+        ["skew", "--shard-count", "2", "a", "--svg", "/no/such/directory/x.svg"],
+        ["allocate", "0"],
+        ["allocate", "4", "--space", "0:2"],
+        ["allocate", "--space", "0-2"],
+        ["allocate", "--space", "0:99", "--shard-count", "2"],
+        ["allocate", "--order", "tree", "--shard-count", "2"],
+        ["allocate", "--shards", "/no/such/file"],
+        ["split", "0"],
+    ],
+)
+def test_bad_usage_is_said_in_one_line(capsys, argv):
+    assert main(["keys", *argv]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("kpl-codec")
+    assert captured.err.count("\n") == 1
