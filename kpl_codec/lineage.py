@@ -10,7 +10,7 @@ The shards that ever held one hash key form a chain in time. Their sequence numb
 on that chain "open at sequence number n" has one exact answer: the last shard that starts at or before
 n. Ending numbers are not used: a server is known that gives every closed shard 2^63 - 1.
 A time is not so exact: it is compared with the creation times that starting sequence numbers hint at.
-Specification: spec/08-live-shard-map.md, LIN-5 to LIN-11.
+Specification: spec/08-live-shard-map.md, LIN-4 to LIN-11.
 """
 
 from __future__ import annotations
@@ -245,6 +245,7 @@ class Lineage:
         Raises HashKeyError, SequenceNumberError.
         """
         number = parse_sequence_number(sequence_number) if sequence_number is not None else None
+        # LIN-4: "A hint MUST NOT change a verdict."
         hint = sequence_hint(number) if number is not None else None
         chain = self.chain(hash_key) if hash_key is not None else ()
         shard = self._by_id.get(shard_id) if shard_id is not None else None

@@ -11,7 +11,7 @@ AWS calls the inside opaque. What every number seen so far looks like, as 47 hex
 (``n`` is the last digit of the shard index.) `sequence_hint` reads it, or gives None where a number
 looks otherwise. A hint may explain, order a timeline or pick what to look at first; nothing here or
 elsewhere refuses, drops or routes a record because of one.
-Specification: spec/08-live-shard-map.md, LIN-1 to LIN-4.
+Specification: spec/08-live-shard-map.md, LIN-1 to LIN-3.
 """
 
 from __future__ import annotations

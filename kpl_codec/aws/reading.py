@@ -58,6 +58,7 @@ class _ShardReader:
             except CALL_ERRORS as error:
                 failure = failure_of(error)
             else:
+                # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
                 # botocore makes an empty success of an answer that was cut short: without this line a
                 # broken connection would look like the end of the shard.
                 if needs in answer:

@@ -104,6 +104,8 @@ class HashKeyAllocator:
 
     def __init__(self, space: HashKeyRange = ALL_HASH_KEYS, keys: Iterable[int] = ()) -> None:
         self.space = space
+        # HKA-5: "What is allocated MUST depend on the set of keys in use alone: not on their order, nor on
+        # what was allocated before a restart."
         existing = sorted(set(keys))
         if existing and not (existing[0] in space and existing[-1] in space):
             raise HashKeyError(reason="outside the allocator's space")

@@ -458,6 +458,7 @@ def test_reading_through_faults_gives_every_record_once(proxy, faulty, client, s
     assert {c.fault for c in proxy.calls} >= {"throttled", "answer_cut", "cut_before_sending"}
 
 
+@pytest.mark.requirement("MAP-14")
 def test_an_answer_without_records_is_never_the_end_of_a_shard(proxy, faulty, client, stream):
     put_numbered(client, stream, 5)
     proxy.on("GetRecords", cut_answer(0.5))

@@ -157,6 +157,7 @@ def test_an_auto_stream_accuses_nobody():
     assert Lineage.from_shard_map(ShardMap(stream.shards, "AUTO")) == lineage
 
 
+@pytest.mark.requirement("LIN-4")
 def test_a_number_before_its_shard_is_noticed():
     _, lineage = one_split()
     assert lineage.history(LOW, A, sequence_number(0, 0, 10), aggregated=True).number_in_shard is False
