@@ -2,7 +2,7 @@
 """The compiled twin of the hot paths: same records, bytes and sizes as the Python beside it, or "not
 certain", and then Python decides. It never raises on bad bytes and never explains them.
 
-    parse, rows                  one message -> tables, indices, data -> named tuples     (message.py)
+    parse, rows, frame_rows      one message -> tables, indices, data -> named tuples     (message.py)
     sound_digests, md5_many      MD5 of many frames, of many keys, side by side           (deaggregate.py)
     Frames                       the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode                                               (codec.py)
@@ -25,11 +25,11 @@ from .errors import AggregateFull, EncodeError
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.dict cimport PyDict_GetItem
-from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsSsize_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -48,7 +48,11 @@ cdef extern from *:
     void Py_INCREF_raw "Py_INCREF" (PyObject *item)
 
 cdef extern from "Python.h":
+    PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
+    PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    bint PyObject_IS_GC(object item)
+    void PyObject_GC_UnTrack(void *row)
 
 cdef extern from "_native/md5.h" nogil:
     ctypedef struct kpl_message:

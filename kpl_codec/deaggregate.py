@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count, repeat
+from itertools import chain, count, repeat
 from typing import Literal, NamedTuple
 
 from . import frame, kcl, wire
 from .codec import decode_message, is_aggregated
 from .compiled import speedups
 from .errors import DecodeError, HashKeyError, MalformedMessage, NoUserRecords
-from .hash_keys import HashKeyRange, effective_hash_key, partition_key_hash
+from .hash_keys import HashKeyRange, effective_hash_key, hash_key_from_bytes, partition_key_hash
 from .limits import DIGEST_SIZE
 from .message import AggregatedRecord, parse
 from .placement import Placement, judge
@@ -72,7 +72,7 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         self._shard_map = shard_map
         self._hash_key_range = hash_key_range
         self._on_drop = on_drop
-        self._rows = self._run(kinesis_records)
+        self._rows = chain.from_iterable(self._run(kinesis_records))
 
     def __iter__(self) -> Iterator[DeaggregatedRecord]:
         return self._rows
@@ -80,17 +80,17 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
     def __next__(self) -> DeaggregatedRecord:
         return next(self._rows)
 
-    def _run(self, kinesis_records: Iterable[KinesisRecord]) -> Iterator[DeaggregatedRecord]:
+    def _run(self, kinesis_records: Iterable[KinesisRecord]) -> Iterator[Iterable[DeaggregatedRecord]]:
         open_frame = {"strict": self._strict, "kcl": self._kcl, "report": self._report}[self._policy]
         counts = self.counts
-        for record in kinesis_records:
+        for record, verified in _with_digests(kinesis_records):
             counts.kinesis_records += 1
             # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
             if frame.looks_aggregated(record.data) and not record.sub_sequence_number:
-                yield from open_frame(record)
+                yield open_frame(record, verified)
             else:
                 counts.user_records += 1
-                yield self._plain(record)
+                yield (self._plain(record),)
 
     def _range(self, record: KinesisRecord) -> HashKeyRange | None:
         """The range of the shard that ``record`` lies on, where it is known."""
@@ -122,7 +122,7 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         if not defects and (self._shard_map is not None or self._hash_key_range is not None):
             hash_key = _plain_hash_key(record)
             placement = self._judge(record, hash_key, aggregated=record.explicit_hash_key is not None)
-        return DeaggregatedRecord(
+        row = (
             record.partition_key,
             record.data,
             record.explicit_hash_key,
@@ -136,30 +136,31 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
             defects,
             how if self._policy == "report" else None,
         )
+        return tuple.__new__(DeaggregatedRecord, row)
 
-    def _strict(self, record: KinesisRecord) -> Iterator[DeaggregatedRecord]:
+    def _strict(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
         # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
+        if verified and (rows := self._quick(record, None)) is not None:
+            return rows
         try:
-            parsed = decode_message(frame.split_frame(record.data), record.data)
+            parsed = decode_message(_message(record, verified), record.data)
         except DecodeError as error:
             raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
         return self._sound(record, parsed, None)
 
     def _sound(
         self, record: KinesisRecord, parsed: AggregatedRecord, how: str | None
-    ) -> Iterator[DeaggregatedRecord]:
+    ) -> Iterable[DeaggregatedRecord]:
         self.counts.aggregated_records += 1
         self.counts.user_records += len(parsed)
         placements = self._placements(record, parsed)
         # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
         # the bytes."
         if speedups is not None and type(parsed.data) is list:
-            same = (
-                *(None, b"", None, (), record.sequence_number, 0, True),
-                *(record.shard_id, record.approximate_arrival_timestamp, None, (), how),
+            return speedups.rows(  # type: ignore[no-any-return]
+                DeaggregatedRecord, _template(record, how), *parsed.columns(), placements
             )
-            return iter(speedups.rows(DeaggregatedRecord, same, *parsed.columns(), placements))
         explicit_hash_keys = parsed.explicit_hash_keys()
         rows = zip(
             parsed.partition_keys(),
@@ -178,26 +179,53 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         )
         return map(tuple.__new__, repeat(DeaggregatedRecord), rows)
 
+    def _quick(self, record: KinesisRecord, how: str | None) -> list[DeaggregatedRecord] | None:
+        """The user records of a verified frame, where nothing needs judging; None: not certain."""
+        if speedups is None or self._shard_map is not None or self._hash_key_range is not None:
+            return None
+        rows: list[DeaggregatedRecord] | None = speedups.frame_rows(
+            DeaggregatedRecord, _template(record, how), record.data
+        )
+        if rows is not None:
+            self.counts.aggregated_records += 1
+            self.counts.user_records += len(rows)
+        return rows
+
     def _placements(self, record: KinesisRecord, parsed: AggregatedRecord) -> list[Placement] | None:
         """One verdict per user record; each distinct pair of keys is hashed and judged once."""
         if self._shard_map is None and self._hash_key_range is None:
             return None
         ehk_indices = parsed.explicit_hash_key_indices or repeat(-1)
         pairs = list(zip(parsed.partition_key_indices, ehk_indices, strict=False))
-        judged: dict[tuple[int, int], Placement] = {}
-        for pair in set(pairs):
-            ehk = parsed.explicit_hash_key_table[pair[1]] if pair[1] >= 0 else None
-            hash_key = effective_hash_key(parsed.partition_key_table[pair[0]], ehk)
-            placement = self._judge(record, hash_key, aggregated=True)
-            assert placement is not None
-            judged[pair] = placement
-        kind = aggregate_kind(placement.in_range for placement in judged.values())
-        judged = {pair: placement._replace(aggregate=kind) for pair, placement in judged.items()}
-        return [judged[pair] for pair in pairs]
+        shard_map, hash_key_range = self._shard_map, self._range(record)
+        predicts = shard_map is not None and shard_map.distribution != "AUTO"
+        hash_keys = _hash_keys(parsed, set(pairs))
+        # What else the verdict depends on is the same for the whole aggregate: judge each kind once.
+        kinds: dict[tuple[str | None, bool | None], Placement] = {}
+        judged: dict[tuple[int, int], tuple[int, Placement]] = {}
+        for pair, hash_key in hash_keys.items():
+            expected = shard_map.shard_for(hash_key).shard_id if predicts and shard_map is not None else None
+            kind = expected, None if hash_key_range is None else hash_key in hash_key_range
+            placement = kinds.get(kind)
+            if placement is None:
+                placement = self._judge(record, hash_key, aggregated=True)
+                assert placement is not None
+                kinds[kind] = placement
+            judged[pair] = hash_key, placement
+        whole = aggregate_kind(placement.in_range for placement in kinds.values())
+        placements = {
+            pair: Placement(of.verdict, hash_key, of.shard_id, of.expected_shard_id, of.in_range, whole)
+            for pair, (hash_key, of) in judged.items()
+        }
+        return [placements[pair] for pair in pairs]
 
-    def _kcl(self, record: KinesisRecord) -> Iterator[DeaggregatedRecord]:
+    def _kcl(self, record: KinesisRecord, verified: bool) -> Iterator[DeaggregatedRecord]:
+        if verified and (rows := self._quick(record, None)) is not None:
+            yield from rows
+            return
         hash_key_range = self._range(record)
-        parsed = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
+        sound = verified or is_aggregated(record.data)
+        parsed = parse(record.data[4:-DIGEST_SIZE]) if sound else None
         if parsed is not None:
             outcome = kcl.outcome_of_sound(parsed, hash_key_range)
             if outcome.reason is None:
@@ -238,9 +266,12 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
                 placement,
             )
 
-    def _report(self, record: KinesisRecord) -> Iterator[DeaggregatedRecord]:
+    def _report(self, record: KinesisRecord, verified: bool) -> Iterator[DeaggregatedRecord]:
+        if verified and (rows := self._quick(record, "delivered")) is not None:
+            yield from rows
+            return
         try:
-            message = frame.split_frame(record.data)
+            message = _message(record, verified)
         except DecodeError as error:
             yield self._raw(record, error)
             return
@@ -338,6 +369,52 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
             judged[pair],
             defects,
         )
+
+
+def _with_digests(kinesis_records: Iterable[KinesisRecord]) -> Iterator[tuple[KinesisRecord, bool]]:
+    """Each record, and whether its frame's digest is known to be right.
+
+    What lies in a list anyway is hashed some records ahead, side by side; from anything else a record
+    is taken only when it is its turn.
+    """
+    if speedups is None or not isinstance(kinesis_records, (list, tuple)):
+        yield from zip(kinesis_records, repeat(False), strict=False)
+        return
+    for start in range(0, len(kinesis_records), _AHEAD):
+        records = kinesis_records[start : start + _AHEAD]
+        data = [record.data for record in records]
+        known = speedups.sound_digests(data) if set(map(type, data)) == {bytes} else repeat(False)
+        yield from zip(records, known, strict=False)
+
+
+_AHEAD = 64
+
+
+def _template(record: KinesisRecord, how: str | None) -> tuple[object, ...]:
+    """A DeaggregatedRecord of ``record`` before keys, data, number and placement are known."""
+    return (
+        *(None, b"", None, (), record.sequence_number, 0, True),
+        *(record.shard_id, record.approximate_arrival_timestamp, None, (), how),
+    )
+
+
+def _message(record: KinesisRecord, verified: bool) -> bytes:
+    return record.data[4:-DIGEST_SIZE] if verified else frame.split_frame(record.data)
+
+
+def _hash_keys(parsed: AggregatedRecord, pairs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """The effective hash key of each pair of indices (explicit hash key -1: none)."""
+    digests = None
+    if speedups is not None:
+        digests = speedups.md5_many([key.encode() for key in parsed.partition_key_table])
+    result = {}
+    for pk, ehk in pairs:
+        if ehk < 0 and digests is not None:
+            result[pk, ehk] = hash_key_from_bytes(digests[pk])
+        else:
+            explicit = parsed.explicit_hash_key_table[ehk] if ehk >= 0 else None
+            result[pk, ehk] = effective_hash_key(parsed.partition_key_table[pk], explicit)
+    return result
 
 
 def aggregate_kind(in_range: Iterable[bool | None]) -> str | None:

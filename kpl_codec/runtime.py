@@ -23,8 +23,10 @@ from .schema import ABSENT, PLAIN, TAGGED, UNTAGGED
 Parts = tuple[Any, ...]
 
 _ABSENT_ON_THE_WIRE = b"\xff" * 9 + b"\x01"
-_PLAIN_FIELDS = attrgetter("partition_key_index", "data")
-_FIELDS = attrgetter("partition_key_index", "data", "explicit_hash_key_index")
+# One pass a field: a tuple a user record would keep the garbage collector busy.
+_PARTITION_KEY_INDEX = attrgetter("partition_key_index")
+_EXPLICIT_HASH_KEY_INDEX = attrgetter("explicit_hash_key_index")
+_DATA = attrgetter("data")
 _LARGEST = str(MAX_HASH_KEY)
 
 
@@ -42,26 +44,25 @@ def _parse(message: bytes, message_class: Any) -> Parts | None:
             return None
     except (DecodeError, EncodeError, UnicodeError):  # the pure-Python runtime checks UTF-8 itself
         return None
-    records = parsed.records
+    records = list(parsed.records)
     partition_keys = tuple(parsed.partition_key_table)
     if not records or not _are_keys(partition_keys):
         return None
     explicit_hash_keys: tuple[str, ...] = ()
     explicit_hash_key_indices: list[int] | None = None
-    if message_class is PLAIN:
-        partition_key_indices, data = map(list, zip(*map(_PLAIN_FIELDS, records), strict=True))
-    else:
+    partition_key_indices = list(map(_PARTITION_KEY_INDEX, records))
+    if max(partition_key_indices) >= len(partition_keys):
+        return None
+    if message_class is not PLAIN:
         explicit_hash_keys = tuple(parsed.explicit_hash_key_table)
         # ABSENT on the wire is an index out of table that cannot be told from absence.
         if not _are_hash_keys(explicit_hash_keys) or _ABSENT_ON_THE_WIRE in message:
             return None
-        partition_key_indices, data, indices = map(list, zip(*map(_FIELDS, records), strict=True))
+        indices = list(map(_EXPLICIT_HASH_KEY_INDEX, records))
         if min(indices) != ABSENT:
             explicit_hash_key_indices = [-1 if i == ABSENT else i for i in indices]
             if max(explicit_hash_key_indices) >= len(explicit_hash_keys):
                 return None
-    if max(partition_key_indices) >= len(partition_keys):
-        return None
     tags = _tags(records) if message_class is TAGGED else None
     if message_class is TAGGED and tags is None:
         return None
@@ -70,7 +71,7 @@ def _parse(message: bytes, message_class: Any) -> Parts | None:
         explicit_hash_keys,
         partition_key_indices,
         explicit_hash_key_indices,
-        data,
+        list(map(_DATA, records)),
         tags,
     )
 

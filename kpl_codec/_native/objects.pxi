@@ -63,7 +63,52 @@ cdef inline PyObject *entry(tuple table, list indices, Py_ssize_t i) except NULL
         return <PyObject *>None
     if not 0 <= index < PyTuple_GET_SIZE(table):
         raise IndexError(index)
-    return <PyObject *>PyTuple_GET_ITEM(table, index)
+    return PyTuple_GET_ITEM(table, index)
+
+
+cdef bint is_atom(object item):
+    """Whether the garbage collector has no business with it: it cannot be part of a cycle."""
+    return not PyObject_IS_GC(item) or item == ()
+
+
+cdef class Filler:
+    """Makes rows of one named tuple type, as wide as its template, whose items they have by default."""
+
+    cdef type kind
+    cdef tuple template
+    cdef Py_ssize_t width
+    cdef bint atoms
+
+    def __cinit__(self, type kind not None, tuple template not None):
+        if not issubclass(kind, tuple) or kind.__itemsize__ != tuple.__itemsize__ or len(template) < 4:
+            raise TypeError(kind)
+        self.kind, self.template, self.width = kind, template, len(template)
+        self.atoms = hasattr(kind, "__slots__") and all([is_atom(item) for item in template])
+
+    cdef object row(self, PyObject *pk, PyObject *data, PyObject *ehk, PyObject *tags, Py_ssize_t number,
+                    PyObject *placement):
+        """A row with items 0, 1, 2 and 3, its number at 5 and its placement at 9; NULL: the template's."""
+        cdef object sub = number if self.width > 5 else None
+        cdef PyObject *row = kpl_alloc(<PyObject *>self.kind, self.width)
+        cdef Py_ssize_t i
+        if row == NULL:
+            raise MemoryError
+        put(row, 0, pk)
+        put(row, 1, data)
+        put(row, 2, ehk)
+        for i in range(3, self.width):
+            if i == 5:
+                put(row, i, <PyObject *>sub)
+            elif i == 3 and tags != NULL:
+                put(row, i, tags)
+            elif i == 9 and placement != NULL:
+                put(row, i, placement)
+            else:
+                put(row, i, PyTuple_GET_ITEM(self.template, i))
+        # Text, bytes and numbers only: collecting garbage need not look at millions of these again.
+        if self.atoms and tags == NULL and placement == NULL:
+            PyObject_GC_UnTrack(row)
+        return kpl_steal(row)
 
 
 def rows(type kind not None, tuple template not None, tuple pk_table not None, tuple ehk_table not None,
@@ -73,37 +118,61 @@ def rows(type kind not None, tuple template not None, tuple pk_table not None, t
     Fields 0, 1, 2 are partition key, data, explicit hash key; 3 the tags, 5 the number of the row, 9 its
     placement, where there are such. Every other field, and every column that is None, is `template`'s.
     """
-    cdef Py_ssize_t count = len(data), width = len(template), i, j
+    cdef Filler filler = Filler(kind, template)
+    cdef Py_ssize_t count = len(data), i
     cdef list out = []
-    cdef PyObject *row
-    cdef PyObject *pk
-    cdef PyObject *ehk
-    cdef object number
     for column in (pks, ehks, tags, placements):
         if column is not None and len(column) != count:
             raise ValueError("columns of different lengths")
-    if not issubclass(kind, tuple) or kind.__itemsize__ != tuple.__itemsize__ or width < 4:
-        raise TypeError(kind)
     for i in range(count):
-        pk, ehk = entry(pk_table, pks, i), entry(ehk_table, ehks, i)
-        number = i
-        row = kpl_alloc(<PyObject *>kind, width)
-        if row == NULL:
-            raise MemoryError
-        put(row, 0, pk)
-        put(row, 1, <PyObject *>PyList_GET_ITEM(data, i))
-        put(row, 2, ehk)
-        for j in range(3, width):
-            if j == 3 and tags is not None:
-                put(row, j, <PyObject *>PyList_GET_ITEM(tags, i))
-            elif j == 5:
-                put(row, j, <PyObject *>number)
-            elif j == 9 and placements is not None:
-                put(row, j, <PyObject *>PyList_GET_ITEM(placements, i))
-            else:
-                put(row, j, <PyObject *>PyTuple_GET_ITEM(template, j))
-        out.append(kpl_steal(row))
+        out.append(filler.row(
+            entry(pk_table, pks, i),
+            PyList_GET_ITEM(data, i),
+            entry(ehk_table, ehks, i),
+            PyList_GET_ITEM(tags, i) if tags is not None else NULL,
+            i,
+            PyList_GET_ITEM(placements, i) if placements is not None else NULL,
+        ))
     return out
+
+
+def frame_rows(type kind not None, tuple template not None, bytes frame not None):
+    """`parse` and `rows` in one: the rows of a frame whose digest is known to be right, or None."""
+    cdef Filler filler = Filler(kind, template)
+    cdef Message m
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(frame)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(frame)
+    cdef Answer answer
+    cdef tuple pks, ehks
+    cdef list out
+    cdef Row *row
+    cdef bytes data
+    cdef size_t i
+    if not looks_aggregated(start, size):
+        return None
+    memset(&m, 0, sizeof(m))
+    try:
+        answer = read_message(start + 4, start + size - 16, 0, &m)
+        if answer == NO_MEMORY:
+            raise MemoryError
+        if answer != SOUND or m.tagged:
+            return None
+        pks, ehks = text_table(&m.pks), text_table(&m.ehks)
+        out = []
+        for i in range(m.rows.count):
+            row = &m.rows.at[i]
+            data = PyBytes_FromStringAndSize(<const char *>row.data, row.size)
+            out.append(filler.row(
+                PyTuple_GET_ITEM(pks, row.pk),
+                <PyObject *>data,
+                <PyObject *>None if row.ehk == NONE else PyTuple_GET_ITEM(ehks, row.ehk),
+                NULL,
+                i,
+                NULL,
+            ))
+        return out
+    finally:
+        free_message(&m)
 
 
 def md5_many(list texts not None):
