@@ -166,6 +166,7 @@ class ShardCursor:
             except CALL_ERRORS as error:
                 failure = failure_of(error)
             else:
+                # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
                 # botocore makes an empty success of an answer that was cut short, which would look like
                 # the end of the shard.
                 if needs in answer:

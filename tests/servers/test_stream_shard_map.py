@@ -463,7 +463,7 @@ def test_an_answer_without_records_is_never_the_end_of_a_shard(proxy, faulty, cl
     put_numbered(client, stream, 5)
     proxy.on("GetRecords", cut_answer(0.5))
     with pytest.raises(StreamUnavailable) as caught:
-        list(read_stream(faulty, stream, sleep=lambda _: None))
+        list(read_stream(faulty, stream, patience=0.3))
     assert caught.value.code in ("IncompleteAnswer", "ConnectionClosedError", "ResponseStreamingError")
     assert not caught.value.permanent
 
