@@ -39,6 +39,7 @@ EXTRAS = {
     "botocore": "aws",
     "rich": "cli",
     "hypothesis": "testing",
+    "aws_kinesis_agg": "demo",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from .main import CLEAN, FINDINGS
 
@@ -53,9 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..report.summary import summary_text
-    from ..spark.captures import plan
+    from ..spark.captures import is_local, plan
     from ..spark.session import local_session
-    from ..spark.validate import check_output, read_shard_map, validate
+    from ..spark.validate import LOG, check_output, read_shard_map, validate
     from .progress import progress
 
     # Everything that can be known to be wrong is told before Spark takes its seconds to start.
@@ -64,7 +65,11 @@ def run(args: argparse.Namespace) -> int:
     check_output(args.output)
     if not args.quiet:
         print("starting Spark ...", file=sys.stderr, flush=True)
-    spark = local_session("kpl-codec validate", cores=args.cores, memory=args.memory)
+    log_file = None
+    if is_local(args.output):
+        Path(args.output).mkdir(parents=True, exist_ok=True)
+        log_file = str(Path(args.output) / LOG)
+    spark = local_session("kpl-codec validate", cores=args.cores, memory=args.memory, log_file=log_file)
     with progress(spark, "checking", quiet=args.quiet):
         result = validate(
             spark, args.input, shard_map, args.output, output_format=args.format, title=args.title

@@ -18,6 +18,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -81,9 +82,14 @@ class Piece:
         return self.start == 0 and self.stop == self.size
 
 
+def is_local(path: str) -> bool:
+    """Whether ``path`` is a plain path of this machine, not a URI."""
+    return "://" not in path and not path.startswith("file:")
+
+
 def open_path(path: str) -> tuple[fs.FileSystem, str]:
-    if "://" not in path and not path.startswith("file:"):
-        return fs.LocalFileSystem(), path
+    if is_local(path):
+        return fs.LocalFileSystem(), os.path.abspath(path)
     try:
         return fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1))  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, OSError) as error:

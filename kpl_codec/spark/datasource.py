@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from .kinesis_read import KinesisBatchReader, KinesisStreamReader
+    from .kinesis_write import KinesisStreamWriter, KinesisWriter
 
 
 class KinesisDataSource(DataSource):
@@ -70,3 +71,22 @@ class KinesisDataSource(DataSource):
         from .kinesis_read import KinesisStreamReader
 
         return KinesisStreamReader(self._checked, self._fitting(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
+        from .kinesis_write import KinesisWriter, check_columns
+
+        check_columns(schema)
+        self._append_only(overwrite)
+        return KinesisWriter(self._checked)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:
+        from .kinesis_write import KinesisStreamWriter, check_columns
+
+        check_columns(schema)
+        self._append_only(overwrite)
+        return KinesisStreamWriter(self._checked)
+
+    def _append_only(self, overwrite: bool) -> None:
+        # SPK-69: "A write that would have to remove records MUST be refused: a stream is only appended to."
+        if overwrite:
+            raise OptionError(option="mode", value="overwrite", expected="append")

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 
 from ..errors import KplError
+from ..producer.config import ConfigError, ProducerConfig
 from .offsets import TRIM_HORIZON, ShardOffset
 
 
@@ -62,6 +63,7 @@ class Options:
     bytes_per_second: float
     retry_timeout: float
     max_batch_bytes: int
+    producer: ProducerConfig
 
     def client(self) -> Any:
         """A Kinesis client; the same one for the same settings in one process, tasks being many."""
@@ -173,6 +175,11 @@ def parse_options(options: Mapping[str, str]) -> Options:
     fetchBytesPerSecondPerShard    2097152              of the 2 MiB a shard allows
     retryTimeoutSeconds            300                  how long throttling and errors are tried again
     maxBatchBytes                  4194304              bytes of an Arrow batch
+    sink.aggregationEnabled        true                 writes: many user records in a Kinesis record
+    sink.recordMaxBufferedTimeMs   100                  writes: how long a user record may wait for others
+    sink.maxConnections            24                   writes: calls at a time, per task
+    sink.recordTtl                 300000               writes: ms until an undelivered row fails its task
+    sink.ordering                  none                 writes: partition-key keeps each key in order
     ============================== ==================== ====================================================
     """
     taken = _Taken(options)
@@ -208,6 +215,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         bytes_per_second=taken.number("fetchBytesPerSecondPerShard", 2.0 * 1024 * 1024, 0),
         retry_timeout=taken.number("retryTimeoutSeconds", 300.0, 0),
         max_batch_bytes=int(taken.number("maxBatchBytes", 4 * 1024 * 1024, 1024, int)),
+        producer=_producer(taken),
     )
     taken.done()
     if found.policy == "none" and (found.placement or found.tags):
@@ -215,6 +223,22 @@ def parse_options(options: Mapping[str, str]) -> Options:
             option="policy", value="none", expected="strict, kcl or report with placement or tags"
         )
     return found
+
+
+def _producer(taken: _Taken) -> ProducerConfig:
+    try:
+        return ProducerConfig(
+            aggregation_enabled=taken.flag("sink.aggregationEnabled", True),
+            record_max_buffered_time=int(taken.number("sink.recordMaxBufferedTimeMs", 100, 0, int)),
+            max_connections=int(taken.number("sink.maxConnections", 24, 1, int)),
+            record_ttl=int(taken.number("sink.recordTtl", 300_000, 100, int)),
+            ordering=cast(Any, taken.text("sink.ordering") or "none"),
+        )
+    except ConfigError as error:
+        fields = error.fields
+        raise OptionError(
+            option=f"sink.{fields['setting']}", value=fields["value"], expected=fields["expected"]
+        ) from None
 
 
 def parse_position(option: str, text: str) -> Position:

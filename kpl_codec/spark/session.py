@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,11 +128,13 @@ def local_session(
     attempts: int = 3,
     memory: str = "2g",
     settings: dict[str, Any] | None = None,
+    log_file: str | None = None,
 ) -> SparkSession:
     """The running session if there is one, else a local one.
 
     ``cores``: worker threads; ``attempts``: how often a task may be tried; ``memory``: of the JVM.
-    ``settings`` go to Spark as they are. Raises NoJava.
+    ``settings`` go to Spark as they are. ``log_file`` takes what the JVM and the workers would print.
+    Raises NoJava.
     """
     from pyspark.sql import SparkSession
 
@@ -153,7 +157,29 @@ def local_session(
             builder = builder.config(name, value)
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()  # type: ignore[no-any-return]
+    with _printing_to(log_file):
+        return builder.getOrCreate()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _printing_to(path: str | None) -> Iterator[None]:
+    """Processes started meanwhile print to the file instead of to our standard output and error."""
+    if path is None:
+        yield
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        for mine, number in zip(kept, (1, 2), strict=True):
+            os.dup2(mine, number)
+            os.close(mine)
+        os.close(log)
 
 
 def _submitted() -> bool:

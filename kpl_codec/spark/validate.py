@@ -10,10 +10,12 @@ write, and leaves findings and counts beside. Then the counts become the report.
     out/summary.txt       what was printed
     out/report.html       the same with pictures and evidence, one page, no network
     out/shards.json       the shard map it was judged with
+    out/spark.log         what Spark and its workers printed (from the command line)
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -32,11 +34,15 @@ from ..report.scan import findings_batch
 from ..report.summary import summary_text
 from ..report.tally import Tally
 from ..shards import ShardMap
-from .captures import InputError, open_path, plan
+from .captures import InputError, is_local, open_path, plan
 from .checking import checked_schema, gather, pack, task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+#: What Spark prints goes here, where the output folder is local.
+LOG = "spark.log"
 
 
 class OutputError(KplError, ValueError):
@@ -76,9 +82,8 @@ def check_output(path: str) -> None:
     system, inner = open_path(path)
     info = system.get_file_info(inner)
     # SPK-20: "An output folder that is not empty MUST be refused: results of two runs must not mix."
-    if info.type == fs.FileType.File or (
-        info.type == fs.FileType.Directory and system.get_file_info(fs.FileSelector(inner))
-    ):
+    held = system.get_file_info(fs.FileSelector(inner)) if info.type == fs.FileType.Directory else []
+    if info.type == fs.FileType.File or any(file.base_name != LOG for file in held):
         raise OutputError(code="not-empty", path=path)
 
 
@@ -110,6 +115,8 @@ def validate(
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if is_local(output):
+        output = os.path.abspath(output)  # workers and the JVM have folders of their own
     pieces = plan(inputs)
     tasks = pack(pieces, task_bytes)
     prepare_output(output)

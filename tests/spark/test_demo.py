@@ -1,0 +1,39 @@
+"""The demo, as a user runs it: a real server, real encoders, a split, and what is lost by name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kpl_codec.cli.main import main
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
+
+
+@pytest.mark.requirement("SPK-22", "PLC-5", "KCL-4")
+def test_the_demo_names_who_loses_what(
+    spark: Any, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--records", "300"]) == 0
+    out = capsys.readouterr().out
+    table = {
+        found[1]: tuple(int(number.replace(",", "")) for number in found[2].split())
+        for found in re.finditer(r"^  (\S+) +((?:[\d,]+ *){4})$", out, re.MULTILINE)
+    }
+    assert table["kpl_codec.Producer"] == (300, 300, 300, 0)
+    assert table["plain"] == (300, 300, 300, 0)
+    assert table["aws_kinesis_agg"] == (300, 300, 0, 300)
+    put, there, got, lost = table["aws_kinesis_agg/shard"]
+    assert put == there == got + lost
+    assert 0 < lost < 300
+    assert "naive-aggregator" in out
+    folder = tmp_path / "kpl-codec-demo"
+    for name in ("shards.json", "capture", "results/report.html", "results/findings", "results/user-records"):
+        assert (folder / name).exists()
+    # What it says to run next works, on what it left.
+    again = ["--input", str(folder / "capture"), "--shards", str(folder / "shards.json")]
+    assert main(["validate", "--quiet", *again, "--output", str(tmp_path / "again")]) == 1
