@@ -26,6 +26,7 @@ from ..producer import DeliveryError, ProducerConfig
 from ..producer.collector import PutRecordsRequest
 from .calls import failure_of
 
+# PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
 
 #: These come before anything was sent: nothing can be stored.

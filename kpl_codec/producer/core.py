@@ -169,6 +169,9 @@ class ProducerCore:
 
     def _everything(self) -> Iterable[list[Pending]]:
         """Every user record that is outstanding, place by place."""
+        # PRD-6: "From being accepted to its result a user record MUST be in exactly one place: waiting for a
+        # map, held behind its key, in an open aggregate, in a shard's queue, in the next request, in flight,
+        # or waiting for a verdict."
         for units, _ in self._in_flight.values():
             yield from (unit.records for unit in units)
         for group in self._isolated:

@@ -26,6 +26,7 @@ from typing import Final
 #: ``observe(name, value, attributes)``.
 Observe = Callable[[str, float, Mapping[str, str]], None]
 
+# PRD-33: "Measurements MUST have the KPL's metric names."
 #: Name -> (kind, unit). Counters add up, histograms take single values, gauges tell a level.
 METRICS: Final[dict[str, tuple[str, str]]] = {
     "UserRecordsReceived": ("counter", "{record}"),

@@ -161,7 +161,7 @@ def simulate(name: str, choice: Choice, rate: float, records: int = RECORDS) -> 
         ordered[int(records * 0.99)],
         ordered[int(records * 0.999)],
         bytes_to,
-        tuple(latencies[:: max(1, records // 2000)]),
+        tuple(latencies[:: max(1, records // 500)]),
     )
 
 
@@ -223,6 +223,7 @@ def plot(by_rate: dict[int, list[Result]], path: str) -> None:
     import matplotlib.pyplot as plt
 
     plt.rcParams["svg.hashsalt"] = "kip-794"
+    plt.rcParams["svg.fonttype"] = "none"
     plt.rcParams["font.size"] = 9
     colours = ("#c44e52", "#8c8c8c", "#4c72b0", "#55a868")
     figure, axes = plt.subplots(len(by_rate), 2, figsize=(10, 3.1 * len(by_rate)), squeeze=False)

@@ -1,0 +1,164 @@
+"""The asyncio producer on a real local Kinesis: the same promises as the thread one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kpl_codec.aws import AsyncProducer
+from kpl_codec.producer import (
+    Delivery,
+    DeliveryError,
+    Outcome,
+    ProducerClosed,
+    ProducerConfig,
+    ProducerFull,
+)
+from kpl_codec.testing.faults import FaultProxy, cut_answer, lose_answer, server_error, slow, throttle
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from .test_producer import PATIENT, delivered, reshard, through
+
+pytest_plugins = ["kpl_codec.testing.fixtures"]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def stream(kinesis_local: LocalKinesis, stream_name: str) -> Iterator[str]:
+    kinesis_local.create_stream(stream_name, shards=2)
+    yield stream_name
+    kinesis_local.delete_stream(stream_name)
+
+
+@pytest.fixture
+def proxy(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
+    with FaultProxy(kinesis_local.endpoint_url, seed=5) as running:
+        yield running
+
+
+@pytest.mark.requirement("PRD-27", "PRD-28", "PRD-29", "PRD-32")
+def test_splits_under_load_lose_nothing_and_double_nothing(kinesis_local: LocalKinesis, stream: str) -> None:
+    import threading
+
+    async def main() -> list[asyncio.Future[Delivery]]:
+        config = ProducerConfig(record_max_buffered_time=20, aggregation_max_size=2000, **PATIENT)
+        futures: list[asyncio.Future[Delivery]] = []
+        async with AsyncProducer(
+            stream, config=config, client_settings=kinesis_local.client_settings
+        ) as producer:
+            await (await producer.put("warm", b"up"))
+            resharding = asyncio.create_task(
+                asyncio.to_thread(reshard, kinesis_local, stream, 5, threading.Event())
+            )
+            while not resharding.done():
+                for _ in range(15):
+                    number = len(futures)
+                    futures.append(await producer.put(f"key-{number % 97}", b"%07d" % number))
+                await asyncio.sleep(0.01)
+            assert len(await resharding) == 5
+        return futures
+
+    futures = asyncio.run(main())
+    results = [future.result() for future in futures]
+    assert delivered(kinesis_local, stream) == Counter(
+        {b"up": 1} | {b"%07d" % n: 1 for n in range(len(futures))}
+    )
+    assert any(a.outcome is Outcome.MISPLACED for result in results for a in result.attempts)
+
+
+@pytest.mark.requirement("PRD-10", "PRD-21", "PRD-23")
+def test_every_kind_of_fault_at_once_loses_nothing(
+    kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy
+) -> None:
+    for fault in (lose_answer(), cut_answer(0.5), throttle(), server_error()):
+        proxy.on("PutRecords", fault, rate=0.12)
+
+    async def main() -> list[Delivery]:
+        config = ProducerConfig(record_max_buffered_time=10, aggregation_max_size=300, **PATIENT)
+        async with AsyncProducer(
+            stream, config=config, client_settings=through(kinesis_local, proxy)
+        ) as producer:
+            futures = [await producer.put(f"key-{n % 50}", b"%05d" % n) for n in range(500)]
+            assert await producer.flush(60)
+            return [future.result() for future in futures]
+
+    assert len(asyncio.run(main())) == 500
+    assert set(delivered(kinesis_local, stream)) == {b"%05d" % n for n in range(500)}
+
+
+@pytest.mark.requirement("PRD-7", "PRD-9")
+def test_back_pressure_and_close(kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy) -> None:
+    proxy.on("PutRecords", slow(0.2))
+    settings = through(kinesis_local, proxy)
+    few: dict[str, Any] = {"max_outstanding_records": 10, "record_max_buffered_time": 5}
+
+    async def main() -> None:
+        async with AsyncProducer(
+            stream, config=ProducerConfig(when_full="fail", **few), client_settings=settings
+        ) as producer:
+            futures = [await producer.put("k", b"x") for _ in range(10)]
+            with pytest.raises(ProducerFull):
+                await producer.put("k", b"one more")
+        assert all(future.result() for future in futures)
+        with pytest.raises(ProducerClosed):
+            await producer.put("k", b"x")
+
+        async with AsyncProducer(
+            stream, config=ProducerConfig(when_full="drop", **few), client_settings=settings
+        ) as producer:
+            futures = [await producer.put("k", b"x") for _ in range(11)]
+            dropped = futures.pop().exception()
+        assert isinstance(dropped, DeliveryError)
+        assert dropped.outcome is Outcome.DROPPED
+
+        async with AsyncProducer(stream, config=ProducerConfig(**few), client_settings=settings) as producer:
+            most = 0
+            for _ in range(15):
+                await producer.put("k", b"x")
+                most = max(most, producer.outstanding)
+            assert most <= 10
+
+        proxy.on("PutRecords", throttle())
+        producer = AsyncProducer(stream, client_settings=settings)
+        await producer.__aenter__()
+        proxy.clear()
+        proxy.on("PutRecords", throttle())
+        futures = [await producer.put("k", b"x") for _ in range(5)]
+        started = time.monotonic()
+        assert await producer.close(timeout=0.3) is False
+        assert time.monotonic() - started < 5
+        assert {future.exception().outcome for future in futures} == {Outcome.CLOSED}  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_wait_does_not_take_the_record_back(kinesis_local: LocalKinesis, stream: str) -> None:
+    async def main() -> None:
+        async with AsyncProducer(stream, client_settings=kinesis_local.client_settings) as producer:
+            future = await producer.put("k", b"wanted all the same")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(future, 0.001)
+            await producer.flush()
+
+    asyncio.run(main())
+    assert delivered(kinesis_local, stream) == {b"wanted all the same": 1}
+
+
+def test_a_cancelled_close_still_gives_every_future_its_result(
+    kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy
+) -> None:
+    proxy.on("PutRecords", throttle())
+
+    async def main() -> None:
+        producer = await AsyncProducer(stream, client_settings=through(kinesis_local, proxy)).__aenter__()
+        futures = [await producer.put("k", b"x") for _ in range(5)]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(producer.close(), 0.3)
+        assert all(isinstance(future.exception(), DeliveryError) for future in futures)
+
+    asyncio.run(main())
