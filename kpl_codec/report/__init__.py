@@ -9,7 +9,7 @@
 Nothing here loads pyarrow or pyspark but `kpl_codec.report.scan`, which has to be imported by that name.
 """
 
-from .build import build_report
+from .build import build_report, findings_of_the_whole
 from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of
 from .model import Finding, KclLoss, KindCount, Landing, RateCell, Report, ShardFacts, Totals
 from .page import render_page, write_page
@@ -31,6 +31,7 @@ __all__ = [
     "Tally",
     "Totals",
     "build_report",
+    "findings_of_the_whole",
     "kind_of",
     "render_page",
     "summary_text",

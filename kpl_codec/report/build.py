@@ -67,23 +67,15 @@ def build_report(
 ) -> Report:
     """The report on what ``tally`` counted.
 
-    ``findings`` are more findings than the scan made (duplicates, say). ``source``: one line on where the
-    records came from; ``inputs``: files or shards read. ``generated`` is shown, with its time zone;
-    ``version`` is kpl_codec's. The tally is not changed.
+    ``findings`` are those that neither the scan nor `findings_of_the_whole` makes (duplicates, say).
+    ``source``: one line on where the records came from; ``inputs``: files or shards read. ``generated``
+    is shown, with its time zone; ``version`` is kpl_codec's. The tally is not changed.
     """
     tally = Tally.merged([tally])
     per_shard = _Loads(tally)
-    for finding in findings:
-        tally.add_finding(finding)
-    for finding in _of_the_whole(tally, per_shard, shard_map):
-        tally.add_finding(finding)
-    if shard_map is not None:
-        for finding in _of_the_shards(shard_map):
-            tally.add_finding(finding)
     skew = _skew(per_shard, shard_map)
-    for finding in _of_skew(skew, shard_map):
+    for finding in (*findings, *findings_of_the_whole(tally, shard_map)):
         tally.add_finding(finding)
-
     omitted: Counter[str] = Counter()
     shards = _shard_facts(tally, per_shard, shard_map)
     landings = sorted(per_shard.landings, key=lambda pair: (pair.verdict == "expected", -pair.user_records))
@@ -120,6 +112,19 @@ def build_report(
         last_arrival=_time(max((shard[3] for shard in arrivals), default=None)),
         omitted={name: count for name, count in omitted.items() if count},
     )
+
+
+def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> list[Finding]:
+    """What only the whole can show: causes, verdicts on whole shards, skew, odd lineage, nothing at all.
+
+    `build_report` adds them by itself; they are here for those who also write findings elsewhere.
+    """
+    loads = _Loads(tally)
+    found = list(_of_the_whole(tally, loads, shard_map))
+    if shard_map is not None:
+        found += _of_the_shards(shard_map)
+        found += _of_skew(_skew(loads, shard_map), shard_map)
+    return found
 
 
 class _Loads:
@@ -176,6 +181,12 @@ def _totals(tally: Tally, loads: _Loads) -> Totals:
 
 
 def _of_the_whole(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> Iterable[Finding]:
+    if not tally.kinesis_records:
+        yield Finding(
+            kind="no-records",
+            requirement=KINDS["no-records"].requirement,
+            detail="there is not one Kinesis record in the input",
+        )
     aggregates, user_records = tally.causes.get(ACROSS_SHARDS, (0, 0))
     if aggregates:
         example = next(
@@ -200,6 +211,8 @@ def _of_the_whole(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> It
     for (shard_id, verdict), (count, number) in sorted(
         loads.judged.items(), key=lambda item: (item[0][0] or "", item[0][1])
     ):
+        if verdict == "unknown-shard" and shard_map is not None and shard_id in shard_map:
+            continue  # the shard is known, the hash key is not: a finding of its own says why
         if verdict in _SHARD_VERDICTS:
             yield Finding(
                 kind=verdict,

@@ -53,12 +53,6 @@ def _plain(name: str) -> Callable[[Finding], Child]:
     return shown
 
 
-def _in_out(finding: Finding) -> Child:
-    if finding.inside is None or finding.outside is None:
-        return None
-    return f"{number(finding.inside)} in, {number(finding.outside)} out"
-
-
 def _cause(finding: Finding) -> Child:
     return tag("span", {"title": CAUSES.get(finding.cause)}, finding.cause) if finding.cause else None
 
@@ -68,16 +62,15 @@ def _arrived(finding: Finding) -> Child:
     return tag("time", {"datetime": time.isoformat()}, f"{time:%Y-%m-%d %H:%M:%S}") if time else None
 
 
-#: Name, class of the cells, and what is in them. A column that is empty for a whole kind is left out.
+#: Name, class of the cells, and what is in them. A column that says nothing for a whole kind is left out.
 _COLUMNS: tuple[tuple[str, str, Callable[[Finding], Child]], ...] = (
     ("Shard", "id", _plain("shard_id")),
     ("Sequence number", "", _sequence),
-    ("Captured in", "", _captured),
+    ("Captured in", "file", _captured),
     ("What", "wide", _plain("detail")),
     ("Belongs to", "id", _plain("expected_shard_id")),
     ("Aggregates", "number", _count("aggregates")),
     ("User records", "number", _count("user_records")),
-    ("Range", "", _in_out),
     ("Cause", "id", _cause),
     ("At byte", "number", _count("offset")),
     ("User record", "number", _count("record_index")),
@@ -179,7 +172,7 @@ def _kind(count: KindCount, findings: list[Finding]) -> Markup:
     columns = [
         (name, css, value)
         for name, css, value in _COLUMNS
-        if any(value(finding) is not None for finding in findings)
+        if any(value(finding) not in (None, "0") for finding in findings)
     ]
     table = tag(
         "div",
@@ -217,7 +210,7 @@ def _kind(count: KindCount, findings: list[Finding]) -> Markup:
         tag("p", {"class": "todo"}, tag("b", {}, "What to do: "), _with_code(kind.todo)),
         tag(
             "details",
-            {"open": len(findings) <= 10},
+            {"open": kind.severity == "critical" and len(findings) <= 5},
             tag("summary", {}, f"{plural(count.findings, 'finding')}{about}{shown}"),
             table,
         )

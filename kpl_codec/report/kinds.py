@@ -341,6 +341,16 @@ _LISTED = (
         )
         for code, title, meaning in _CAPTURE_CODES
     ),
+    Kind(
+        "no-records",
+        "warning",
+        "capture",
+        "Nothing to check",
+        "There is not one Kinesis record in what was read. That is not the same as a clean stream.",
+        "Check that this is the right place, and that the capture wrote something.",
+        ("detail",),
+        "SPK-21",
+    ),
     # -- the shards ----------------------------------------------------------------------------
     Kind(
         "skewed-shard",

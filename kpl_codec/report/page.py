@@ -19,9 +19,9 @@ from . import charts
 from .markup import Markup, join, tag
 from .model import Report
 from .sections import sections_of
-from .summary import verdict
+from .summary import span_text, verdict
 
-_TITLES = {"critical": "Records are lost", "error": "Broken records", "warning": "Needs a look"}
+_TITLES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
 
 
 @lru_cache
@@ -116,7 +116,10 @@ def _header(report: Report) -> Markup:
     if not report.totals.kinesis_records and not report.kinds:
         worst, title = "info", "Nothing was read"
     else:
-        title = _TITLES.get(worst, "Clean" if report.distribution else "Readable")
+        lost = report.totals.lost_at_kcl
+        title = (
+            "Records are lost" if lost else _TITLES.get(worst, "Clean" if report.distribution else "Readable")
+        )
     return tag(
         "header",
         {},
@@ -128,16 +131,7 @@ def _header(report: Report) -> Markup:
             join(
                 tag("span", {}, report.source) if report.source and report.stream_name else None,
                 tag("span", {}, "made ", stamp(report.generated)),
-                tag(
-                    "span",
-                    {},
-                    "records from ",
-                    stamp(report.first_arrival),
-                    " to ",
-                    stamp(report.last_arrival),
-                )
-                if report.first_arrival
-                else None,
+                tag("span", {}, f"records from {span_text(report)}") if report.first_arrival else None,
             ),
         ),
         None

@@ -84,6 +84,7 @@ class _Run:
     inside: int = 0
     dropped: int = 0
     delivered: int = 0
+    raw: int = 0
     lowest: bytes | None = None
     highest: bytes | None = None
     drop_error: str | None = None
@@ -268,6 +269,7 @@ class Scan:
         run.inside += int(runs.inside[at])
         run.dropped += int(runs.dropped[at])
         run.delivered += int(runs.delivered[at])
+        run.raw += int(runs.raw[at])
         if self._map is not None and run.aggregated:
             keys = rows.keys(first, end)
             run.lowest = min(keys if run.lowest is None else [run.lowest, *keys], default=None)
@@ -284,10 +286,11 @@ class Scan:
         if not run.aggregated:
             return
         outside = run.known - run.inside
+        raw = run.raw and not run.dropped  # the KCL does not open it, so it cannot drop it
         ranged = self._map is not None and run.shard_id is not None and run.shard_id in self._map
         if run.dropped or run.empty:
             tally.add_loss(_reason(run), run.dropped)
-        if not outside or not ranged:
+        if not outside or not ranged or raw:
             return
         mixed = run.inside > 0
         if run.started:
@@ -350,6 +353,7 @@ class _Sums:
         self.inside = summed(rows.inside(shard_map))
         self.dropped = summed(rows.dropped)
         self.delivered = summed(rows.fate("delivered") | rows.fate("altered"))
+        self.raw = summed(rows.fate("raw"))
         self.aggregated = summed(rows.aggregated | (rows.sub == -1))
         self.defective = summed(rows.defective)
         sound = (self.inside == self.known) & (self.dropped == 0) & (self.user_records > 0)

@@ -14,8 +14,8 @@ def sections_of(report: Report) -> list[tuple[str, str, str, Markup | None]]:
     return [
         ("counts", "Counts", "What was read", _counts(report)),
         ("kcl", "KCL", "What a KCL consumer would lose", _kcl(report)),
-        ("findings", "Findings", "Findings and what to do", findings_section(report)),
         ("map", "Shard map", "The shard map over time", _map(report)),
+        ("findings", "Findings", "Findings and what to do", findings_section(report)),
         ("rate", "Rate", "Rate", _rate(report)),
         ("landed", "Landing", "Where records landed", _landed(report)),
         ("shards", "Shards", "Shards and skew", _shards(report)),

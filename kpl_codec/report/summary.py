@@ -151,8 +151,16 @@ def _per_second(report: Report) -> str:
     if report.first_arrival is None or report.last_arrival is None:
         return ""
     seconds = (report.last_arrival - report.first_arrival).total_seconds()
-    span = f"{report.first_arrival:%Y-%m-%d %H:%M:%S} to {report.last_arrival:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{span}, {report.totals.kinesis_records / seconds:,.1f}/s" if seconds >= 1 else span
+    return f"{report.totals.kinesis_records / seconds:,.1f} a second" if seconds >= 1 else ""
+
+
+def span_text(report: Report) -> str | None:
+    """From the first arrival to the last, None where no time is known."""
+    if report.first_arrival is None or report.last_arrival is None:
+        return None
+    first, last = report.first_arrival, report.last_arrival
+    form = "%H:%M:%S" if first.date() == last.date() else "%Y-%m-%d %H:%M:%S"
+    return f"{first:%Y-%m-%d %H:%M:%S} to {last.strftime(form)} UTC"
 
 
 def _per_aggregate(report: Report) -> str:
@@ -170,8 +178,9 @@ def summary_text(report: Report, color: bool = False) -> str:
     def lines() -> Iterator[str]:
         heading = report.title + (f": {report.stream_name}" if report.stream_name else "")
         yield paint(safe(heading), "bold")
-        if report.source:
-            yield paint(safe(report.source), "dim")
+        where = ", ".join(filter(None, (report.source, span_text(report))))
+        if where:
+            yield paint(safe(where), "dim")
         if not report.complete:
             yield "Not complete: this is what has been seen so far."
         yield ""
@@ -185,35 +194,44 @@ def summary_text(report: Report, color: bool = False) -> str:
             yield ""
             yield paint("What a KCL consumer would not get", "bold")
             for loss in report.kcl_losses:
-                reason = REASONS.get(loss.reason, loss.reason)
                 lost = plural(loss.user_records, "user record")
-                yield f"  {lost} in {plural(loss.aggregates, 'aggregate')}: {reason}"
+                reason = REASONS.get(loss.reason, loss.reason)
+                text = f"{lost} in {plural(loss.aggregates, 'aggregate')}: {safe(reason)}"
+                yield from textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
         if report.shards:
             yield ""
             yield from _shards(report, paint)
         if report.kinds:
             yield ""
             yield paint("Findings, worst first", "bold")
-            for count in report.kinds:
-                kind = count.kind
-                mark = paint(f"{_MARKS[kind.severity]:<8}", kind.severity)
-                about = f", {plural(count.user_records, 'user record')}" if count.user_records else ""
-                yield f"  {mark} {kind.name}: {kind.title} ({plural(count.findings, 'finding')}{about})"
-                if kind.severity != "info":
-                    for name, text in (("", kind.meaning), ("Do: ", kind.todo)):
-                        yield from textwrap.wrap(
-                            name + text, WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 11
-                        )
-                    yield from _evidence(report, kind.name)
+            yield from _findings(report, paint)
 
     return "\n".join(lines()) + "\n"
 
 
-def _evidence(report: Report, kind: str) -> Iterator[str]:
+def _findings(report: Report, paint: Callable[[str, str], str]) -> Iterator[str]:
+    told: dict[str, str] = {}
+    for count in report.kinds:
+        kind = count.kind
+        mark = paint(f"{_MARKS[kind.severity]:<8}", kind.severity)
+        yield f"  {mark} {paint(safe(kind.name), 'bold')}: {safe(kind.title)}"
+        about = f", {plural(count.user_records, 'user record')}" if count.user_records else ""
+        texts = [plural(count.findings, "finding") + about + _evidence(report, kind.name)]
+        if kind.severity != "info":
+            texts = [texts[0], kind.meaning]
+            if told.setdefault(kind.todo, kind.name) == kind.name:
+                texts.append(f"What to do: {kind.todo}")
+            else:
+                texts.append(f"What to do: as for {told[kind.todo]}.")
+        for text in texts:
+            yield from textwrap.wrap(text, WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 11)
+
+
+def _evidence(report: Report, kind: str) -> str:
     """Where the first finding of a kind is."""
     finding = next((finding for finding in report.findings if finding.kind == kind), None)
     if finding is None:
-        return
+        return ""
     parts = []
     if finding.file:
         at = (
@@ -222,14 +240,15 @@ def _evidence(report: Report, kind: str) -> Iterator[str]:
         parts.append(finding.file + at)
     parts += [finding.shard_id] if finding.shard_id else []
     if finding.sequence_number:
-        sub = f"/{finding.sub_sequence_number}" if finding.sub_sequence_number is not None else ""
+        sub = (
+            f"/{finding.sub_sequence_number}"
+            if finding.sub_sequence_number is not None and finding.sub_sequence_number >= 0
+            else ""
+        )
         parts.append(finding.sequence_number + sub)
     parts += [f"byte {finding.offset}"] if finding.offset is not None else []
     parts += [finding.detail] if finding.detail else []
-    if parts:
-        yield from textwrap.wrap(
-            "E.g. " + safe(", ".join(parts)), WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 11
-        )
+    return f"; e.g. {safe(', '.join(parts))}" if parts else ""
 
 
 def _shards(report: Report, paint: Callable[[str, str], str]) -> Iterator[str]:
