@@ -33,7 +33,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from ..live_shard_map import Failure, LiveShardMap, Request
+from ..live_shard_map import Failure, LiveShardMap, Request, State
 from ..producer import (
     Delivery,
     DeliveryError,
@@ -175,6 +175,21 @@ class Producer:
             self._inbox_bytes += pending.size
             self._wake.notify()
         return future
+
+    def wait_ready(self, timeout: float = 10.0) -> bool:
+        """Start, and wait until there is a shard map: user records put before it go out one by one.
+
+        Whether there is one within ``timeout`` seconds. Without it everything works, unaggregated.
+        """
+        self._not_from_callback("wait_ready")
+        with self._lock:
+            self._ensure_running()
+        end = self._clock() + timeout
+        while self._core.live.state is not State.READY and self._broken is None and self._clock() < end:
+            with self._lock:
+                self._wake.notify()  # nothing was put yet that would have woken it
+            time.sleep(0.01)
+        return self._core.live.state is State.READY
 
     @property
     def outstanding(self) -> int:
