@@ -6,7 +6,7 @@
 Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. What the
 options are: `kpl_codec.spark.kinesis_options.parse_options`. The package must be installed where the
 workers run, with pyarrow and boto3.
-Specification: spec/07-spark.md, SPK-50 and up.
+Specification: spec/07-spark-source.md, SPK-50 and up.
 """
 
 from __future__ import annotations

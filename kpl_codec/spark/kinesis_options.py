@@ -2,7 +2,7 @@
 
 Named as the Kinesis connectors for Spark name theirs; case does not matter and a prefix ``kinesis.`` may
 stand before any of them. An option that is not known is refused: a typo must not become a default.
-Specification: spec/07-spark.md, SPK-64 to SPK-66.
+Specification: spec/07-spark-source.md, SPK-64 to SPK-66.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ def _client(_process: int, **settings: Any) -> Any:
 class Secrets:
     """What must not be printed."""
 
+    # SPK-66: "A secret among the options MUST NOT show in a text form of them."
+
     secret_access_key: str | None = None
     session_token: str | None = None
 
@@ -170,7 +172,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
     maxSecondsPerShard             600                  seconds of arrival time per shard and batch; 0: all
     maxSecondsPerPartition         300                  longer batches of a shard are cut; 0: never
     idleTimeBetweenReadsInMs       1000                 between two looks for new records
-    describeShardInterval          1                    seconds between two listings of the shards
+    describeShardInterval          10                   seconds between listings; one more when a shard ends
     fetchCallsPerSecondPerShard    4                    of the 5 a shard allows; one is for planning
     fetchBytesPerSecondPerShard    2097152              of the 2 MiB a shard allows
     retryTimeoutSeconds            300                  how long throttling and errors are tried again
@@ -182,6 +184,8 @@ def parse_options(options: Mapping[str, str]) -> Options:
     sink.ordering                  none                 writes: partition-key keeps each key in order
     ============================== ==================== ====================================================
     """
+    # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
+    # with or without their prefix and whatever their case."
     taken = _Taken(options)
     stream = taken.text("streamName", "stream")
     if not stream:
@@ -210,7 +214,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         max_span=taken.limit("maxSecondsPerShard", 600, 1000),
         max_piece=taken.limit("maxSecondsPerPartition", 300, 1000),
         idle_time=taken.number("idleTimeBetweenReadsInMs", 1000, 0) / 1000,
-        describe_interval=taken.number("describeShardInterval", 1.0, 0),
+        describe_interval=taken.number("describeShardInterval", 10.0, 0),
         calls_per_second=taken.number("fetchCallsPerSecondPerShard", 4.0, 0),
         bytes_per_second=taken.number("fetchBytesPerSecondPerShard", 2.0 * 1024 * 1024, 0),
         retry_timeout=taken.number("retryTimeoutSeconds", 300.0, 0),

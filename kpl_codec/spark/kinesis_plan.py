@@ -10,7 +10,7 @@ Kinesis does not say where a shard ends, and a batch has to be fixed before it i
 
 So a busy shard costs three or four calls and about a quarter of a second of its data, whatever a batch
 covers. With an exact limit of records the driver walks all the way instead, and all is read twice.
-Specification: spec/07-spark.md, SPK-56 to SPK-63.
+Specification: spec/07-spark-source.md, SPK-56 to SPK-63.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _log = logging.getLogger("kpl_codec.spark")
 #: How far before the goal a jump aims first, in ms; eight times as far each time it finds nothing.
 _FIRST_LAG: Final = 250
 _WALK_CALLS: Final = 4
+#: Seconds, of the 300 that an iterator lives.
+_ITERATOR_LIFE: Final = 240.0
 _MOST_MARKS: Final = 63
 #: A record that is missing is looked for so often before it is called lost.
 _LOOKS: Final = 3
@@ -115,8 +117,8 @@ class Planner:
         stream: str,
         *,
         fail_on_data_loss: bool = True,
-        workers: int = 16,
-        describe_interval: float = 1.0,
+        workers: int = 32,
+        describe_interval: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -124,7 +126,7 @@ class Planner:
         self._fail_on_data_loss = fail_on_data_loss
         self._workers, self._describe_interval = workers, describe_interval
         self._clock, self._sleep = clock, sleep
-        self._idle: dict[str, tuple[ShardOffset, ShardCursor]] = {}
+        self._idle: dict[str, tuple[ShardOffset, ShardCursor, float]] = {}
         self._lineage: Lineage | None = None
         self._listed_at = 0.0
         self._tips: dict[str, Tip] | None = None
@@ -132,7 +134,8 @@ class Planner:
     # -- the stream ---------------------------------------------------------------------------
 
     def lineage(self, *, fresh: bool = False) -> Lineage:
-        """The shards that hold records, closed ones too; asked for at most once in a while."""
+        """The shards that hold records, closed ones too; asked for once in a while, and when one ended:
+        its children are listed by then."""
         if self._lineage is None or fresh or self._clock() - self._listed_at >= self._describe_interval:
             self._lineage = self._fetch_lineage()
             self._listed_at = self._clock()
@@ -203,6 +206,8 @@ class Planner:
             )
 
         moved = dict(zip(known, self._map(move, known), strict=True))
+        if any(offset.ended for offset in moved.values()):
+            self._lineage = None
         return StreamOffset(self._stream, {**listed.shards, **moved})
 
     def _map(self, function: Callable[[str], Any], shard_ids: Iterable[str]) -> list[Any]:
@@ -241,7 +246,9 @@ class Planner:
     def _peek(self, shard_id: str, at: ShardOffset) -> _Peek:
         """The first two records from ``at`` on."""
         known = self._idle.pop(shard_id, None)
-        if known is not None and known[0].same_place(at):
+        # An iterator that is about to expire would be made anew at a record nobody has looked at again.
+        fresh = known is not None and self._clock() - known[2] < _ITERATOR_LIFE
+        if known is not None and fresh and known[0].same_place(at):
             peek = self._look(known[1], [])
         elif at.symbolic:
             try:
@@ -253,7 +260,7 @@ class Planner:
         else:
             peek = self._peek_at_record(shard_id, at)
         if not peek.records and not peek.ended and not peek.lost:
-            self._idle[shard_id] = at, peek.cursor
+            self._idle[shard_id] = at, peek.cursor, self._clock()
         return peek
 
     def _look(self, cursor: ShardCursor, records: list[dict[str, Any]], limit: int = 2) -> _Peek:
@@ -303,6 +310,8 @@ class Planner:
 
     def _end(self, shard_id: str, peek: _Peek, caps: Caps) -> ShardOffset:
         """The end of a batch that begins with ``peek``, whatever came since."""
+        # SPK-59: "Finding the end of a batch MUST NOT take reading the batch, unless an exact limit of
+        # records is asked for."
         first, last = Found.of(peek.records[0]), Found.of(peek.records[-1])
         if caps.records is not None:
             return self._walk_exactly(peek, caps.records)

@@ -2,7 +2,7 @@
 
 The driver says which records (`kinesis_plan`), a task reads exactly those and says so if one is missing.
 Everything here is picklable: clients and cursors are made where they are used.
-Specification: spec/07-spark.md, SPK-50 to SPK-63.
+Specification: spec/07-spark-source.md, SPK-50 to SPK-63.
 """
 
 from __future__ import annotations

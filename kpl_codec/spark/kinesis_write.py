@@ -6,7 +6,7 @@
 A task puts its rows and waits until each is in the stream, on a shard whose range holds it; a row that
 cannot be delivered fails the task. Kinesis has no transactions: a task or batch that Spark runs again is
 written again, so a consumer that must not see a user record twice needs a name for it in the data.
-Specification: spec/07-spark.md, SPK-67 to SPK-69.
+Specification: spec/07-spark-source.md, SPK-67 to SPK-69.
 """
 
 from __future__ import annotations

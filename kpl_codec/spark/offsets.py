@@ -8,7 +8,7 @@
 An offset is where one micro-batch ends and the next begins. It names records, not times or counts, so a
 batch that is run again reads the same records: they cannot change, and their order in a shard cannot.
 A batch that began at no record (TRIM_HORIZON, a time) says in ``first`` where it turned out to begin.
-Specification: spec/07-spark.md, SPK-50 to SPK-55.
+Specification: spec/07-spark-source.md, SPK-50 to SPK-55.
 """
 
 from __future__ import annotations
@@ -152,6 +152,8 @@ def pieces(shard_id: str, start: ShardOffset | None, end: ShardOffset) -> list[P
         return []
     if start is not None and start.same_place(end):
         return []
+    # SPK-50: "What a micro-batch reads MUST be fixed before it is read, by sequence numbers of records,
+    # so that every attempt at it, whenever and by whomever, reads the same records."
     # SPK-53: "A batch MUST be read between records named in its offsets; where its start names none,
     # the end offset names the first record."
     kind: PlaceKind
