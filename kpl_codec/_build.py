@@ -38,9 +38,7 @@ def main(flags: list[str]) -> None:
     """Build into the tree this file stands in."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     os.chdir(root)
-    extension = Extension(
-        NAME, ["kpl_codec/_speedups.pyx"], extra_compile_args=flags, extra_link_args=flags
-    )
+    extension = Extension(NAME, ["kpl_codec/_speedups.pyx"], extra_compile_args=flags, extra_link_args=flags)
     distribution = Distribution({"name": "kpl_codec", "ext_modules": [extension], "packages": ["kpl_codec"]})
     command = build_ext(distribution)
     command.inplace = True

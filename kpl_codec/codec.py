@@ -73,6 +73,11 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
     """
     if speedups is not None:
         return speedups.encode(user_records)  # type: ignore[no-any-return]
+    return encode_in_python(user_records)
+
+
+def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
+    """`encode` where nothing is compiled."""
     records = list(user_records)
     for index, record in enumerate(records):
         size.check(record, index)
@@ -138,5 +143,7 @@ class AggregatedRecordBuilder:
         return records
 
 
+#: `AggregatedRecordBuilder` where nothing is compiled.
+PythonBuilder = AggregatedRecordBuilder
 if speedups is not None:
     AggregatedRecordBuilder = speedups.AggregatedRecordBuilder  # type: ignore[misc]

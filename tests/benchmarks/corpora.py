@@ -1,13 +1,13 @@
 """The corpora that speed is measured on, the same bytes on every machine.
 
-    a  50 KiB aggregates, ~100 B user records (70 to 130), 8 distinct keys a frame out of 512
-    b  50 KiB aggregates, ~100 B, every user record with its own UUID as key
-    c  50 KiB aggregates, ~1 KB (716 to 1331), UUID keys
-    d  1 MiB aggregates, ~200 B (140 to 260), 512 keys
-    e  plain records of 1 KiB
-    f  as a, an explicit hash key on every user record
-    g  ~1.2 KB aggregates of about 10 user records of ~100 B, 3 keys: a quiet stream
-    h  hostile: frames of a, of which 1 in 16 is damaged (digest, index, wire type, truncation)
+a  50 KiB aggregates, ~100 B user records (70 to 130), 8 distinct keys a frame out of 512
+b  50 KiB aggregates, ~100 B, every user record with its own UUID as key
+c  50 KiB aggregates, ~1 KB (716 to 1331), UUID keys
+d  1 MiB aggregates, ~200 B (140 to 260), 512 keys
+e  plain records of 1 KiB
+f  as a, an explicit hash key on every user record
+g  ~1.2 KB aggregates of about 10 user records of ~100 B, 3 keys: a quiet stream
+h  hostile: frames of a, of which 1 in 16 is damaged (digest, index, wire type, truncation)
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Corpus:
     def kinesis_records(self) -> list[kpl.KinesisRecord]:
         """As GetRecords gives them, from one shard."""
         return [
-            kpl.KinesisRecord(f"pk-{i}", frame, str(49545115243490985018280067714973144582180062593244200961 + i), SHARD)
+            kpl.KinesisRecord(
+                f"pk-{i}", frame, str(49545115243490985018280067714973144582180062593244200961 + i), SHARD
+            )
             for i, frame in enumerate(self.frames)
         ]
 
@@ -58,7 +60,14 @@ def user_records(
 
 
 def _aggregates(
-    size: int, frame_size: int, low: int, high: int, table: int | None, per_frame: int, *, explicit: bool = False
+    size: int,
+    frame_size: int,
+    low: int,
+    high: int,
+    table: int | None,
+    per_frame: int,
+    *,
+    explicit: bool = False,
 ) -> tuple[list[bytes], int]:
     rng = random.Random(f"{frame_size} {low} {high} {table} {per_frame} {explicit}")
     pool = None if table is None else [f"device-{rng.randrange(10**9):09d}" for _ in range(table)]

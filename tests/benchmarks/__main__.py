@@ -1,0 +1,171 @@
+"""Every speed claim in one table: `python -m tests.benchmarks` (about ten minutes; --quick: one).
+
+Each line is one task on one corpus. Contenders are processes of their own that take turns, a round
+each; the median of their CPU times counts, and only as a ratio to another contender's in the same run.
+What they make is compared by digest before anything is timed. `--more` adds import time, memory and
+growth; `--spark` the Spark function against an identity mapInArrow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from kpl_codec.testing.node import LocalKinesisError, find_node, install
+
+from . import corpora, more
+from .tasks import CONTENDERS, LOOKUPS
+
+ROOT = Path(__file__).parents[2]
+NPM = ("aws-kinesis-agg", "4.2.7")
+TASKS = ("objects", "objects+placement", "columns", "columns+placement", "encode", "aggregate", "lookup")
+#: Whose time stands for a task that a contender does not have: columns are compared with objects.
+STANDS_FOR = {"columns": "objects", "columns+placement": "objects+placement", "aggregate": "encode"}
+
+
+class Contender:
+    """A worker process that answers one question at a time."""
+
+    def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            env={**os.environ, **environment},
+        )  # fmt: skip
+
+    def ask(self, corpus: str, task: str, *, check: bool = False) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"corpus": corpus, "task": task, "check": check}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} died in {task} of corpus {corpus}")
+        return json.loads(line)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+
+
+def contenders(directory: Path) -> list[Contender]:
+    started = []
+    for name in CONTENDERS:
+        command = [sys.executable, "-m", "tests.benchmarks.worker", name, str(directory)]
+        started.append(Contender(name, command, {"KPL_CODEC_PURE": "1"} if "pure" in name else {}))
+    try:
+        package = install(*NPM)
+        script = str(Path(__file__).parent / "worker_npm.js")
+        command = [*find_node().command, script, str(package), str(directory)]
+        started.append(Contender("npm", command, {}))
+    except LocalKinesisError as error:
+        print(f"without npm aws-kinesis-agg: {error}")
+    return started
+
+
+def write(corpus: corpora.Corpus, directory: Path) -> None:
+    (directory / corpus.name).write_bytes(pickle.dumps(corpus))
+    (directory / f"{corpus.name}.frames").write_bytes(
+        b"".join(len(frame).to_bytes(4, "big") + frame for frame in corpus.frames)
+    )
+
+
+def measure(everyone: list[Contender], corpus: corpora.Corpus, task: str, rounds: int) -> dict[str, float]:
+    """Median CPU seconds by contender, of those that have the task (or what stands for it)."""
+    asked: dict[str, str] = {}
+    made: dict[str, str] = {}
+    for contender in everyone:
+        for candidate in (task, STANDS_FOR.get(task, task)):
+            answer = contender.ask(corpus.name, candidate, check=True)  # the first turn warms up
+            if "unsupported" not in answer:
+                asked[contender.name] = candidate
+                if answer["digest"] and task not in ("encode", "aggregate"):
+                    made[contender.name] = answer["digest"]
+                break
+    if len(set(made.values())) > 1:
+        raise SystemExit(f"{task} of corpus {corpus.name}: contenders disagree: {made}")
+    times: dict[str, list[float]] = {name: [] for name in asked}
+    for _ in range(rounds):
+        for contender in everyone:
+            if contender.name in asked:
+                times[contender.name].append(contender.ask(corpus.name, asked[contender.name])["seconds"])
+    return {name: median(seconds) for name, seconds in times.items()}
+
+
+def line(task: str, corpus: corpora.Corpus, times: dict[str, float]) -> list[str]:
+    """Compiled and pure: million user records a second, and how many times faster than each other one."""
+    cells = [task, corpus.name]
+    count = len(LOOKUPS) if task == "lookup" else corpus.user_records
+    for ours in ("kpl_codec", "kpl_codec (pure)"):
+        cells.append(f"{count / times[ours] / 1e6:.2f}")
+        for other in ("limit", "aws_kinesis_agg", "aiokpl", "async-kinesis", "npm"):
+            cells.append(f"{times[other] / times[ours]:.2f}" if times.get(other) else "-")
+    return cells
+
+
+HEAD = ["task", "corpus", *2 * ["M/s", "limit", "agg", "aiokpl", "async", "npm"]]
+WIDTHS = [18, 6, *2 * [7, 7, 7, 7, 7, 7]]
+
+
+def show(cells: list[str]) -> None:
+    print(
+        "  ".join(
+            cell.ljust(w) if i < 2 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(cells, WIDTHS, strict=True))
+        ),
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--mib", type=float, default=8, help="size of each corpus in MiB")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--corpora", default="".join(corpora.NAMES))
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--quick", action="store_true", help="1 MiB, 3 rounds")
+    parser.add_argument("--more", action="store_true", help="import time, memory, growth as well")
+    parser.add_argument("--spark", action="store_true", help="the Spark function as well")
+    options = parser.parse_args()
+    if options.quick:
+        options.mib, options.rounds = 1, 3
+    print(
+        f"{options.mib:g} MiB a corpus, medians of {options.rounds} alternating rounds, CPU time; faster by:"
+    )
+    print(f"{'':26}  {'compiled':-^52}  {'pure Python':-^52}")
+    show(HEAD)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        everyone = contenders(directory)
+        try:
+            for name in options.corpora:
+                corpus = corpora.corpus(name, options.mib)
+                write(corpus, directory)
+                for task in options.tasks.split(","):
+                    if task == "lookup" and name != options.corpora[0]:
+                        continue
+                    if name in "eh" and task in ("encode", "aggregate"):
+                        continue
+                    show(line(task, corpus, measure(everyone, corpus, task, options.rounds)))
+        finally:
+            for contender in everyone:
+                contender.close()
+    if options.more:
+        more.show()
+    if options.spark:
+        from . import spark
+
+        spark.show()
+
+
+if __name__ == "__main__":
+    main()

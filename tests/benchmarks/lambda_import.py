@@ -1,0 +1,73 @@
+"""What importing the Lambda path costs: ``python tests/benchmarks/lambda_import.py [runs]`` (31).
+
+Each line starts fresh interpreters, turn by turn with a bare one, so that all see the same machine; the
+least of all runs is taken, minus the least of the bare ones. Wall clock and processor time. The claim to
+check: kpl_codec.aws_lambda within 30 ms over bare Python. Modules are compiled beforehand, as in a layer.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import kpl_codec
+
+ROOT = str(Path(kpl_codec.__file__).parents[1])
+EVENT = """
+import kpl_codec as kpl
+data = kpl.encode([kpl.UserRecord("a", b"x"), kpl.UserRecord("b", b"y")])
+from kpl_codec.adapters import to_lambda
+event = to_lambda([kpl.KinesisRecord("a", data, "1", "shardId-000000000000")], stream_arn="arn")
+"""
+LINES = {
+    "bare Python": "pass",
+    "kpl_codec.aws_lambda": "import kpl_codec.aws_lambda",
+    "  and a first event handled": "import kpl_codec.aws_lambda" + EVENT
+    + "assert not kpl_codec.aws_lambda.process_user_records(event, len)['batchItemFailures']",
+    "  with protobuf (no compiled twin)": "import kpl_codec.aws_lambda, kpl_codec.runtime",
+    "what the Lambda runtime loads anyway": "import json, logging, re, typing, datetime",
+    "kpl_codec.aws_lambda after that": "import json, logging, re, typing, datetime, kpl_codec.aws_lambda",
+    "aws_kinesis_agg.deaggregator": "import aws_kinesis_agg.deaggregator",
+    "aws_lambda_powertools batch": "import aws_lambda_powertools.utilities.batch",
+}  # fmt: skip
+
+
+def once(code: str) -> tuple[float, float]:
+    """Milliseconds of one interpreter: wall clock, processor."""
+    path = f"import sys; sys.path.insert(0, {ROOT!r})\n"
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([sys.executable, "-I", "-c", path + code], check=True)
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall * 1000, cpu * 1000
+
+
+def main(runs: int) -> None:
+    lines = {
+        name: code
+        for name, code in LINES.items()
+        if all(
+            importlib.util.find_spec(package)
+            for package in ("aws_kinesis_agg", "aws_lambda_powertools")
+            if package in code
+        )
+    }
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in lines}
+    for _ in range(runs):
+        for name, code in lines.items():
+            found[name].append(once(code))
+    bare = [min(column) for column in zip(*found["bare Python"], strict=True)]
+    print(f"{'':38} {'wall':>9} {'processor':>10}   over bare Python, least of {runs} runs")
+    for name, times in found.items():
+        wall, cpu = (min(column) for column in zip(*times, strict=True))
+        if name != "bare Python":
+            wall, cpu = wall - bare[0], cpu - bare[1]
+        print(f"{name:38} {wall:6.1f} ms {cpu:7.1f} ms")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 31)

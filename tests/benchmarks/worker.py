@@ -1,0 +1,50 @@
+"""One contender in a process of its own: `python -m tests.benchmarks.worker NAME DIRECTORY`.
+
+A line of JSON asks, {"corpus": ..., "task": ..., "check": true|false}; a line answers with CPU seconds
+and, where asked for, the digest of what was made; {"unsupported": true} for what it does not do.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .tasks import CONTENDERS, digest
+
+
+def main() -> None:
+    name, directory = sys.argv[1], Path(sys.argv[2])
+    loaded: dict[str, Any] = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["corpus"] not in loaded:
+            loaded.clear()
+            corpus = pickle.loads((directory / asked["corpus"]).read_bytes())
+            loaded[asked["corpus"]] = corpus, CONTENDERS[name](corpus).tasks()
+            gc.collect()
+            gc.freeze()
+        corpus, tasks = loaded[asked["corpus"]]
+        task = tasks.get(asked["task"])
+        if task is None:
+            print(json.dumps({"unsupported": True}), flush=True)
+            continue
+        start = time.process_time()
+        made = task(corpus)
+        if isinstance(made, Iterator):
+            made = list(made) if asked["check"] else deque(made, maxlen=0)
+        seconds = time.process_time() - start
+        compared = asked["check"] and corpus.name != "h"  # they differ on broken frames: see spec/
+        answer = {"seconds": seconds, "digest": digest(name, asked["task"], made) if compared else None}
+        del made
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

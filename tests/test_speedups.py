@@ -1,0 +1,252 @@
+"""The compiled twin against the Python beside it: same records, bytes, sizes, digests, or "not certain".
+
+What each answers alone is tested where it lives; here both are asked the same. KPL_CODEC_PURE=1 runs
+the whole suite on the Python alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec import codec, message, runtime, wire
+from kpl_codec.limits import MAGIC
+from kpl_codec.message import AggregatedRecord
+from kpl_codec.testing import strategies as kst
+
+speedups = pytest.importorskip(
+    "kpl_codec._speedups", reason="built without a C compiler, or KPL_CODEC_PURE=1"
+)
+
+VECTORS = Path(__file__).parents[1] / "spec" / "vectors"
+OBSERVED = [
+    bytes.fromhex(vector["input"]["data"])
+    for path in sorted(VECTORS.glob("*.json"))
+    for vector in json.loads(path.read_text()).get("vectors", ())
+    if isinstance(vector.get("input"), dict) and isinstance(vector["input"].get("data"), str)
+    if vector["kind"] == "decode"
+]
+
+
+def walked(body: bytes) -> AggregatedRecord | None:
+    """What the byte walker, the authority, makes of a message; None: it finds a defect."""
+    data = MAGIC + body + bytes(16)
+    if wire.first_defect(data, 4, len(data) - 16) is not None:
+        return None
+    return codec._walk(data, 4, len(data) - 16)
+
+
+def framed(body: bytes) -> bytes:
+    return MAGIC + body + hashlib.md5(body).digest()
+
+
+def hold_equal(body: bytes) -> None:
+    expected = walked(body)
+    for parse in (speedups.parse, runtime.parse):
+        parts = parse(body)
+        if parts is not None:
+            assert expected is not None, f"{parse.__module__} accepts what the walker refuses"
+            assert AggregatedRecord(*parts).columns() == expected.columns()
+    frame = framed(body)
+    rows = speedups.frame_rows(kpl.UserRecord, (None, b"", None, ()), frame)
+    assert (rows is None) == (len(frame) <= 20 or speedups.parse(body) is None)
+    if rows is not None:
+        assert expected is not None
+        assert rows == [expected[i] for i in range(len(expected))]
+        assert all(type(row) is kpl.UserRecord for row in rows)
+
+
+messages = st.one_of(
+    kst.aggregated_records(max_records=6).map(lambda made: made.data[4:-16]),
+    kst.non_canonical_records(max_records=4).map(lambda made: made.data[4:-16]),
+    kst.defective_frames(max_records=4).map(lambda made: made.data[4:-16]),
+    st.sampled_from([frame[4:-16] for frame in OBSERVED if len(frame) > 20]),
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A message with bytes changed, inserted, cut out; often with those that mean something."""
+    body = bytearray(draw(messages))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, max(0, len(body) - 1)))
+        byte = draw(st.sampled_from([0, 1, 8, 10, 16, 18, 26, 34, 127, 128, 255]) | st.integers(0, 255))
+        change = draw(st.sampled_from(["set", "insert", "cut"]))
+        if change == "insert" or not body:
+            body.insert(at, byte)
+        elif change == "set":
+            body[at] = byte
+        else:
+            del body[at : at + draw(st.integers(1, 3))]
+    return bytes(body)
+
+
+@settings(max_examples=300)
+@given(damaged())
+def test_a_message_is_read_the_same_or_left_to_the_walker(body: bytes) -> None:
+    hold_equal(body)
+
+
+@pytest.mark.parametrize("data", OBSERVED, ids=range(len(OBSERVED)))
+def test_every_vector_is_read_the_same_or_left_to_the_walker(data: bytes) -> None:
+    hold_equal(data[4:-16])
+
+
+def test_the_vectors_are_there() -> None:
+    assert len(OBSERVED) >= 87
+
+
+def test_what_the_kpl_writes_is_read_by_the_compiled_parser() -> None:
+    """Not certain is no answer for the frames that matter."""
+    records = [
+        kpl.UserRecord(f"é-{i % 300}", bytes(i), str(2**128 - 1 - i) if i % 2 else None) for i in range(600)
+    ]
+    body = kpl.encode(records)[4:-16]
+    parts = speedups.parse(body)
+    assert parts is not None
+    assert list(AggregatedRecord(*parts)) == records
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**20), st.lists(st.integers(0, 400), max_size=60))
+def test_digests_side_by_side_are_those_of_hashlib(seed: int, sizes: list[int]) -> None:
+    rng = random.Random(seed)
+    texts = [rng.randbytes(size) for size in sizes]
+    assert speedups.md5_many(texts) == [hashlib.md5(text).digest() for text in texts]
+
+
+def test_digests_around_every_block_boundary() -> None:
+    texts = [bytes(range(256))[:size] * 3 for size in range(200)] + [b"x" * 100_000, b"", b"y" * 65_536]
+    assert speedups.md5_many(texts) == [hashlib.md5(text).digest() for text in texts]
+
+
+@given(st.lists(st.one_of(kst.plain_data(), st.sampled_from(OBSERVED)), max_size=20))
+def test_which_frames_are_sound_is_what_is_aggregated_says(frames: list[bytes]) -> None:
+    assert speedups.sound_digests(frames) == [codec.is_aggregated(frame) for frame in frames]
+
+
+user_records = st.one_of(
+    kst.user_records(),
+    st.builds(
+        kpl.UserRecord,
+        st.sampled_from(["", "a", "é" * 256, "x" * 257, "\ud800", "\U0001f600"]),
+        st.binary(max_size=200),
+        st.none() | st.sampled_from(["0", "00", "", "-1", "٣", str(2**128), str(2**128 - 1), "9" * 38]),
+        st.sampled_from([(), (kpl.Tag("k"),), (kpl.Tag("k", "v"), kpl.Tag("é", ""))]),
+    ),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(user_records, max_size=12), st.none() | st.integers(0, 600))
+def test_both_builders_say_and_write_the_same_at_every_step(
+    records: list[kpl.UserRecord], max_size: int | None
+) -> None:
+    compiled, python = speedups.AggregatedRecordBuilder(max_size), codec.PythonBuilder(max_size)
+
+    def same(do: Any) -> None:
+        answers = []
+        for builder in (compiled, python):
+            try:
+                answers.append(do(builder))
+            except kpl.KplError as error:
+                answers.append((type(error), vars(error)))
+        assert answers[0] == answers[1]
+
+    for record in records:
+        same(lambda builder, record=record: builder.add(record))
+        same(lambda builder: (builder.size, len(builder)))
+    same(lambda builder: builder.build())
+    same(lambda builder: builder.clear())
+    same(lambda builder: (builder.size, len(builder)))
+
+
+@given(st.lists(user_records, max_size=8))
+def test_encode_writes_or_refuses_the_same(records: list[kpl.UserRecord]) -> None:
+    def outcome(encode: Any) -> Any:
+        try:
+            return encode(records)
+        except kpl.EncodeError as error:
+            return type(error), vars(error)
+
+    assert outcome(speedups.encode) == outcome(codec.encode_in_python)
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(
+        st.one_of(kst.aggregated_records(max_records=5).map(lambda made: made.data), damaged().map(framed)),
+        max_size=6,
+    ),
+    st.sampled_from(["strict", "kcl", "report"]),
+    st.none() | kst.shard_maps(),
+    st.booleans(),
+)
+def test_deaggregate_gives_the_same_with_and_without(
+    frames: list[bytes], policy: Any, shard_map: kpl.ShardMap | None, as_list: bool
+) -> None:
+    shard_id = next(iter(shard_map)).shard_id if shard_map else None
+    records = [kpl.KinesisRecord("pk", frame, str(i), shard_id) for i, frame in enumerate(frames)]
+
+    def outcome() -> Any:
+        rows: list[Any] = []
+        found = kpl.deaggregate(records if as_list else iter(records), policy, shard_map)
+        try:
+            rows.extend(map(tuple, map(_comparable, found)))
+        except kpl.DecodeError as error:
+            rows.append((type(error), vars(error)))
+        return rows, found.counts
+
+    compiled = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(message, "speedups", None)
+        patch.setattr(sys.modules["kpl_codec.deaggregate"], "speedups", None)
+        assert outcome() == compiled
+
+
+def _comparable(row: kpl.DeaggregatedRecord) -> Any:
+    return row._replace(defects=tuple((type(d), vars(d)) for d in row.defects))  # type: ignore[arg-type]
+
+
+def test_the_environment_turns_it_off() -> None:
+    code = "import kpl_codec.compiled as c, sys; print(c.speedups, 'kpl_codec._speedups' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60,
+        env={**os.environ, "KPL_CODEC_PURE": "1"},
+    )  # fmt: skip
+    assert run.stdout.split() == ["None", "False"]
+
+
+def test_the_compiled_path_loads_no_protobuf() -> None:
+    code = (
+        "import sys, kpl_codec as kpl\n"
+        "list(kpl.decode(kpl.encode([kpl.UserRecord('a', b'x')])))\n"
+        "print(any(name.startswith('google.protobuf') for name in sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "data"),
+    [
+        (b"\0" * 4, b""),  # an offset short
+        (bytes(4) + (9).to_bytes(4, "little"), b"12345678"),  # beyond the bytes
+        ((5).to_bytes(4, "little") + (2).to_bytes(4, "little"), b"12345678"),  # backwards
+        (b"\xff" * 4 + (2).to_bytes(4, "little"), b"12345678"),  # negative
+    ],
+)
+def test_an_arrow_column_that_lies_is_refused(offsets: bytes, data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"offset|short"):
+        speedups.Column(None, offsets, data, 0, 1, False)
