@@ -207,7 +207,7 @@ cdef class AggregatedRecordBuilder:
             return False
         if explicit_hash_key is None:
             return True
-        if type(explicit_hash_key) is not str:
+        if type(explicit_hash_key) is not str or not (<str>explicit_hash_key).isascii():
             return False
         text = PyUnicode_AsUTF8AndSize(explicit_hash_key, &size)
         return is_canonical_hash_key(text, size)

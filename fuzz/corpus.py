@@ -1,0 +1,91 @@
+"""Seeds for the harnesses, cut from spec/vectors: one file each, in a directory per harness.
+
+python -m fuzz.corpus DIRECTORY
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from kpl_codec import KinesisRecord
+from kpl_codec.adapters import to_analytics, to_firehose, to_get_records, to_lambda, to_pipes
+
+VECTORS = Path(__file__).parents[1] / "spec" / "vectors"
+
+#: First byte of an input that is a message (its frame is made around it), or data as it is.
+MESSAGE, DATA = b"\x00", b"\x01"
+LONGEST = 4000
+
+
+def vectors() -> Iterator[dict[str, Any]]:
+    for path in sorted(VECTORS.glob("*.json")):
+        if path.name != "schema.json":
+            yield from json.loads(path.read_text())["vectors"]
+
+
+def datas() -> Iterator[bytes]:
+    """The data of every Kinesis record in the vectors."""
+    for vector in vectors():
+        texts = [vector["input"].get("data"), vector.get("data")]
+        texts += [record["data"] for record in vector["input"].get("records", [])]
+        yield from (bytes.fromhex(text) for text in texts if text is not None and len(text) <= 2 * LONGEST)
+
+
+def frames() -> Iterator[bytes]:
+    for data in datas():
+        yield DATA + data
+        if data.startswith(b"\xf3\x89\x9a\xc2") and len(data) > 20:
+            yield MESSAGE + data[4:-16]
+
+
+def events() -> Iterator[bytes]:
+    arn = "arn:aws:kinesis:eu-west-1:1:stream/s"
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    some = list(datas())[::12]
+    for start in range(0, len(some), 3):
+        records = [
+            KinesisRecord("a", data, str(number), "shardId-000000000000", at)
+            for number, data in enumerate(some[start : start + 3], 1)
+        ]
+        for event in (
+            to_lambda(records, stream_arn=arn),
+            to_pipes(records, stream_arn=arn),
+            to_get_records(records, dump=True),
+            to_firehose(records, delivery_stream_arn=arn, source_stream_arn=arn),
+            to_analytics(records, application_arn=arn, stream_arn=arn),
+        ):
+            yield json.dumps(event, default=str).encode()
+
+
+def listings() -> Iterator[bytes]:
+    for vector in vectors():
+        pages = vector["input"].get("pages")
+        if pages is not None:
+            yield json.dumps(pages).encode()
+            yield "\n".join(map(json.dumps, pages)).encode()
+
+
+SEEDS = {"frames": frames, "lambda": events, "shards": listings}
+
+
+def write(directory: Path) -> dict[str, int]:
+    """Write every seed once; gives how many there are of each kind."""
+    counts = {}
+    for name, seeds in SEEDS.items():
+        (directory / name).mkdir(parents=True, exist_ok=True)
+        unique = set(seeds())
+        for seed in unique:
+            digest = hashlib.sha256(seed).hexdigest()[:16]
+            (directory / name / digest).write_bytes(seed)
+        counts[name] = len(unique)
+    return counts
+
+
+if __name__ == "__main__":
+    print(write(Path(sys.argv[1])))
