@@ -9,7 +9,6 @@ Specification: spec/04-shards-and-placement.md, SHD-1 to SHD-8.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -224,7 +223,7 @@ class ShardMap:
             if isinstance(text, bytes):
                 text = text.decode("utf-8-sig")
             pages = _json_values(text)
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ShardMapError(code="malformed", reason=f"not JSON: {error}", shard_ids=()) from None
         if len(pages) == 1 and isinstance(pages[0], list):
             pages = pages[0]
@@ -234,6 +233,8 @@ class ShardMap:
 
     def to_json(self) -> str:
         """As ``aws kinesis list-shards`` prints it; `from_json` reads it back."""
+        import json
+
         return json.dumps({"Shards": [shard.to_aws() for shard in self]}, indent=2)
 
     def shard_for(self, hash_key: int) -> Shard:
@@ -302,6 +303,8 @@ class ShardMap:
 
 def _json_values(text: str) -> list[Any]:
     """One JSON value, or several one after the other (one page a line)."""
+    import json  # functions that look up shards have no use for it
+
     decoder = json.JSONDecoder()
     values: list[Any] = []
     pos = 0

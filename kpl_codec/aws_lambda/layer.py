@@ -1,0 +1,99 @@
+"""Build a Lambda layer: ``python -m kpl_codec.aws_lambda.layer kpl-codec-layer.zip``
+
+The zip has what a function needs and nothing else: kpl_codec without Spark, reports, commands and test
+helpers, and protobuf. boto3 is in Lambda's runtime; Powertools has a layer of its own.
+
+For another platform than this one, say which, as pip names them; the compiled twin is left out then
+(same results, slower):
+
+    python -m kpl_codec.aws_lambda.layer layer.zip --platform manylinux2014_aarch64 --python 3.13
+
+    aws lambda publish-layer-version --layer-name kpl-codec --zip-file fileb://layer.zip \\
+        --compatible-runtimes python3.13
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+#: Parts of the package that no function uses.
+LEFT_OUT = ("spark", "report", "cli", "testing", "arrow")
+_IGNORED = shutil.ignore_patterns("__pycache__", "_native", "*.pyx", "*.c", "*.h", "_build.py", "*.txt")
+# Zip entries carry a time; one and the same makes equal layers equal byte for byte.
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def build(out: Path, *, platform: str | None = None, python: str | None = None) -> int:
+    """Write the layer to ``out``; gives its size in bytes.
+
+    ``platform``, ``python``: as pip's ``--platform`` and ``--python-version``; this machine's if None.
+    Raises subprocess.CalledProcessError where pip finds no protobuf for them.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch) / "python"
+        shutil.copytree(PACKAGE, root / PACKAGE.name, ignore=_IGNORED)
+        for part in LEFT_OUT:
+            shutil.rmtree(root / PACKAGE.name / part, ignore_errors=True)
+        if platform is None and python is None:
+            _copy_installed("protobuf", root)
+        else:
+            for compiled in (root / PACKAGE.name).glob("*.so"):
+                compiled.unlink()
+            _download("protobuf", root, platform, python)
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as layer:
+            for path in sorted(p for p in root.rglob("*") if p.is_file()):
+                entry = zipfile.ZipInfo(str(path.relative_to(scratch)), _TIME)
+                entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                layer.writestr(entry, path.read_bytes())
+    return out.stat().st_size
+
+
+def _copy_installed(distribution: str, root: Path) -> None:
+    for file in importlib.metadata.files(distribution) or ():
+        if ".." in file.parts or file.suffix == ".pyc":
+            continue
+        target = root / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(str(file.locate()), target)
+
+
+def _download(distribution: str, root: Path, platform: str | None, python: str | None) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--target",
+        str(root),
+        "--no-compile",
+        "--no-deps",
+    ]
+    command += ["--only-binary", ":all:"]
+    command += ["--platform", platform] if platform else []
+    command += ["--python-version", python] if python else []
+    subprocess.run([*command, distribution], check=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m kpl_codec.aws_lambda.layer", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("out", type=Path, help="the zip file to write")
+    parser.add_argument("--platform", help="as pip names it: manylinux2014_x86_64, manylinux2014_aarch64")
+    parser.add_argument("--python", help="the runtime's version: 3.13")
+    given = parser.parse_args(arguments)
+    size = build(given.out, platform=given.platform, python=given.python)
+    sys.stdout.write(f"{given.out}: {size:,} bytes\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

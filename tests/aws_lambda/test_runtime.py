@@ -1,0 +1,284 @@
+"""Handlers under the real Lambda runtime client, in a Python that has nothing but the layer.
+
+The layer is built as users build it (kpl_codec.aws_lambda.layer), unzipped, and put on PYTHONPATH as
+/opt/python is; the runtime client (awslambdaric) stands in the site-packages, as in Lambda. Nothing
+else is installed there. Powertools' own test runs in this environment.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kpl_codec.aws_lambda import layer
+
+from .conftest import EVENTS, FIRST, expected_user_records, load
+from .runtime_api import Answer, Function
+from .source_mapping import deliver
+
+pytestmark = pytest.mark.timeout(180)
+TASK = str(Path(__file__).parent / "function")
+
+
+class Bare:
+    """``python``: an interpreter without packages but Lambda's own; ``path``: the unzipped layer."""
+
+    def __init__(self, home: Path) -> None:
+        venv.EnvBuilder(with_pip=False, symlinks=True).create(home / "venv")
+        self.python = str(home / "venv/bin/python")
+        show = [self.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+        site = Path(subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip())
+        for distribution in ("awslambdaric", "simplejson", "snapshot-restore-py"):
+            for file in importlib.metadata.files(distribution) or ():
+                if ".." not in file.parts:
+                    (site / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(str(file.locate()), site / file)
+        self.size = layer.build(home / "layer.zip")
+        with zipfile.ZipFile(home / "layer.zip") as built:
+            built.extractall(home / "opt")
+        self.path = str(home / "opt/python")
+        self.home = str(home)
+
+    def run(self, code: str, path: str = "") -> str:
+        # The working directory comes first on the path of ``-c``: it must not be ours.
+        return subprocess.run(
+            [self.python, "-c", code], capture_output=True, text=True, check=True, timeout=60,
+            cwd=self.home, env={"PYTHONPATH": path or self.path},
+        ).stdout  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
+    return Bare(tmp_path_factory.mktemp("lambda"))
+
+
+Start = Callable[..., Function]
+
+
+@pytest.fixture
+def start(bare: Bare, tmp_path: Path) -> Iterator[Start]:
+    """Start a handler of function/app.py; ended with the test."""
+    running: list[Function] = []
+
+    def started(handler: str, *, with_everything: bool = False, **environment: str) -> Function:
+        environment["SIDE_EFFECTS"] = str(tmp_path / "side-effects")
+        python = sys.executable if with_everything else bare.python
+        environment["PYTHONPATH"] = str(Path(layer.PACKAGE).parent) if with_everything else bare.path
+        running.append(Function(f"app.{handler}", TASK, environment, python))
+        return running[-1]
+
+    yield started
+    for function in running:
+        function.stop()
+
+
+def side_effects(tmp_path: Path) -> list[Any]:
+    path = tmp_path / "side-effects"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+ROWS = [[row[3], row[4], row[2].hex()] for row in expected_user_records()]
+
+
+def test_every_user_record_is_handled(start: Start, tmp_path: Path, event: Any) -> None:
+    function = start("process")
+    assert function.invoke(event) == Answer("response", {"batchItemFailures": []}, 25)
+    assert side_effects(tmp_path) == ROWS
+    # the same process, the next batch
+    assert function.invoke(event).body == {"batchItemFailures": []}
+    assert side_effects(tmp_path) == ROWS * 2
+
+
+@pytest.mark.requirement("LMB-1", "LMB-2")
+def test_partial_failure_as_the_service_sees_it(start: Start, tmp_path: Path, event: Any) -> None:
+    function = start("process", FAIL=ROWS[3][2])
+    answer = function.invoke(event)
+    assert answer.kind == "response"
+    assert answer.body == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}
+    assert side_effects(tmp_path) == ROWS[:3]
+    printed = function.stop()
+    assert "asked to fail" in printed
+    assert f"{FIRST + 1}/2" in printed
+
+
+@pytest.mark.requirement("LMB-4")
+def test_poison_as_the_service_sees_it(start: Start, tmp_path: Path, poisoned: Any) -> None:
+    assert start("process").invoke(poisoned).body == {
+        "batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]
+    }
+    function = start("dead_letters")
+    assert deliver(poisoned, lambda sent: function.invoke(sent).body) == 1
+    assert [str(FIRST + 1), "checksum-mismatch"] in side_effects(tmp_path)
+
+
+def test_a_plain_loop_over_poison_fails_the_invocation(start: Start, poisoned: Any) -> None:
+    answer = start("plain_loop").invoke(poisoned)
+    assert answer.kind == "error"
+    assert answer.body["errorType"] == "ChecksumMismatch"
+    assert str(FIRST + 1) in answer.body["errorMessage"]
+
+
+def test_a_tumbling_window(start: Start) -> None:
+    answer = start("window").invoke(load("lambda_tumbling_window.json"))
+    assert answer.body["state"] == {"hello": 1, "order-7": 1, "3g0": 5, "a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(p.name for p in EVENTS.glob("*.json") if p.name.startswith(("firehose", "analytics"))),
+)
+def test_transformations(start: Start, name: str) -> None:
+    event = load(name)
+    answer = start("firehose").invoke(event)
+    assert [r["recordId"] for r in answer.body["records"]] == [r["recordId"] for r in event["records"]]
+    assert {r["result"] for r in answer.body["records"]} == {"Ok"}
+
+
+def test_a_transformation_keeps_below_the_service_limit(start: Start) -> None:
+    event = load("firehose_direct_put.json")
+    from base64 import b64encode
+
+    data = b64encode(b"x" * 1_000_000).decode()
+    event["records"] = [{**event["records"][0], "recordId": str(i), "data": data} for i in range(4)]
+    answer = start("firehose").invoke(event)
+    assert answer.size <= 6 * 1024 * 1024
+    assert [r["result"] for r in answer.body["records"]] == [
+        "Ok",
+        "Ok",
+        "ProcessingFailed",
+        "ProcessingFailed",
+    ]
+
+
+def test_async(start: Start, tmp_path: Path, event: Any) -> None:
+    function = start("asynchronous")
+    for _ in range(2):
+        assert function.invoke(event).body == {"batchItemFailures": []}
+    assert sorted(side_effects(tmp_path)) == sorted(ROWS * 2)
+
+
+def test_code_written_for_aws_kinesis_agg(start: Start, event: Any) -> None:
+    assert start("old_code").invoke(event).body == [row[2] for row in ROWS]
+
+
+def test_powertools(start: Start, event: Any) -> None:
+    function = start("powertools", with_everything=True, FAIL=ROWS[3][2])
+    assert function.invoke(event).body == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}
+
+
+# -- what is there and what is loaded ----------------------------------------------------------------
+
+
+def test_nothing_optional_is_installed_there(bare: Bare) -> None:
+    code = """
+import importlib.util
+names = ["boto3", "botocore", "aws_lambda_powertools", "pydantic", "pyspark", "pyarrow", "hypothesis", "six",
+         "aws_kinesis_agg", "numpy", "pytest"]
+print([name for name in names if importlib.util.find_spec(name)])
+"""
+    assert bare.run(code) == "[]\n"
+
+
+def test_the_import_loads_nothing_else(bare: Bare) -> None:
+    """The list: kpl_codec's own modules, and no third-party package, protobuf included."""
+    code = """
+import sys
+before = set(sys.modules)
+import kpl_codec.aws_lambda
+new = set(sys.modules) - before
+std = {n for n in new if n.partition(".")[0] in sys.stdlib_module_names}
+print(*sorted(n for n in new - std if "cython" not in n))
+print(*sorted(std))
+"""
+    ours, std = bare.run(code).split("\n")[:2]
+    assert set(ours.split()) == {
+        "kpl_codec",
+        *(
+            f"kpl_codec.{name}"
+            for name in (
+                "_speedups", "adapters", "adapters.reading", "adapters.values", "adapters.writing",
+                "aws_lambda", "aws_lambda.events", "aws_lambda.windows", "codec", "compiled", "deaggregate",
+                "errors", "explain", "frame", "hash_keys", "kcl", "limits", "message", "placement", "records",
+                "shards", "size", "wire",
+            )
+        ),
+    } - ({"kpl_codec._speedups"} if not has_speedups() else set())  # fmt: skip
+    assert not set(std.split()) & HEAVY
+
+
+#: Parts of the standard library that take their time to load.
+HEAVY = {
+    "argparse", "asyncio", "decimal", "email", "http", "json", "logging", "pickle", "socket", "ssl",
+    "tempfile", "threading", "urllib",
+}  # fmt: skip
+
+
+def has_speedups() -> bool:
+    from kpl_codec.compiled import speedups
+
+    return speedups is not None
+
+
+def test_it_works_without_the_compiled_twin(bare: Bare, tmp_path: Path, event: Any) -> None:
+    """As in a layer for another platform: protobuf's runtime decodes then."""
+    slow = tmp_path / "python"
+    shutil.copytree(bare.path, slow, ignore=shutil.ignore_patterns("_speedups*"))
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    code = f"""
+import json, sys
+from kpl_codec.aws_lambda import user_records
+rows = list(user_records(json.load(open({str(tmp_path / "event.json")!r}))))
+print(json.dumps([[r.sequence_number, r.sub_sequence_number, r.data.hex()] for r in rows]))
+print("kpl_codec._speedups" in sys.modules, "google.protobuf" in sys.modules)
+"""
+    rows, loaded = bare.run(code, str(slow)).splitlines()
+    assert json.loads(rows) == ROWS
+    assert loaded == "False True"
+
+
+def test_the_layer_is_small_and_the_same_every_time(bare: Bare, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.zip", tmp_path / "two.zip"
+    assert layer.main([str(one)]) == 0
+    layer.build(two)
+    assert one.read_bytes() == two.read_bytes()
+    assert bare.size == one.stat().st_size < 1_500_000
+    names = zipfile.ZipFile(one).namelist()
+    assert all(name.startswith("python/") for name in names)
+    assert not [n for n in names if "/spark/" in n or "/testing/" in n or n.endswith((".pyx", ".c"))]
+
+
+FIPS = """
+import hashlib, sys
+real = hashlib.md5
+def md5(*args, usedforsecurity=True, **kwargs):
+    # What a FIPS build of OpenSSL does.
+    if usedforsecurity:
+        raise ValueError("[digital envelope routines] unsupported")
+    return real(*args, usedforsecurity=False, **kwargs)
+hashlib.md5 = md5
+"""
+
+
+def test_md5_is_not_asked_for_security(bare: Bare) -> None:
+    code = f"""{FIPS}
+import kpl_codec as kpl
+from kpl_codec.compat.aws_kinesis_agg import aggregator, deaggregator
+data = kpl.encode([kpl.UserRecord("a", b"x"), kpl.UserRecord("b", b"y")])
+assert len(kpl.decode(data)) == 2 and kpl.is_aggregated(data) and kpl.effective_hash_key("a")
+agg = aggregator.RecordAggregator(); agg.add_user_record("a", b"x")
+assert agg.clear_and_get().get_contents()[2]
+print("ok")
+"""
+    assert bare.run(code) == "ok\n"
+    assert os.environ.get("PYTHONPATH") != bare.path
