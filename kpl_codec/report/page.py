@@ -113,8 +113,8 @@ def stamp(time: datetime | None) -> Markup | None:
 
 def _header(report: Report) -> Markup:
     worst = "clean" if report.clean else report.worst or "clean"
-    if not report.totals.kinesis_records and not report.kinds:
-        worst, title = "info", "Nothing was read"
+    if not report.totals.kinesis_records:
+        title = "Nothing was read"
     else:
         lost = report.totals.lost_at_kcl
         title = (

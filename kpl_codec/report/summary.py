@@ -77,8 +77,8 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 def verdict(report: Report) -> str:
     """The one sentence that a person in a hurry reads."""
     lost = report.totals.lost_at_kcl
-    if not report.totals.kinesis_records and not report.kinds:
-        return "Nothing was read: there were no records."
+    if not report.totals.kinesis_records:
+        return "Not one Kinesis record was read, so nothing is known about the stream."
     if lost:
         return (
             f"{plural(lost, 'user record')} of {number(report.totals.user_records)} "
