@@ -18,7 +18,7 @@
 While the map is distrusted there is no prediction: a user record sent alone lands right without one,
 an aggregate made for a shard that has split does not. Time is any monotonic clock of the caller's, in
 seconds, the same for all calls. Not thread-safe, except that `predict` only reads.
-Specification: spec/08-live-shard-map.md, MAP-1 to MAP-14.
+Specification: spec/08-live-shard-map.md, MAP-1 to MAP-15.
 """
 
 from __future__ import annotations
@@ -168,6 +168,9 @@ class LiveShardMap:
         self._numbers = 0
         self._updated_at: float | None = None
         self._doubted_at: float | None = None
+        self._doubt_changed = False
+        self._barren = 0
+        self._deaf_until = float("-inf")
         #: How often the stream was seen to be deleted and created again.
         self.generation = 0
         #: Why the last refresh failed; None once one has not.
@@ -265,8 +268,13 @@ class LiveShardMap:
             predicted_shard not in self._trusted or not self._trusted[predicted_shard].open
         ):
             return False
+        # MAP-15: "After a report whose refresh changed nothing, reports MUST be ignored for a time that
+        # grows as the backoff does, until a refresh changes the map."
+        if now < self._deaf_until:
+            return False
         self._trusted = None
         self._doubted_at = seen_at
+        self._doubt_changed = False
         if self._refresh is None:
             self._start(now)
         return True
@@ -376,10 +384,13 @@ class LiveShardMap:
         else:
             # MAP-10: "A refresh that failed otherwise MUST be tried again after a backoff that grows
             # from 1 s to at most 30 s, and starts anew once a map was installed."
-            first, most, factor = self._backoffs
-            self._retry_at = now + min(first * factor ** min(self._failures, 64), most)
+            self._retry_at = now + self._backoff(self._failures)
             self._failures += 1
         return RefreshFailed(now, self.error, self._retry_at)
+
+    def _backoff(self, before: int) -> float:
+        first, most, factor = self._backoffs
+        return min(first * factor ** min(before, 64), most)
 
     # -- a new map ----------------------------------------------------------------------------
 
@@ -409,15 +420,28 @@ class LiveShardMap:
         self._failures = 0
         self.error = None
         self._retry_at = now + self._interval if self._interval is not None else None
-        if self._doubted_at is not None and refresh.started < self._doubted_at:
+        opened = tuple(sorted(open_now - old.keys()))
+        self._regain_trust(new, refresh.started, bool(opened or closed or recreated), now)
+        return MapChanged(now, new, opened, tuple(sorted(closed)), recreated, tuple(sorted(superseded)))
+
+    def _regain_trust(self, new: ShardMap, started: float, changed: bool, now: float) -> None:
+        self._doubt_changed |= changed
+        if self._doubted_at is not None and started < self._doubted_at:
             # A routine refresh was under way when a report was believed: this listing may be older
             # than what the report saw.
+            self._doubted_at = None
             self._start(now)
-        else:
-            self._trusted = new
+            return
+        if self._doubt_changed:
+            self._barren, self._deaf_until = 0, float("-inf")
+        elif self._trusted is None:
+            # Records land elsewhere, and the listing says they should not: a listing that lags behind a
+            # split, or a stream that ignores keys. Asking again at once would go on for ever, and leave
+            # the producer without predictions most of the time.
+            self._deaf_until = now + self._backoff(self._barren)
+            self._barren += 1
+        self._trusted = new
         self._doubted_at = None
-        opened = tuple(sorted(open_now - old.keys()))
-        return MapChanged(now, new, opened, tuple(sorted(closed)), recreated, tuple(sorted(superseded)))
 
     def _recreated(self, listed: Sequence[Shard]) -> bool:
         """Whether ``listed`` is another life of the stream than what is known.

@@ -147,6 +147,31 @@ def test_reports_and_their_guards():
     assert live.invalidate(13.0, None, 13.0)  # landed somewhere without a prediction to be wrong
 
 
+@pytest.mark.requirement("MAP-15")
+def test_reports_that_change_nothing_do_not_keep_the_map_refreshing():
+    live, stream = ready(describe=False)
+    now, pauses = 10.0, []
+    for _ in range(10):
+        assert live.invalidate(now, None, now)
+        answer(live, now, stream.open_shards())
+        assert live.state is State.READY
+        begun = now
+        while not live.invalidate(now, None, now):
+            now += 0.25
+        pauses.append(now - begun)
+        answer(live, now, stream.open_shards())
+        now += 100  # (the second report in a row was barren too)
+    assert pauses[0] == 1.0
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 30.0
+    # a map that changes makes it listen again
+    stream.split(0)
+    assert live.invalidate(now, None, now)
+    answer(live, now, stream.open_shards())
+    stream.split(0)
+    assert live.invalidate(now + 0.1, None, now + 0.1)
+
+
 def test_a_report_during_a_routine_refresh_that_may_not_have_seen_it():
     live, stream = ready()
     live.refresh(5.0)
