@@ -10,6 +10,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from kpl_codec.cli.main import main
+from kpl_codec.cli.shards import _tell
+from kpl_codec.live_shard_map import MapChanged, RefreshFailed, StreamUnavailable
 from kpl_codec.shards import ShardMap
 
 from ..shards.model import ModelStream, sequence_number
@@ -149,6 +151,30 @@ def test_an_unsound_listing(capsys, tmp_path):
     path.write_text(json.dumps({"Shards": json.loads(REAL)["Shards"][1:2]}))
     assert main(["shards", "list", "--shards", str(path)]) == 2
     assert "gap" in capsys.readouterr().err
+
+
+def test_what_watch_tells_people(capsys):
+    stream = ModelStream(2, now=0)
+    old = stream.shards[0].shard_id
+    stream.split(0)
+    shard_map = ShardMap(stream.shards)
+    opened = tuple(s.shard_id for s in stream.shards[2:])
+    _tell(MapChanged(0.0, shard_map, opened, (old,), False, ()), False, first=False)
+    line, _, bar = capsys.readouterr().out.splitlines()
+    said = "0 closed, 2 opened (25.0%, out of 0), 3 opened (25.0%, out of 0), 3 open shards"
+    assert line.endswith("  " + said)
+    assert bar.startswith("├──")
+    _tell(MapChanged(0.0, shard_map, (), (), False, ()), False, first=False)
+    assert capsys.readouterr().out == ""  # nothing new, nothing said
+    _tell(MapChanged(0.0, shard_map, opened, (), True, ()), False, first=False)
+    assert "the stream was made anew" in capsys.readouterr().out
+    error = StreamUnavailable(
+        stream="s", operation="ListShards", code="LimitExceededException", reason="slow"
+    )
+    _tell(RefreshFailed(0.0, error, 2.0), False, first=False)
+    assert capsys.readouterr().out.endswith("LimitExceededException: slow [MAP-8], again in 2 s\n")
+    _tell(RefreshFailed(0.0, error, None), True, first=False)
+    assert json.loads(capsys.readouterr().out)["Failed"] == "LimitExceededException"
 
 
 # -- real servers ---------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 
 import pytest
 
@@ -361,6 +362,10 @@ def test_many_tasks_that_see_a_split_cause_one_refresh(kinesis_local, proxy, str
             await asyncio.gather(*(live.wait_ready(5) for _ in range(10)))
             assert len(listings(proxy)) == before + 2  # one throttled, one more
             assert live.hash_key_range("shardId-000000000000") is not None
+            assert live.error is None
+            assert live.refresh()
+            assert not live.refresh()
+            assert (live.generation, len(live.shard_map), len(live.lineage)) == (0, 3, 4)
             return live.predict(0)
 
     assert aio(kinesis_local, proxy, body) == "shardId-000000000002"
@@ -486,6 +491,17 @@ def test_a_record_that_is_not_there(kinesalite, stream_name):
     (first, *_) = put_numbered(client, stream_name, 3)
     assert read_record(client, stream_name, *first) is not None
     assert read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
+
+
+def test_from_a_time_on(client, stream):
+    put_numbered(client, stream, 5)
+    time.sleep(1.2)
+    since = datetime.now(timezone.utc)
+    time.sleep(0.2)
+    put_numbered(client, stream, 5, 5)
+    records = list(read_stream(client, stream, start=since, poll_interval=0.01))
+    assert {int(r.data) for r in records} == set(range(5, 10))
+    assert all(r.approximate_arrival_timestamp >= since for r in records)
 
 
 def test_latest_waits_for_what_comes(client, stream):
