@@ -171,6 +171,18 @@ def test_what_passes_is_tried_again(proxy, faulty, stream, fault):
 
 
 @pytest.mark.requirement("MAP-10")
+def test_an_answer_that_comes_too_late_is_no_answer(kinesis_local, proxy, stream):
+    from botocore.config import Config
+
+    hasty = Config(read_timeout=0.3, retries={"total_max_attempts": 1})
+    client = kinesis_local.client(endpoint_url=proxy.endpoint_url, config=hasty)
+    rule = proxy.on("ListShards", slow(1.0), times=1)
+    with StreamShardMap(client, stream, **FAST) as live:
+        assert len(live.wait_ready(10)) == 2
+    assert rule.acted == 1
+
+
+@pytest.mark.requirement("MAP-10")
 def test_fetching_waits_a_second_and_tries_again(proxy, faulty, stream):
     proxy.on("ListShards", throttle(), times=1)
     begun = time.monotonic()
