@@ -15,13 +15,13 @@ from types import TracebackType
 from typing import Any
 
 from ..hash_keys import HashKeyRange
-from ..lineage import Lineage
-from ..live_shard_map import LiveShardMap, State, StreamUnavailable
+from ..live_shard_map import LiveShardMap, State
 from ..shards import ShardMap
 from .calls import CALL_ERRORS, failure_of, send
+from .view import LiveShardMapView
 
 
-class AsyncStreamShardMap:
+class AsyncStreamShardMap(LiveShardMapView):
     """A `LiveShardMap` with a task that makes its calls. Use it from one event loop only.
 
     ``settings`` are those of `LiveShardMap`. Times are of ``clock``, time.monotonic by default.
@@ -55,33 +55,6 @@ class AsyncStreamShardMap:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-
-    @property
-    def state(self) -> State:
-        return self._live.state
-
-    @property
-    def shard_map(self) -> ShardMap | None:
-        """The last sound map, trusted or not."""
-        return self._live.shard_map
-
-    @property
-    def lineage(self) -> Lineage:
-        return self._live.lineage
-
-    @property
-    def generation(self) -> int:
-        """How often the stream was seen to be deleted and created again."""
-        return self._live.generation
-
-    @property
-    def error(self) -> StreamUnavailable | None:
-        """Why the last refresh failed; None after one that did not."""
-        return self._live.error
-
-    def predict(self, hash_key: int) -> str | None:
-        """The open shard for ``hash_key``, None unless the map is READY."""
-        return self._live.predict(hash_key)
 
     def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
         """The range of a shard that is open or closed not long ago."""

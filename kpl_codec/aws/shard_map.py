@@ -24,6 +24,7 @@ from ..lineage import Lineage
 from ..live_shard_map import LiveShardMap, MapChanged, RefreshFailed, State, StreamUnavailable
 from ..shards import ShardMap
 from .calls import CALL_ERRORS, failure_of, send
+from .view import LiveShardMapView
 
 
 def run_refresh(
@@ -91,7 +92,7 @@ def fetch_lineage(
     return _fetch(client, live, timeout, sleep).lineage
 
 
-class StreamShardMap:
+class StreamShardMap(LiveShardMapView):
     """A `LiveShardMap` with a thread that makes its calls. All methods are thread-safe.
 
     ``settings`` are those of `LiveShardMap`. Times are of ``clock``, time.monotonic by default.
@@ -137,33 +138,6 @@ class StreamShardMap:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    @property
-    def state(self) -> State:
-        return self._live.state
-
-    @property
-    def shard_map(self) -> ShardMap | None:
-        """The last sound map, trusted or not."""
-        return self._live.shard_map
-
-    @property
-    def lineage(self) -> Lineage:
-        return self._live.lineage
-
-    @property
-    def generation(self) -> int:
-        """How often the stream was seen to be deleted and created again."""
-        return self._live.generation
-
-    @property
-    def error(self) -> StreamUnavailable | None:
-        """Why the last refresh failed; None after one that did not."""
-        return self._live.error
-
-    def predict(self, hash_key: int) -> str | None:
-        """The open shard for ``hash_key``, None unless the map is READY. Takes no lock, never waits."""
-        return self._live.predict(hash_key)
 
     def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
         """The range of a shard that is open or closed not long ago."""
