@@ -12,7 +12,7 @@ offsets, without an object per user record; a defective frame goes through `deag
 Rows that say ``aggregated``, or have a sub-sequence number other than 0, were opened before: they pass
 as they are, so that running twice does no harm. Output batches are bounded in bytes; what is held
 meanwhile is linear in one input batch.
-Specification: spec/07-spark.md, SPK-1 to SPK-9; spec/03-deaggregation.md.
+Specification: spec/07-spark.md, SPK-1 to SPK-4; spec/03-deaggregation.md.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ class Deaggregator:
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The user records of one batch, in order. Raises DecodeError under the ``strict`` policy, after
         the user records before it; CaptureError there for a row without data."""
+        # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
+        # in the same order, under every policy."
         source = Source(batch, self._layout)
         self.counts.kinesis_records += source.rows
         if speedups is None or source.opened is not None or not source.rows:

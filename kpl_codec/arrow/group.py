@@ -195,6 +195,8 @@ class _Columns:
         ends = np.cumsum(weights)
         start, before = 0, 0
         while start < len(ends):
+            # SPK-4: "An output batch MUST stay within its limit of bytes unless it holds one user record
+            # only, whatever the input holds."
             stop = max(int(np.searchsorted(ends, before + max_bytes, side="right")), start + 1)
             chosen = np.arange(start, stop) if keep is None else keep[start:stop]
             yield self._write(chosen, foreign, policy)

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from ..spark.validate import check_output, read_shard_map, validate
     from ..testing.local_kinesis import local_kinesis
     from . import demo_stream
-    from .progress import progress
+    from .progress import progress, spark_errors
 
     if args.records < 100:
         raise SystemExit("kpl-codec demo: --records must be at least 100")
@@ -50,10 +50,11 @@ def run(args: argparse.Namespace) -> int:
         count = demo_stream.capture(server.client(), folder)
     say(f"captured {count} Kinesis records to {folder / 'capture'}")
     say(f"starting Spark (Java: {ensure_java()})")
-    spark = local_session("kpl-codec demo", log_file=str(folder / "spark.log"))
+    log_file = str(folder / "spark.log")
+    spark = local_session("kpl-codec demo", log_file=log_file)
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = str((folder / "results").absolute())
-    with progress(spark, "checking"):
+    with spark_errors(log_file), progress(spark, "checking"):
         result = validate(spark, [str(folder / "capture")], shard_map, results, title="kpl-codec demo")
         rows = by_writer(spark, results)
     say("done")

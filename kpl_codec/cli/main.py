@@ -69,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             module.configure(command)
             command.set_defaults(run=module.run)
         args = parser.parse_args(arguments)
+        # SPK-19: "Exit status 0 MUST mean that nothing was found, 1 that something was, 2 that the job could
+        # not be done."
         return int(args.run(args))
     except KplError as error:
         print(f"kpl-codec: {error}", file=sys.stderr)

@@ -12,6 +12,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..errors import KplError
+
+
+class SparkFailed(KplError, RuntimeError):
+    """A Spark job failed for a reason of its own. ``reason``: its first line; ``log``: where more stands."""
+
+    code = "spark-failed"
+    text = "Spark failed: {reason} (more in {log})"
+
+
+@contextmanager
+def spark_errors(log: str | None) -> Iterator[None]:
+    """Failures of Spark become one line that says where to look."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        causes = [line for line in lines if line.startswith((":", "Caused by:"))]
+        reason = (causes or lines or [type(error).__name__])[0].removeprefix(": ")[:300]
+        if log is not None:
+            with open(log, "a") as out:
+                out.write(f"\n{error}\n")
+        raise SparkFailed(reason=reason, log=log or "the logs of Spark") from error
+
 
 def _tasks(spark: Any) -> tuple[int, int]:
     """Finished and known tasks of the running stages."""

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from ..spark.captures import is_local, plan
     from ..spark.session import local_session
     from ..spark.validate import LOG, check_output, read_shard_map, validate
-    from .progress import progress
+    from .progress import progress, spark_errors
 
     # Everything that can be known to be wrong is told before Spark takes its seconds to start.
     shard_map = read_shard_map(args.shards, args.distribution)
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         Path(args.output).mkdir(parents=True, exist_ok=True)
         log_file = str(Path(args.output) / LOG)
     spark = local_session("kpl-codec validate", cores=args.cores, memory=args.memory, log_file=log_file)
-    with progress(spark, "checking", quiet=args.quiet):
+    with spark_errors(log_file), progress(spark, "checking", quiet=args.quiet):
         result = validate(
             spark, args.input, shard_map, args.output, output_format=args.format, title=args.title
         )

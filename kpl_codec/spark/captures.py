@@ -101,6 +101,8 @@ def plan(paths: Iterable[str], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
 
     A path is local or a URI that `pyarrow.fs` knows (s3, gs, abfs, hdfs). Raises InputError.
     """
+    # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
+    # into pieces; a path that is not there, or holds no file, is refused at once."
     pieces = []
     for path in paths:
         system, inner = open_path(path)

@@ -77,9 +77,12 @@ def scanned(
     hidden = f"{directory}/findings/.{name}.{uuid4().hex}"
     with pq.ParquetWriter(hidden, FINDINGS_SCHEMA, filesystem=system) as writer:
         for batch in rows:
+            # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
+            # its shard and sequence number."
             found = scan.process(batch)
             if found.num_rows:
                 writer.write_batch(found)
+            # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
             # A row that is no user record (sub-sequence number null or -1, or no data) is a finding only.
             users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
             kept = batch.filter(pc.fill_null(users, False))
@@ -88,6 +91,7 @@ def scanned(
         found = scan.finish()
         if found.num_rows:
             writer.write_batch(found)
+    # SPK-22: "A task that runs twice MUST NOT be counted twice."
     system.move(hidden, f"{directory}/findings/{name}.parquet")
     with system.open_output_stream(f"{directory}/tally/{name}.json") as out:
         out.write(scan.tally.to_bytes())

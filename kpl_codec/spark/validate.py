@@ -27,7 +27,7 @@ from pyarrow import fs
 
 from .. import __version__
 from ..errors import KplError
-from ..report.build import build_report
+from ..report.build import build_report, findings_of_the_whole
 from ..report.model import Finding, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch
@@ -125,7 +125,7 @@ def validate(
     rows = numbers.mapInArrow(task(tasks, shard_map, beside), from_arrow_schema(checked_schema(shard_map)))
     rows.write.format(output_format).save(f"{output}/user-records")
     tally = gather(beside)
-    extra = [*_repeated(spark, output, output_format), *_nothing(tally)]
+    extra = _repeated(spark, output, output_format)
     return finish(tally, shard_map, output, inputs, extra, title=title)
 
 
@@ -155,12 +155,14 @@ def finish(
         findings=extra,
     )
     system, inner = open_path(output)
-    if extra:
-        pq.write_table(
-            pa.Table.from_batches([findings_batch(list(extra))]),
-            f"{inner}/_work/findings/part-extra.parquet",
-            filesystem=system,
-        )
+    # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
+    whole = [*extra, *findings_of_the_whole(tally, shard_map)]
+    if whole:
+        table = pa.Table.from_batches([findings_batch(whole)])
+        pq.write_table(table, f"{inner}/_work/findings/part-whole.parquet", filesystem=system)
+    for file in system.get_file_info(fs.FileSelector(f"{inner}/_work/findings")):
+        if file.base_name.startswith("."):  # an attempt that was killed
+            system.delete_file(file.path)
     system.move(f"{inner}/_work/findings", f"{inner}/findings")
     system.delete_dir(f"{inner}/_work")
     _write(system, f"{inner}/summary.txt", summary_text(report))
@@ -172,13 +174,6 @@ def finish(
 def _write(system: Any, path: str, text: str) -> None:
     with system.open_output_stream(path) as out:
         out.write(text.encode())
-
-
-def _nothing(tally: Tally) -> list[Finding]:
-    # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
-    if tally.kinesis_records:
-        return []
-    return [Finding(kind="no-records", detail="there is not one Kinesis record in the input")]
 
 
 def _repeated(spark: SparkSession, output: str, output_format: str) -> list[Finding]:

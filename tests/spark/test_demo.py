@@ -13,7 +13,7 @@ from kpl_codec.cli.main import main
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
 
 
-@pytest.mark.requirement("SPK-22", "PLC-5", "KCL-4")
+@pytest.mark.requirement("PLC-5", "KCL-4")
 def test_the_demo_names_who_loses_what(
     spark: Any, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

