@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ..live_shard_map import LiveShardMap, Request
+from ..live_shard_map import LiveShardMap, Request, State
 from ..producer import (
     Delivery,
     DeliveryError,
@@ -75,7 +75,9 @@ class AsyncProducer:
         self._scheduled = False
         self._calls: set[asyncio.Task[None]] = set()
         self._waiters: list[asyncio.Future[None]] = []  # of put, for room
-        self._futures: set[asyncio.Future[Delivery]] = set()
+        self._map_waiters: list[asyncio.Future[None]] = []  # of wait_ready
+        self._pending: set[Pending] = set()
+        self._flushes: list[tuple[set[Pending], asyncio.Future[None]]] = []
         self._closed = False
 
     async def __aenter__(self) -> AsyncProducer:
@@ -124,10 +126,23 @@ class AsyncProducer:
             self._waiters.append(waiter)
             await waiter
             self._running()
-        self._futures.add(future)
         self._core.accept(pending, loop.time())
+        self._pending.add(pending)
         self._schedule()
         return future
+
+    async def wait_ready(self, timeout: float = 10.0) -> bool:
+        """Wait until there is a shard map, without which user records are not aggregated.
+
+        Whether there is one within ``timeout`` seconds. Works without being called, too.
+        """
+        live, loop = self._core.live, self._running()
+        end = loop.time() + timeout
+        while live.state is not State.READY and loop.time() < end and not self._closed:
+            news = loop.create_future()
+            self._map_waiters.append(news)
+            await asyncio.wait([news], timeout=end - loop.time())
+        return live.state is State.READY
 
     @property
     def outstanding(self) -> int:
@@ -139,25 +154,25 @@ class AsyncProducer:
 
         Whether it did within ``timeout`` seconds.
         """
-        waiting = set(self._futures)
+        if self._loop is None or not self._pending:
+            return True
+        # Not the futures: one that its owner has cancelled is done long before its record is.
+        done = self._loop.create_future()
+        self._flushes.append((set(self._pending), done))
         self._core.flush()
         self._schedule()
-        if not waiting:
-            return True
-        _, left = await asyncio.wait(waiting, timeout=timeout)
-        return not left
+        return bool((await asyncio.wait([done], timeout=timeout))[0])
 
     async def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding; after ``timeout`` seconds the rest fails as
         "closed". Whether nothing had to."""
         self._closed = True
-        self._let_putters_go()
-        gave_up = False
+        self._let_go(self._waiters)
+        self._let_go(self._map_waiters)
+        delivered = False
         try:
-            if self._loop is not None and self._core.outstanding:
-                self._core.close()
-                self._schedule()
-                gave_up = bool((await asyncio.wait(set(self._futures), timeout=timeout))[1])
+            self._core.close()
+            delivered = await self.flush(timeout)
         finally:
             # Also when the task that closes is cancelled: every future gets its result.
             if self._loop is not None:
@@ -172,7 +187,7 @@ class AsyncProducer:
             if self._own_client is not None:
                 own, self._own_client = self._own_client, None
                 await own.__aexit__(None, None, None)
-        return not gave_up
+        return delivered
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._closed or self._loop is None:
@@ -218,6 +233,8 @@ class AsyncProducer:
         else:
             self._core.receive(request, answer, self._loop.time())
             self._schedule()
+        if isinstance(request, Request):
+            self._let_go(self._map_waiters)
 
     def _resolve(self) -> None:
         results: list[tuple[Pending, Delivery | DeliveryError]] = self._core.results()
@@ -226,7 +243,11 @@ class AsyncProducer:
             log_not_delivered(failed)
         for pending, result in results:
             future = pending.token
-            self._futures.discard(future)
+            self._pending.discard(pending)
+            for left, done in self._flushes:
+                left.discard(pending)
+                if not left and not done.done():
+                    done.set_result(None)
             if future.done():  # cancelled by whoever awaited it
                 continue
             if isinstance(result, DeliveryError):
@@ -234,10 +255,13 @@ class AsyncProducer:
             else:
                 future.set_result(result)
         if results:
-            self._let_putters_go()
+            self._flushes = [flush for flush in self._flushes if flush[0]]
+            self._let_go(self._waiters)
 
-    def _let_putters_go(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+    @staticmethod
+    def _let_go(waiters: list[asyncio.Future[None]]) -> None:
+        going = waiters.copy()
+        waiters.clear()
+        for waiter in going:
             if not waiter.done():
                 waiter.set_result(None)

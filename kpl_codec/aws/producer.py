@@ -117,6 +117,7 @@ class Producer:
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)  # the owning thread sleeps here
         self._space = threading.Condition(self._lock)  # blocked callers of put
+        self._news = threading.Condition(self._lock)  # those who wait for the map
         name, arn = self._stream.get("StreamName"), self._stream.get("StreamARN")
         live = LiveShardMap(name, stream_arn=arn, shard_filter="FROM_TRIM_HORIZON")
         self._core = ProducerCore(self.config, live, self._chance, self._observe)
@@ -182,14 +183,12 @@ class Producer:
         Whether there is one within ``timeout`` seconds. Without it everything works, unaggregated.
         """
         self._not_from_callback("wait_ready")
+        live = self._core.live
         with self._lock:
             self._ensure_running()
-        end = self._clock() + timeout
-        while self._core.live.state is not State.READY and self._broken is None and self._clock() < end:
-            with self._lock:
-                self._wake.notify()  # nothing was put yet that would have woken it
-            time.sleep(0.01)
-        return self._core.live.state is State.READY
+            return self._news.wait_for(
+                lambda: live.state is State.READY or self._broken is not None or self._closing, timeout
+            ) and (live.state is State.READY)
 
     @property
     def outstanding(self) -> int:
@@ -224,6 +223,7 @@ class Producer:
                 self._give_up_at = self._clock() + timeout
             self._wake.notify()
             self._space.notify_all()
+            self._news.notify_all()
             thread = self._thread
         if thread is not None and thread.is_alive():
             thread.join()
@@ -283,6 +283,8 @@ class Producer:
     def _run(self) -> None:
         try:
             self._core.start(self._clock())
+            for request in self._core.requests(self._clock()):  # the map, before the first record
+                self._dispatch(request)
             while self._turn():
                 pass
         except BaseException as error:
@@ -308,7 +310,9 @@ class Producer:
             closing = self._closing
         now = self._clock()
         self._busy -= len(answers)
+        map_answered = False
         for request, answer, failure, answered in answers:
+            map_answered = map_answered or isinstance(request, Request)
             if failure is None:
                 core.receive(request, answer, now)
             else:
@@ -322,6 +326,8 @@ class Producer:
                 core.accept(pending, now)
         with self._lock:
             self._taken, self._taken_bytes = [], 0
+            if map_answered:
+                self._news.notify_all()
             self._inbox[:0] = left
             self._inbox_bytes += sum(pending.size for pending in left)
             inbox_empty = not self._inbox
@@ -373,6 +379,7 @@ class Producer:
         with self._lock:
             self._broken = error
             self._space.notify_all()
+            self._news.notify_all()
             waiting = self._futures | {pending.token for pending in (*self._taken, *self._inbox)}
             flushes = self._flushes + self._new_flushes
         for future in waiting:

@@ -123,6 +123,7 @@ class ProducerCore:
         # beyond it."
         pending.expires_at = now + self.config.record_ttl / 1000
         pending.deadline = min(now + self.config.record_max_buffered_time / 1000, pending.expires_at)
+        pending.map_deadline = now + self.config.record_ttl / 10_000
         self.outstanding += 1
         self.outstanding_bytes += pending.size
         if self._observe is not None:
@@ -191,11 +192,11 @@ class ProducerCore:
         """Put a user record where it belongs. False: it must be held, its key is elsewhere under way."""
         shard = self._predict(pending, now)
         if shard is None:
-            if self._map_may_come() and pending.deadline > now:
+            if self._map_may_come() and pending.map_deadline > now:
                 if self._under_way(pending):
                     return False
                 self._unpredicted.append(pending)
-                self._unpredicted_until = min(self._unpredicted_until, pending.deadline)
+                self._unpredicted_until = min(self._unpredicted_until, pending.map_deadline)
                 self._settle(pending, WAITING)
                 return True
             if self._distribution() == "AUTO" and not pending.must_wrap:
@@ -290,8 +291,12 @@ class ProducerCore:
         return start, text
 
     def _map_may_come(self) -> bool:
-        """Whether waiting for a prediction makes sense: a refresh runs, or will soon."""
-        return self.live.state is State.UPDATING
+        """Whether waiting for a prediction makes sense: a refresh runs, or is to be tried again."""
+        # Sent alone at once, as the KPL does, the records of a busy producer would be thousands of Kinesis
+        # records a second for as long as a ListShards call takes: after every split, a storm of throttling.
+        return self.live.state is State.UPDATING or (
+            self.live.state is State.INVALID and self.live.timer() is not None
+        )
 
     def _distribution(self) -> str:
         return self.live.shard_map.distribution if self.live.shard_map is not None else ""
@@ -425,9 +430,9 @@ class ProducerCore:
 
     def _take_unpredicted(self, until: float) -> list[Pending]:
         """Those that wait for a prediction, with a deadline up to ``until``."""
-        taken = [pending for pending in self._unpredicted if pending.deadline <= until]
-        self._unpredicted = [pending for pending in self._unpredicted if pending.deadline > until]
-        self._unpredicted_until = min((p.deadline for p in self._unpredicted), default=float("inf"))
+        taken = [pending for pending in self._unpredicted if pending.map_deadline <= until]
+        self._unpredicted = [pending for pending in self._unpredicted if pending.map_deadline > until]
+        self._unpredicted_until = min((p.map_deadline for p in self._unpredicted), default=float("inf"))
         return taken
 
     def _expire(self, unit: Outgoing, now: float) -> Outgoing | None:
@@ -589,6 +594,7 @@ class ProducerCore:
                 self._fail(pending, Outcome.EXPIRED)
             else:
                 pending.deadline = min(deadline, pending.expires_at)
+                pending.map_deadline = min(now + self.config.record_ttl / 10_000, pending.expires_at)
                 again.append(pending)
         return again
 

@@ -51,7 +51,8 @@ class Pending:
 
     __slots__ = (
         "accepted_at", "alone", "attempts", "bucket", "deadline", "expires_at", "hash_key", "key_hash_key",
-        "keyless", "misplaced", "must_wrap", "number", "own_hash_key", "record", "size", "token", "wrap",
+        "keyless", "map_deadline", "misplaced", "must_wrap", "number", "own_hash_key", "record", "size",
+        "token", "wrap",
     )  # fmt: skip
 
     def __init__(self, record: UserRecord, hash_key: int, *, own_hash_key: bool, keyless: bool) -> None:
@@ -70,7 +71,7 @@ class Pending:
         self.bucket = 0
         self.attempts: tuple[Attempt, ...] = ()
         self.number = 0
-        self.accepted_at = self.deadline = self.expires_at = 0.0
+        self.accepted_at = self.deadline = self.map_deadline = self.expires_at = 0.0
         self.token: Any = None
 
     def assign(self, hash_key: int, text: str) -> None:

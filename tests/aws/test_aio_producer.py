@@ -51,6 +51,7 @@ def test_splits_under_load_lose_nothing_and_double_nothing(kinesis_local: LocalK
         async with AsyncProducer(
             stream, config=config, client_settings=kinesis_local.client_settings
         ) as producer:
+            assert await producer.wait_ready(60)
             await (await producer.put("warm", b"up"))
             resharding = asyncio.create_task(
                 asyncio.to_thread(reshard, kinesis_local, stream, 5, threading.Event())

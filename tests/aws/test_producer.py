@@ -40,7 +40,8 @@ from kpl_codec.testing.faults import (
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 #: The local server shares this machine with everything else: slow answers are no faults here.
-PATIENT: dict[str, Any] = {"request_timeout": 40_000, "record_ttl": 80_000}
+#: And the bound keeps us from offering more than it takes.
+PATIENT: dict[str, Any] = {"request_timeout": 40_000, "record_ttl": 80_000, "max_outstanding_records": 400}
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
@@ -396,11 +397,11 @@ def test_ctrl_c_while_putting_loses_nothing_that_was_accepted(
     futures = []
     try:
         with producer:
-            print("ready", flush=True)
             n = 0
             while True:
                 futures.append((n, producer.put(f"k{n % 9}", b"%d" % n)))
                 n += 1
+                if n == 200: print("ready", flush=True)
                 if n % 100 == 0: time.sleep(0.001)
     except KeyboardInterrupt:
         pass
@@ -410,7 +411,7 @@ def test_ctrl_c_while_putting_loses_nothing_that_was_accepted(
     process = script(kinesis_local, stream, body)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.7)
+    time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
