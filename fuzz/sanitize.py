@@ -1,0 +1,188 @@
+"""The compiled twin under AddressSanitizer and UndefinedBehaviorSanitizer.
+
+    python -m fuzz.sanitize --seconds 60
+
+Copies the package aside, builds `_speedups` there with both sanitizers (GCC or Clang), and feeds it the
+vectors and mutations of them for so long: every reader and writer, frames in Arrow buffers that end
+where they must, buffers that lie. What is read must be what the byte walker says; a bad access ends it.
+The seed of every run is printed; `--seed` repeats one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import contextlib
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[1]
+FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1"]
+#: Bytes that mean something where they stand.
+TELLING = [0, 1, 2, 8, 10, 16, 18, 26, 34, 127, 128, 255]
+
+
+def build(directory: Path) -> dict[str, str]:
+    """The package with a sanitized `_speedups` in ``directory``; the environment to run it in."""
+    for part in ("kpl_codec", "fuzz", "spec"):
+        ignore = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
+        shutil.copytree(REPOSITORY / part, directory / part, ignore=ignore)
+    subprocess.run([sys.executable, "kpl_codec/_build.py", *FLAGS], cwd=directory, check=True)
+    compiler = (os.environ.get("CC") or "gcc").split()
+    runtimes = [
+        subprocess.run(
+            [*compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    return {
+        **os.environ,
+        "LD_PRELOAD": " ".join(runtimes),
+        # The interpreter keeps what it needs until it ends; that is no leak of ours.
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",  # an arena would hide where an object ends
+        "PYTHONPATH": str(directory),
+    }
+
+
+def mutate(rng: random.Random, body: bytes, others: list[bytes]) -> bytes:
+    out = bytearray(body)
+    for _ in range(rng.choice([0, 1, 1, 2, 3, 8])):
+        at = rng.randrange(len(out) + 1)
+        byte = rng.choice([*TELLING, rng.randrange(256)])
+        kind = rng.randrange(5)
+        if kind == 0:
+            out[at : at + 1] = bytes([byte])
+        elif kind == 1:
+            out[at:at] = bytes([byte]) * rng.choice([1, 1, 9, 11])
+        elif kind == 2:
+            del out[at : at + rng.choice([1, 2, 16, 200])]
+        elif kind == 3:
+            other = rng.choice(others)
+            out[at:at] = other[: rng.randrange(len(other) + 1)]
+        else:
+            del out[at:]
+    return bytes(out)
+
+
+def fuzz(seconds: float, seed: int) -> None:
+    """Runs inside the sanitized process."""
+    import kpl_codec as kpl
+    from fuzz import corpus
+    from kpl_codec import _speedups, codec, wire
+    from kpl_codec.message import AggregatedRecord
+
+    speedups: Any = _speedups
+    rng = random.Random(seed)
+    seeds = [data[4:-16] for data in corpus.datas() if len(data) > 20]
+    seeds += [
+        kpl.encode(
+            [
+                kpl.UserRecord(f"é{i % 200}", rng.randbytes(i % 300), str(i) if i % 3 else None)
+                for i in range(n)
+            ]
+        )[4:-16]
+        for n in (1, 2, 130, 400)
+    ]
+    runs = read = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        bodies = [mutate(rng, rng.choice(seeds), seeds) for _ in range(rng.choice([1, 3, 20]))]
+        frames = [b"\xf3\x89\x9a\xc2" + body + hashlib.md5(body).digest() for body in bodies]
+        for body, frame in zip(bodies, frames, strict=True):
+            runs += 1
+            parts = speedups.parse(body)
+            rows = speedups.frame_rows(kpl.UserRecord, (None, b"", None, ()), frame)
+            if parts is None:
+                continue
+            read += 1
+            assert wire.first_defect(frame, 4, len(frame) - 16) is None, body.hex()
+            expected = codec._walk(frame, 4, len(frame) - 16)
+            assert AggregatedRecord(*parts).columns() == expected.columns(), body.hex()
+            assert rows == [expected[i] for i in range(len(expected))], body.hex()
+            with contextlib.suppress(kpl.KplError):
+                assert speedups.encode(list(expected)) == codec.encode_in_python(list(expected)), body.hex()
+        columns(speedups, rng, frames)
+        texts = [rng.randbytes(rng.randrange(200)) for _ in range(rng.randrange(40))]
+        assert speedups.md5_many(texts) == [hashlib.md5(text).digest() for text in texts]
+    print(f"seed {seed}: {runs} messages, {read} of them read, no bad access")
+
+
+def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
+    """Frames and plain data in buffers without a byte to spare, and every column of them."""
+    cells = [frame if rng.random() < 0.8 else frame[: rng.randrange(len(frame) + 1)] for frame in frames]
+    offsets = [0]
+    for cell in cells:
+        offsets.append(offsets[-1] + len(cell))
+    lies = rng.random() < 0.1
+    if lies:
+        offsets[rng.randrange(len(offsets))] = rng.choice([-1, 2**31 - 1, offsets[-1] + 1])
+    keys = [f"key-{i}".encode() for i in range(len(cells))]
+    key_offsets = [sum(map(len, keys[:i])) for i in range(len(keys) + 1)]
+    try:
+        data = speedups.Column(
+            None, array.array("i", offsets), array.array("B", b"".join(cells)), 0, len(cells), False
+        )
+        key = speedups.Column(
+            array.array("B", rng.randbytes((len(keys) + 7) // 8)),
+            array.array("i", key_offsets), array.array("B", b"".join(keys)), 0, len(keys), False,
+        )  # fmt: skip
+        none = speedups.Column(
+            array.array("B", bytes((len(cells) + 7) // 8)), array.array("i", [0] * (len(cells) + 1)), None, 0,
+            len(cells), False,
+        )  # fmt: skip
+    except ValueError:
+        assert lies
+        return
+    found = speedups.Frames(data, key, none, bytearray, tags=rng.random() < 0.5, hash_keys=rng.random() < 0.5)
+    widths = array.array("q", [8] * len(cells))
+    start = 0
+    while start < found.rows:
+        stop = found.cut(start, found.rows, rng.choice([0, 100, 10_000]), widths)
+        for column in (
+            found.record_numbers, found.sub_sequence_numbers, found.aggregated, found.user_data,
+            found.partition_keys, found.explicit_hash_keys,
+        ):  # fmt: skip
+            column(start, stop)
+        found.spread(key, start, stop)
+        start = stop
+    with contextlib.suppress(ValueError):  # no hash keys were asked for
+        shards = array.array("q", [rng.randrange(2) for _ in cells])
+        found.judge(
+            shards, bytes(32), b"\xff" * 16 + b"\x7f" * 16, b"\x01" + bytes([rng.randrange(2)]),
+            b"\x7f" * 16 + b"\xff" * 16,
+        )  # fmt: skip
+        found.kinds()
+        found.groups(0, found.rows)
+        found.hash_keys(0, found.rows)
+    found.drop(bytes(rng.randrange(2) for _ in cells))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m fuzz.sanitize", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        fuzz(options.seconds, options.seed)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = build(Path(scratch))
+        command = [sys.executable, "-m", "fuzz.sanitize", "--inside"]
+        command += ["--seconds", str(options.seconds), "--seed", str(options.seed)]
+        done = subprocess.run(command, cwd=scratch, env=environment)
+        sys.exit(1 if done.returncode else 0)
+
+
+if __name__ == "__main__":
+    main()
