@@ -18,13 +18,12 @@
 While the map is distrusted there is no prediction: a user record sent alone lands right without one,
 an aggregate made for a shard that has split does not. Time is any monotonic clock of the caller's, in
 seconds, the same for all calls. Not thread-safe, except that `predict` only reads.
-Specification: spec/08-live-shard-map.md, MAP-1 to MAP-15.
+Specification: spec/08-live-shard-map.md, MAP-1 to MAP-16.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -33,6 +32,7 @@ from typing import Any, Final, Literal, NamedTuple
 from .errors import KplError, ShardMapError
 from .hash_keys import HashKeyRange
 from .lineage import Lineage
+from .listings import another_life, listed_shards, not_known_closed, superseded_shards
 from .shards import Distribution, Shard, ShardMap
 
 #: What AWS calls the errors that no retry mends (and botocore's own name for having no credentials).
@@ -46,7 +46,8 @@ PERMANENT: Final = frozenset(
 )  # fmt: skip
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
-_NUMBERED = re.compile(r"shardId-([0-9]{1,20})\Z")
+#: Listings in a row that contradict what is known before they are believed.
+_CONTRADICTIONS: Final = 4
 
 
 class State(str, Enum):
@@ -170,6 +171,7 @@ class LiveShardMap:
         self._doubted_at: float | None = None
         self._doubt_changed = False
         self._barren = 0
+        self._contradictions = 0
         self._deaf_until = float("-inf")
         #: How often the stream was seen to be deleted and created again.
         self.generation = 0
@@ -395,10 +397,12 @@ class LiveShardMap:
     # -- a new map ----------------------------------------------------------------------------
 
     def _install(self, refresh: _Refresh, now: float) -> MapChanged:
-        listed = _shards(refresh.pages)
-        superseded = _superseded(listed)
+        listed = listed_shards(refresh.pages)
+        superseded = superseded_shards(listed)
         recreated = self._recreated(listed)
-        lineage = Lineage(listed) if recreated else self._lineage.merged(_with_ends(listed, self._lineage))
+        lineage = (
+            Lineage(listed) if recreated else self._lineage.merged(not_known_closed(listed, self._lineage))
+        )
         new = ShardMap((shard for shard in listed if shard.shard_id not in superseded), self._distribution)
         # From here nothing fails: the map changes as a whole or not at all.
         old = {shard.shard_id: shard for shard in self._map.open_shards} if self._map else {}
@@ -417,7 +421,7 @@ class LiveShardMap:
         self._created = self._created_listed or (None if recreated else self._created)
         self._updated_at = refresh.started
         self._refresh = None
-        self._failures = 0
+        self._failures = self._contradictions = 0
         self.error = None
         self._retry_at = now + self._interval if self._interval is not None else None
         opened = tuple(sorted(open_now - old.keys()))
@@ -444,113 +448,18 @@ class LiveShardMap:
         self._doubted_at = None
 
     def _recreated(self, listed: Sequence[Shard]) -> bool:
-        """Whether ``listed`` is another life of the stream than what is known.
-
-        Raises ShardMapError(code="contradiction") where it can be neither that nor the same.
-        """
-        if not self._lineage:
-            return False
-        known_before = self._created is not None and self._created_listed is not None
+        """Whether ``listed`` is another life of the stream. Raises ShardMapError(code="contradiction")."""
         # MAP-11: "A stream deleted and created again under its name MUST be told from the old one, and
         # nothing known of the old one kept."
-        if known_before and self._created != self._created_listed:
+        same_creation = None
+        if self._created is not None and self._created_listed is not None:
+            same_creation = self._created == self._created_listed
+        try:
+            return another_life(listed, self._lineage, self._gone, same_creation)
+        except ShardMapError:
+            # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
+            # time running MUST be believed: it is another life of the stream."
+            self._contradictions += 1
+            if self._contradictions < _CONTRADICTIONS:
+                raise
             return True
-        newest = max((n for shard in self._lineage if (n := _number(shard.shard_id)) is not None), default=-1)
-        evidence: list[str] = []
-        for shard in listed:
-            known = self._lineage.get(shard.shard_id)
-            number = _number(shard.shard_id)
-            if known is not None:
-                if _differs(known, shard):
-                    evidence.append(shard.shard_id)
-                elif shard.open and shard.shard_id in self._gone and not _has_heirs(shard, listed):
-                    # The same shard as before, open again: an older listing than the one we have.
-                    raise ShardMapError(
-                        code="contradiction",
-                        reason=f"{shard.shard_id} was closed",
-                        shard_ids=(shard.shard_id,),
-                    )
-            elif (
-                shard.open
-                and number is not None
-                and number <= newest
-                and not any(parent in self._lineage for parent in shard.parent_shard_ids)
-            ):
-                # Ids grow: a new shard with an old number and no parent we know is not this stream's.
-                evidence.append(shard.shard_id)
-        if evidence and known_before:
-            raise ShardMapError(
-                code="contradiction",
-                reason=f"{evidence[0]} is not what it was",
-                shard_ids=tuple(evidence),
-            )
-        return bool(evidence)
-
-
-def _shards(pages: Iterable[Mapping[str, Any]]) -> list[Shard]:
-    shards: list[Shard] = []
-    for page in pages:
-        listed = page.get("Shards")
-        if not isinstance(listed, list):
-            raise ShardMapError(code="malformed", reason="a page without Shards", shard_ids=())
-        shards.extend(map(Shard.from_aws, listed))
-    return shards
-
-
-def _number(shard_id: str) -> int | None:
-    match = _NUMBERED.match(shard_id)
-    return int(match[1]) if match else None
-
-
-def _differs(known: Shard, listed: Shard) -> bool:
-    starts = known.starting_sequence_number, listed.starting_sequence_number
-    return (
-        known.hash_key_range != listed.hash_key_range
-        or known.parent_shard_ids != listed.parent_shard_ids
-        or (None not in starts and starts[0] != starts[1])
-    )
-
-
-def _with_ends(listed: Iterable[Shard], lineage: Lineage) -> list[Shard]:
-    """``listed`` without the shards whose end is known and which are listed as open (superseded)."""
-    return [
-        shard
-        for shard in listed
-        if not (shard.open and shard.shard_id in lineage and not lineage[shard.shard_id].open)
-    ]
-
-
-def _has_heirs(shard: Shard, listed: Iterable[Shard]) -> bool:
-    return any(shard.shard_id in other.parent_shard_ids for other in listed)
-
-
-def _superseded(listed: Sequence[Shard]) -> frozenset[str]:
-    """Shards listed as open although open descendants that are listed too cover their whole range."""
-    # MAP-12: "A shard listed as open together with open descendants that cover its range MUST be taken
-    # for closed."
-    children: dict[str, list[Shard]] = {}
-    for shard in listed:
-        for parent in shard.parent_shard_ids:
-            children.setdefault(parent, []).append(shard)
-    found = set()
-    for shard in listed:
-        if shard.open and shard.shard_id in children:
-            heirs: dict[str, Shard] = {}
-            todo = list(children[shard.shard_id])
-            while todo:
-                heir = todo.pop()
-                if heir.shard_id not in heirs:
-                    heirs[heir.shard_id] = heir
-                    todo.extend(children.get(heir.shard_id, ()))
-            if shard.shard_id not in heirs and _cover(shard, (h for h in heirs.values() if h.open)):
-                found.add(shard.shard_id)
-    return frozenset(found)
-
-
-def _cover(shard: Shard, others: Iterable[Shard]) -> bool:
-    needed = shard.hash_key_range.starting_hash_key
-    for other in sorted(other.hash_key_range for other in others):
-        if other.starting_hash_key > needed:
-            return False
-        needed = max(needed, other.ending_hash_key + 1)
-    return needed > shard.hash_key_range.ending_hash_key

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..hash_keys import HashKeyRange
 from ..lineage import Lineage
-from ..live_shard_map import LiveShardMap, MapChanged, RefreshFailed, State, StreamUnavailable
+from ..live_shard_map import LiveShardMap, MapChanged, RefreshFailed, State
 from ..shards import ShardMap
 from .calls import CALL_ERRORS, failure_of, send
 from .view import LiveShardMapView

@@ -421,6 +421,30 @@ def test_an_older_listing_than_the_last_is_no_new_life():
     assert live.generation == 0
 
 
+@pytest.mark.requirement("MAP-16")
+def test_a_contradiction_that_stays_is_a_new_life():
+    """A server without starting numbers or creation times: nothing else tells the two streams apart."""
+
+    def bare(stream):
+        return [replace(shard, starting_sequence_number=None) for shard in stream.open_shards()]
+
+    live, stream = LiveShardMap("s", describe=False), ModelStream(2, now=0)
+    live.refresh(0.0)
+    answer(live, 0.0, bare(stream))
+    stream.split(0)
+    live.refresh(1.0)
+    answer(live, 1.0, bare(stream))
+    now = 2.0
+    live.refresh(now)
+    for _ in range(3):
+        assert refused(live, now, bare(ModelStream(2, now=9))) == "contradiction"
+        assert live.predict(0) == "shardId-000000000002"  # a routine refresh: the map stays trusted
+        now = live.timer()
+    event = answer(live, now, bare(ModelStream(2, now=9)))
+    assert event.recreated
+    assert live.predict(0) == "shardId-000000000000"
+
+
 @pytest.mark.requirement("MAP-11")
 @pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize(
