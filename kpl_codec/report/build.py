@@ -27,7 +27,7 @@ from .model import (
     ShardFacts,
     Totals,
 )
-from .tally import MAX_EXAMPLES, OTHERS, Tally, drawn
+from .tally import MAX_EXAMPLES, OTHERS, Tally, drawn, example
 
 #: An open shard that gets more than this times the mean is skewed, if there is enough to tell.
 SKEWED = 2.0
@@ -78,7 +78,7 @@ def build_report(
         tally.add_finding(finding)
     omitted: Counter[str] = Counter()
     shards = _shard_facts(tally, per_shard, shard_map)
-    landings = sorted(per_shard.landings, key=lambda pair: (pair.verdict == "expected", -pair.user_records))
+    landings = sorted(per_shard.landings, key=_landing_order)
     kinds, shown = _shown_findings(tally, omitted)
     omitted["shards"] = max(0, len(shards) - MAX_SHOWN_SHARDS)
     omitted["landings"] = max(0, len(landings) - MAX_SHOWN_LANDINGS)
@@ -155,8 +155,9 @@ class _Loads:
             if expected is not None and expected != OTHERS:
                 self.belonging[expected] += count
             pairs[shard_id, expected, verdict] += count
-            judged = self.judged.setdefault((shard_id, verdict), [0, number])
+            judged = self.judged.setdefault((shard_id, verdict), [0, None])
             judged[0] += count
+            judged[1] = example(judged[1], number)
         self.landings = [
             Landing(shard_id, expected, verdict, count)
             for (shard_id, expected, verdict), count in pairs.items()
@@ -349,6 +350,16 @@ def _rate(tally: Tally) -> tuple[RateCell, ...]:
         if time is not None:
             cells.append(RateCell(time, shard_id, *counts))
     return tuple(cells)
+
+
+def _landing_order(pair: Landing) -> tuple[object, ...]:
+    return (
+        pair.verdict == "expected",
+        -pair.user_records,
+        pair.shard_id or "",
+        pair.expected_shard_id or "",
+        pair.verdict,
+    )
 
 
 def _order(finding: Finding) -> tuple[object, ...]:

@@ -85,6 +85,7 @@ class _Run:
     dropped: int = 0
     delivered: int = 0
     raw: int = 0
+    whole_seen: bool = False  # a row of sub-sequence number -1
     lowest: bytes | None = None
     highest: bytes | None = None
     drop_error: str | None = None
@@ -171,24 +172,21 @@ class Scan:
         if not len(timed):
             return
         seconds, codes = rows.seconds[timed], rows.shard_codes[timed]
-        starts = seconds - seconds % self.tally.bucket_seconds
-        pairs, inverse = np.unique(np.stack([starts, codes]), axis=1, return_inverse=True)
-        inverse = inverse.reshape(-1)
-        count = np.bincount(inverse)
-        size = np.bincount(inverse, rows.size.to_numpy()[timed]).astype(np.int64)
-        dropped = np.bincount(inverse, rows.dropped[timed]).astype(np.int64)
-        for start, code, *cell in zip(
-            pairs[0].tolist(),
-            pairs[1].tolist(),
-            count.tolist(),
-            size.tolist(),
-            dropped.tolist(),
-            strict=True,
-        ):
-            self.tally.add_cell(start, rows.shards[code], *cell)
-        for code in np.unique(codes).tolist():
-            of_shard = seconds[codes == code]
-            self.tally.add_arrivals(rows.shards[code], int(of_shard.min()), int(of_shard.max()))
+        table = pa.table(
+            {
+                "start": seconds - seconds % self.tally.bucket_seconds,
+                "code": codes,
+                "second": seconds,
+                "size": rows.size.to_numpy()[timed],
+                "dropped": rows.dropped[timed].astype(np.int64),
+            }
+        )
+        sums = [([], "count_all"), ("size", "sum"), ("dropped", "sum"), ("second", "min"), ("second", "max")]
+        for row in table.group_by(["start", "code"], use_threads=False).aggregate(sums).to_pylist():
+            shard_id = rows.shards[row["code"]]
+            cell = row["count_all"], row["size_sum"], row["dropped_sum"]
+            self.tally.add_cell(row["start"], shard_id, *cell)
+            self.tally.add_arrivals(shard_id, row["second_min"], row["second_max"])
 
     # -- rows with a defect ---------------------------------------------------------------------
 
@@ -225,9 +223,8 @@ class Scan:
 
     def _runs(self, rows: _Rows) -> Iterator[Finding]:
         starts = rows.starts()
-        if not starts[0] and self._open is not None and not rows.continues(self._open):
-            starts[0] = True
-        continued = not starts[0] and self._open is not None
+        continued = self._open is not None and rows.continues(self._open)
+        starts[0] = not continued
         if not continued and self._open is not None:
             before, self._open = self._open, None
             yield from self._judge(before)
@@ -261,6 +258,7 @@ class Scan:
         at = int(np.searchsorted(runs.firsts, first))
         run.aggregated = run.aggregated or bool(runs.aggregated[at])
         run.broken = run.broken or bool(runs.defective[at])
+        run.whole_seen = run.whole_seen or bool(rows.sub[first] == -1)
         run.empty = run.empty or rows.value("error", first) == "no-user-records"
         if runs.dropped[at] and not run.dropped:
             run.drop_error = rows.value("error", first + int(np.argmax(rows.dropped[first:end])))
@@ -456,7 +454,10 @@ class _Rows:
         return other | first | (self.sub < -1)
 
     def continues(self, run: _Run) -> bool:
-        """Whether the first row is one more of ``run``."""
+        """Whether the first row is one more of ``run``: not its first user record, unless only a row about
+        the frame as a whole was seen so far."""
+        if self.sub[0] < 0 or (self.sub[0] == 0 and (run.user_records or not run.whole_seen)):
+            return False
         place = self.place(0)
         return (place["shard_id"], place["sequence_number"], place["file"], place["position"]) == (
             run.shard_id,

@@ -42,7 +42,7 @@ def _longer(seconds: int) -> int:
     return next((step for step in _LADDER if step > seconds), seconds * 10)
 
 
-def _example(one: str | None, other: str | None) -> str | None:
+def example(one: str | None, other: str | None) -> str | None:
     """One of two sequence numbers, the same whichever comes first; None is no number."""
     if one is None or other is None:
         return other if one is None else one
@@ -124,7 +124,7 @@ class Tally:
         group = self.groups.setdefault(key, [0, 0, None])
         group[0] += user_records
         group[1] += size
-        group[2] = _example(group[2], sequence_number)
+        group[2] = example(group[2], sequence_number)
 
     def add_kinesis_records(self, shard_id: str | None, kinesis_records: int, aggregated: int) -> None:
         shard = self.shards[self.known(shard_id)]

@@ -1,0 +1,90 @@
+"""Every finding there can be has a name, a meaning and something to do about it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import kpl_codec
+from kpl_codec import errors
+from kpl_codec.placement import Verdict
+from kpl_codec.report import KINDS, SEVERITIES, Finding, kind_of
+from kpl_codec.report.causes import CAUSES
+from kpl_codec.report.kinds import worst
+
+PACKAGE = Path(kpl_codec.__file__).parent
+SPEC = PACKAGE.parent / "spec"
+
+
+def codes_in_source() -> set[str]:
+    """Every ``code="..."`` that a DecodeError is raised with, read from the code itself."""
+    found = set()
+    for name in ("wire.py", "frame.py", "message.py", "codec.py"):
+        for node in ast.walk(ast.parse((PACKAGE / name).read_text())):
+            if isinstance(node, ast.Call):
+                found |= {
+                    keyword.value.value
+                    for keyword in node.keywords
+                    if keyword.arg == "code"
+                    and isinstance(keyword.value, ast.Constant)
+                    and isinstance(keyword.value.value, str)
+                }
+    return found
+
+
+def decode_errors() -> set[str]:
+    kinds = {
+        value.code
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.DecodeError)
+    }
+    # never a finding: the base, a plain record, and the base of the malformed
+    return kinds - {"error", "not-aggregated", "malformed"}
+
+
+def test_every_defect_of_the_decoder_is_a_kind() -> None:
+    assert len(codes_in_source()) > 6
+    assert codes_in_source() | decode_errors() <= KINDS.keys()
+
+
+def test_every_verdict_but_expected_is_a_kind() -> None:
+    assert {str(verdict) for verdict in Verdict} - {"expected"} <= KINDS.keys()
+
+
+def test_a_kind_that_nobody_listed_still_has_a_place() -> None:
+    kind = kind_of("capture-something-new")
+    assert kind.name == "capture-something-new"
+    assert kind.severity == "error"
+    assert "capture-something-new" in kind.title
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_a_kind_is_whole(kind: kpl_codec.report.Kind) -> None:  # type: ignore[name-defined]
+    assert KINDS[kind.name] is kind
+    assert kind.severity in SEVERITIES
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", kind.name)
+    for text in (kind.meaning, kind.todo):
+        assert text.endswith(".")
+        assert "  " not in text
+        assert text.count("`") % 2 == 0
+    assert set(kind.evidence) <= Finding.__dataclass_fields__.keys()
+
+
+def test_the_requirements_named_are_in_the_spec() -> None:
+    text = "\n".join(path.read_text() for path in SPEC.glob("*.md"))
+    there = set(re.findall(r"^\*\*([A-Z]{3}-\d+)\*\*", text, re.MULTILINE))
+    assert {kind.requirement for kind in KINDS.values() if kind.requirement} <= there
+
+
+def test_worst_is_the_first_of_the_severities_there() -> None:
+    assert worst([]) is None
+    assert worst(["on-parent"]) == "info"
+    assert worst(["on-parent", "duplicate"]) == "warning"
+    assert worst(["duplicate", "naive-aggregator", "truncated"]) == "critical"
+
+
+def test_causes_read_on_in_a_sentence() -> None:
+    assert all(text[0].islower() and not text.endswith(".") for text in CAUSES.values())
