@@ -74,7 +74,9 @@ async def process_user_records(
     async def work(lane: list[tuple[int, Unit, DeaggregatedRecord]]) -> None:
         for index, unit, record in lane:
             async with gate:
-                # What stands before the lowest failure must be handled; what follows it comes again.
+                # LMB-14: "Of an async handler, user records of one partition key MUST be handled one after
+                # the other, in order; after a failure every user record before the lowest failed Kinesis
+                # record MUST still be handled."
                 if after_failure == "stop" and failed and index >= min(failed):
                     return
                 key = idempotency_key(record, unit.stream_arn)

@@ -1,6 +1,7 @@
 """The stream's shard map, kept across invocations, so that placement can be checked in a function.
 
-    maps = ShardMapCache(boto3.client("kinesis"))               # outside the handler
+    quick = Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 1})
+    maps = ShardMapCache(boto3.client("kinesis", config=quick))         # outside the handler
 
     def lambda_handler(event, context):
         return process_user_records(event, handle, shard_map=maps)
@@ -9,6 +10,7 @@ The function's role needs, on the stream: ``kinesis:ListShards``, and ``kinesis:
 to know of streams that distribute records AUTO (without it such streams are judged as if keys counted;
 the role that the event source mapping needs has both). A function without a way to the Kinesis endpoint
 (a VPC without NAT or endpoint) gets no map: placements are None, and `ShardMapCache.error` says why.
+There botocore by itself would wait five times 60 s: give it the settings above.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class ShardMapCache:
 
     State per stream: the last map, when it was fetched (``clock``), the last error. A map is fetched
     again when it is older than ``max_age`` seconds, or does not know a record's shard; no sooner than
-    ``min_age`` seconds after the last try.
+    ``min_age`` seconds after the last success, ``max_age`` after a failure.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class ShardMapCache:
         known = self._maps.get(stream_arn)
         age = self._clock() - self._tried.get(stream_arn, float("-inf"))
         stale = known is None or age > self._max_age or (shard_id is not None and shard_id not in known)
-        if not stale or age < self._min_age:
+        if not stale or age < (self._max_age if stream_arn in self.error else self._min_age):
             return known
         from ..aws.shard_map import fetch_shard_map  # boto3's errors; only where a map is asked for
         from ..live_shard_map import StreamUnavailable

@@ -95,7 +95,7 @@ def test_same_dicts_for_lambda_records(payloads: list[bytes]) -> None:
 
 @pytest.mark.parametrize("name", ["firehose_kinesis_source.json", "analytics_stream.json"])
 def test_same_for_firehose_and_analytics(name: str) -> None:
-    """But the shard id of aggregated records (CMP-15), and explicit hash keys that are none (CMP-2)."""
+    """But the shard id of aggregated records (CMP-7), and explicit hash keys that are none (CMP-2)."""
     records = load(name)["records"]
     names = {"shardId", "explicitHashKey"}
     expected = [without(names, as_text(record)) for record in old(records)]
@@ -272,7 +272,7 @@ def test_differs_missing_metadata_loses_nothing() -> None:
     assert len(new(rows)) == 8
 
 
-@pytest.mark.requirement("CMP-15")
+@pytest.mark.requirement("CMP-7")
 def test_differs_the_shard_id_is_kept_and_events_are_taken_whole() -> None:
     event = load("firehose_kinesis_source.json")
     assert "shardId" not in old(event["records"])[1]["kinesis"]
@@ -467,7 +467,7 @@ def test_differs_an_aggregate_of_nothing_is_not_given_out() -> None:
         new_aggregator.AggRecord().get_contents()
 
 
-@pytest.mark.requirement("CMP-14")
+@pytest.mark.requirement("CMP-16")
 def test_differs_large_records() -> None:
     """Streams can be set to 10 MiB a record since 2025."""
     with pytest.raises(ValueError, match="max_size"):
@@ -486,7 +486,7 @@ def loaded_by(statement: str) -> tuple[set[str], int]:
     return set(names.split()), int(longer)
 
 
-@pytest.mark.requirement("CMP-16")
+@pytest.mark.requirement("CMP-15")
 def test_differs_what_the_import_does() -> None:
     names, longer = loaded_by("from aws_kinesis_agg import deaggregator, aggregator")
     assert {"six", "aws_kinesis_agg.messages_pb2", "google.protobuf"} <= names
@@ -494,9 +494,20 @@ def test_differs_what_the_import_does() -> None:
     names, longer = loaded_by("from kpl_codec.compat.aws_kinesis_agg import deaggregator, aggregator")
     assert not {"six", "messages_pb2", "config_pb2"} & names
     assert longer == 0
+    # An application that has a config.proto of its own:
+    own = (
+        "from google.protobuf import descriptor_pb2, descriptor_pool\n"
+        "file = descriptor_pb2.FileDescriptorProto(name='config.proto', package='own')\n"
+        "file.message_type.add(name='Own')\n"
+        "descriptor_pool.Default().Add(file)\n"
+    )
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        loaded_by(own + "from aws_kinesis_agg import deaggregator")
+    assert "duplicate file name" in failed.value.stderr
+    loaded_by(own + "from kpl_codec.compat.aws_kinesis_agg import deaggregator; import kpl_codec.runtime")
 
 
-@pytest.mark.requirement("CMP-16")
+@pytest.mark.requirement("CMP-15")
 def test_differs_md5_under_fips(monkeypatch: pytest.MonkeyPatch) -> None:
     real = hashlib.md5
 

@@ -8,6 +8,8 @@ package in tests/compat, is the table in spec/06-lambda.md (CMP-1 to CMP-16). In
 that were lost are delivered or raise, keys that were wrong are right, sizes are true.
 """
 
+# CMP-15: "Importing it MUST NOT need other packages, change sys.path, touch protobuf's default pool, or
+# ask for MD5 as security."
 from ...limits import DEFAULT_MAX_RECORD_SIZE, DIGEST_SIZE, MAGIC
 
 MAX_BYTES_PER_RECORD = DEFAULT_MAX_RECORD_SIZE

@@ -45,6 +45,7 @@ class AggRecord:
 
         Raises EncodeError (a ValueError) if there is no user record.
         """
+        # CMP-14: "An aggregated record without user records MUST NOT be given out."
         data = self._builder.build()
         assert self._first is not None
         return self._first.partition_key, self._first.explicit_hash_key, data
@@ -69,8 +70,10 @@ class AggRecord:
         written, AggregateFull (an EncodeError) for one that fits into no aggregated record of this size.
         """
         record = UserRecord(_text(partition_key), _bytes(data), _optional_text(explicit_hash_key))
+        # CMP-11: "A user record that Kinesis refuses MUST be refused when it is added."
         size.check(record)
         outer = self._first or record
+        # CMP-10: "The partition key MUST count towards the largest size, as the service counts it."
         room = self.max_size - len(outer.partition_key.encode())
         if self._builder.size_with(record) > room:
             alone = AggregatedRecordBuilder(self.max_size - len(record.partition_key.encode()))
@@ -87,6 +90,7 @@ class RecordAggregator:
     """Packs user records into aggregated records of at most ``max_size`` bytes, partition key included."""
 
     def __init__(self, max_size: int = MAX_BYTES_PER_RECORD) -> None:
+        # CMP-16: "The largest size may be up to 10 MiB."
         if max_size > LARGEST_MAX_RECORD_SIZE:
             raise ValueError(f"Invalid max_size {max_size}, the service takes {LARGEST_MAX_RECORD_SIZE}")
         self.max_size = max_size
@@ -96,6 +100,7 @@ class RecordAggregator:
     def on_record_complete(self, callback: Callback, execute_on_new_thread: bool = True) -> None:
         """Have ``callback`` called with every AggRecord that got full, on a thread of its own or on the
         calling one."""
+        # CMP-13: "A callback MUST be called once for a full record, however often it was registered."
         if all(known is not callback for known, _ in self.callbacks):
             self.callbacks.append((callback, execute_on_new_thread))
 
@@ -159,6 +164,7 @@ def _optional_text(value: Text | None) -> str | None:
 
 
 def _bytes(value: Data) -> bytes:
+    # CMP-12: "Data MUST be taken as str, bytes, bytearray or memoryview, and refused as anything else."
     if isinstance(value, str):
         return value.encode()
     if not isinstance(value, (bytes, bytearray, memoryview)):

@@ -63,6 +63,7 @@ def _user_record(record: dict[str, Any], user_record: UserRecord, index: int) ->
         "kinesisSchemaVersion": outer.get("kinesisSchemaVersion", "1.0"),
         "sequenceNumber": outer.get("sequenceNumber"),
         "approximateArrivalTimestamp": outer.get("approximateArrivalTimestamp"),
+        # CMP-6: "Metadata that is absent MUST NOT cost user records."
         # CMP-2: "A user record without an explicit hash key MUST have none."
         "explicitHashKey": user_record.explicit_hash_key,
         "partitionKey": user_record.partition_key,
@@ -72,6 +73,7 @@ def _user_record(record: dict[str, Any], user_record: UserRecord, index: int) ->
         # aggregated."
         "data": encode_base64(user_record.data),
     }
+    # CMP-7: "Where a record says its shard, its user records MUST say it too."
     for key in ("recordId", "shardId"):
         if key in outer:
             kinesis[key] = outer[key]
@@ -83,10 +85,12 @@ def _user_record(record: dict[str, Any], user_record: UserRecord, index: int) ->
 
 def _lambda_shape(record: _Record, data_format: str | None) -> tuple[dict[str, Any], bytes]:
     """``record`` in Lambda's shape, and its data."""
+    # CMP-5: "boto3's records MUST be recognised without being told."
     shape = "boto3" if data_format == "Boto3" and "kinesis" not in record else shape_of(record)
     if shape == "lambda":
         text = record["kinesis"]["data"]
-        # What aws_kinesis_agg gives out has base64 in bytes.
+        # CMP-4: "Base64 that is none MUST be refused."
+        # What aws_kinesis_agg gives out has it in bytes.
         text = text.decode("ascii", "replace") if isinstance(text, bytes) else text
         return record, decode_base64(text, "kinesis.data")  # type: ignore[return-value]
     if shape == "boto3":
