@@ -190,6 +190,8 @@ class ProducerCore:
 
     def _place(self, pending: Pending, now: float) -> bool:
         """Put a user record where it belongs. False: it must be held, its key is elsewhere under way."""
+        if pending.number < self._urgent_below:
+            pending.deadline = min(pending.deadline, now)  # with the company it finds, but waiting for none
         shard = self._predict(pending, now)
         if shard is None:
             if self._map_may_come() and pending.map_deadline > now:
@@ -225,8 +227,6 @@ class ProducerCore:
             unit, full = self._aggregator.add(shard, pending)
             for closed in full:
                 self._enqueue(closed)
-            if pending.number < self._urgent_below and not unit.closed:
-                self._enqueue(self._aggregator.close(unit))
         self._settle(pending, unit)
         if pending.keyless and not pending.attempts:
             # Half full aggregates: see UniformStickyPartitioner.appended.
@@ -486,6 +486,8 @@ class ProducerCore:
         if self._observe is not None:
             self._observe("RequestTime", (now - started) * 1000, {})
         outcome = outcome_of(failure.code, answered=answered)
+        if outcome is Outcome.INVALID:
+            failure = Failure(failure.code)  # its text repeats what was invalid: data and keys
         if ACTIONS[outcome] is Action.ISOLATE:
             self._isolate(units, failure, started, now)
         else:
@@ -516,6 +518,7 @@ class ProducerCore:
             outcome = outcome_of(code) if code else Outcome.COUNT_MISMATCH
             if ACTIONS[outcome] is Action.ISOLATE:
                 outcome = Outcome.REFUSED  # it is by itself already: the service judged this one record
+                message = None  # it may repeat the record
             attempt = Attempt(
                 outcome, started, now, unit.shard, code=code or "MalformedAnswer", message=message
             )

@@ -133,7 +133,8 @@ def outcome_of(code: str, *, answered: bool = True) -> Outcome:
 class Attempt(NamedTuple):
     """One sending of a user record. Times are the producer's clock, in seconds.
 
-    ``code`` and ``message`` are the service's (or the client's) where there was an error.
+    ``code`` and ``message`` are the service's (or the client's) where there was an error; no message
+    where it would repeat data or keys.
     ``shard_id`` and ``sequence_number`` are set when the service stored it, ``predicted_shard`` if one
     was predicted.
     """

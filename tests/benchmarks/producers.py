@@ -58,7 +58,7 @@ def kpl_codec_asyncio(settings: dict[str, str], stream: str, job: Job, ready: Re
 
     async def main() -> None:
         async with AsyncProducer(stream, client_settings=settings) as producer:
-            await (await producer.put("warm", b"up"))
+            assert await producer.wait_ready(30)
             ready()
             futures = [await producer.put(key, data) for key, data in job]
             await producer.flush()
@@ -104,7 +104,8 @@ def aws_kinesis_agg(settings: dict[str, str], stream: str, job: Job, ready: Read
     def full(aggregate: Any, least: int = 10) -> None:
         if aggregate is not None:
             key, hash_key, data = aggregate.get_contents()
-            waiting.append({"PartitionKey": key, "ExplicitHashKey": hash_key, "Data": data})
+            outer = {"PartitionKey": key, "Data": data}
+            waiting.append(outer if hash_key is None else {**outer, "ExplicitHashKey": hash_key})
         if len(waiting) >= least:
             answer = client.put_records(StreamName=stream, Records=waiting)
             assert answer["FailedRecordCount"] == 0

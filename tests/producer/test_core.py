@@ -142,7 +142,28 @@ def test_flush_sends_at_once_and_retries_at_once() -> None:
     bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
     bench.put(b"3", LOW)  # after the flush: may wait
     (again,) = bench.puts(0.1)
-    assert sorted(data_of(again)) == [[b"1"], [b"2"]]
+    assert sorted(data_of(again)) == [[b"1", b"3"], [b"2"]]  # 3 is company that was found
+
+
+def test_retries_after_a_flush_keep_company() -> None:
+    bench = Bench()
+    for number in range(50):
+        bench.put(b"%d" % number, LOW)
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
+    (again,) = bench.puts(0.1)
+    assert data_of(again) == data_of(call) == [[b"%d" % number for number in range(50)]]
+
+
+def test_what_was_invalid_is_not_repeated_in_the_history() -> None:
+    bench = Bench()
+    bench.put(b"secret", LOW)
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.core.fail(call, Failure("ValidationException", "Value 'secret' at ..."), bench.now, answered=True)
+    bench.collect()
+    assert "secret" not in repr(bench.results[b"secret"])
 
 
 @pytest.mark.requirement("PRD-8", "PRD-24")
