@@ -14,7 +14,9 @@ from .records import UserRecord
 
 def varint_size(value: int) -> int:
     """Bytes of ``value`` (0 to 2^64 - 1) as a minimal varint: 1 to 10."""
-    return (max(value.bit_length(), 1) + 6) // 7
+    if value < 0x4000:
+        return 1 if value < 0x80 else 2
+    return (value.bit_length() + 6) // 7
 
 
 def field_size(length: int) -> int:
@@ -28,13 +30,22 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
     Decoders are more generous than this (an aggregate may hold an empty partition key, or "007");
     what we write, every producer and consumer accepts.
     """
+    key, data, explicit_hash_key, tags = record
+    if (
+        type(key) is str
+        and 0 < len(key) <= MAX_PARTITION_KEY_LENGTH
+        and key.isascii()
+        and type(data) is bytes
+        and explicit_hash_key is None
+        and not tags
+    ):
+        return  # nearly every user record there is
 
     def refuse(code: str, field: str) -> EncodeError:
         return EncodeError(code=code, field=field, record_index=record_index)
 
     # ENC-1: "A user record MUST have a partition key of 1 to 256 code points that has a UTF-8 form,
     # and data in bytes; its explicit hash key, if any, MUST be canonical decimal from 0 to 2^128 - 1."
-    key = record.partition_key
     if type(key) is not str:
         raise refuse("partition-key-type", "partition_key")
     if not key:
@@ -46,14 +57,14 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
             key.encode()
         except UnicodeEncodeError:
             raise refuse("partition-key-utf-8", "partition_key") from None
-    if type(record.data) is not bytes:
+    if type(data) is not bytes:
         raise refuse("data-type", "data")
-    if record.explicit_hash_key is not None:
+    if explicit_hash_key is not None:
         try:
-            parse_hash_key(record.explicit_hash_key)
+            parse_hash_key(explicit_hash_key)
         except HashKeyError:
             raise refuse("explicit-hash-key", "explicit_hash_key") from None
-    for tag in record.tags:
+    for tag in tags:
         try:
             tag.key.encode()
             if tag.value is not None:
@@ -81,35 +92,44 @@ class AggregateSize:
     def size(self) -> int:
         return FRAME_OVERHEAD + self._body if self.count else 0
 
-    def _cost(self, record: UserRecord) -> int:
+    def cost(self, record: UserRecord) -> int:
+        """Bytes that ``record`` would add to what there is (frame aside)."""
+        key, data, explicit_hash_key, tags = record
         cost = 0
-        pk_index = self._partition_keys.get(record.partition_key)
+        pk_index = self._partition_keys.get(key)
         if pk_index is None:
             pk_index = len(self._partition_keys)
-            cost += field_size(len(record.partition_key.encode()))
-        inner = 1 + varint_size(pk_index) + field_size(len(record.data))
-        if record.explicit_hash_key is not None:
-            ehk_index = self._explicit_hash_keys.get(record.explicit_hash_key)
+            cost = field_size(len(key) if key.isascii() else len(key.encode()))
+        length = len(data)
+        # Two tags and the data; then the varints, which for nearly all have one byte or two.
+        inner = 2 + length
+        inner += 1 if pk_index < 0x80 else varint_size(pk_index)
+        inner += 1 if length < 0x80 else varint_size(length)
+        if explicit_hash_key is not None:
+            ehk_index = self._explicit_hash_keys.get(explicit_hash_key)
             if ehk_index is None:
                 ehk_index = len(self._explicit_hash_keys)
-                cost += field_size(len(record.explicit_hash_key.encode()))
+                cost += field_size(len(explicit_hash_key.encode()))
             inner += 1 + varint_size(ehk_index)
-        for tag in record.tags:
+        for tag in tags:
             body = field_size(len(tag.key.encode()))
             if tag.value is not None:
                 body += field_size(len(tag.value.encode()))
             inner += field_size(body)
-        return cost + field_size(inner)
+        return cost + 1 + (1 if inner < 0x80 else varint_size(inner)) + inner
 
     def after(self, record: UserRecord) -> int:
         """What `size` would be with ``record`` added."""
-        return FRAME_OVERHEAD + self._body + self._cost(record)
+        return FRAME_OVERHEAD + self._body + self.cost(record)
 
-    def add(self, record: UserRecord) -> None:
-        """Count ``record`` in. The size is exact for user records that `check` passes."""
+    def add(self, record: UserRecord, cost: int | None = None) -> None:
+        """Count ``record`` in; ``cost``, where known, is what `cost` says of it now.
+
+        The size is exact for user records that `check` passes.
+        """
         # ENC-6: "The size an aggregate is said to have MUST be the number of bytes written for it."
-        self._body += self._cost(record)
-        self._partition_keys.setdefault(record.partition_key, len(self._partition_keys))
-        if record.explicit_hash_key is not None:
-            self._explicit_hash_keys.setdefault(record.explicit_hash_key, len(self._explicit_hash_keys))
+        self._body += self.cost(record) if cost is None else cost
+        self._partition_keys.setdefault(record[0], len(self._partition_keys))
+        if record[2] is not None:
+            self._explicit_hash_keys.setdefault(record[2], len(self._explicit_hash_keys))
         self.count += 1
