@@ -16,20 +16,20 @@ Specification: spec/05-producer.md, PRD-6 to PRD-32.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request, State
+from ..live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .aggregator import Aggregator
-from .collector import Collector, PutRecordsRequest
+from .collector import PutRecordsRequest
 from .config import ProducerConfig
-from .limiter import Lane
-from .metrics import Observe
+from .metrics import Meter, Observe
 from .ordering import WAITING, Ordering
+from .outbox import Outbox
 from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
-from .partitioner import Chance, ShardLoad, UniformStickyPartitioner
+from .partitioner import Chance
 from .pending import Outgoing, Pending, Preparation, ProducerClosed, ProducerFull
+from .router import Router
 
 #: After so many misplacements a user record goes alone: bare records the KCL never drops.
 MISPLACEMENTS_BEFORE_ALONE = 2
@@ -66,22 +66,13 @@ class ProducerCore:
         self.prepare = Preparation(config)
         self.outstanding = 0
         self.outstanding_bytes = 0
-        self._chance = chance
-        self._observe = observe
+        self._meter = Meter(observe) if observe is not None else None
         self._aggregator = Aggregator(config)
-        self._collector = Collector(config)
+        self._outbox = Outbox(config, chance, self._expire)
+        self._router = Router(config, live, chance, self._outbox.loads)
         self._ordering = Ordering() if config.ordering == "partition-key" else None
-        self._partitioner = UniformStickyPartitioner(
-            min(config.aggregation_max_size, config.max_record_size),
-            chance,
-            adaptive=config.adaptive_partitioning,
-            availability_timeout=config.partition_availability_timeout / 1000,
-        )
-        self._lanes: dict[str | None, Lane] = {}
-        self._busy_lanes: dict[str | None, Lane] = {}
         self._unpredicted: list[Pending] = []
         self._unpredicted_until = float("inf")
-        self._isolated: deque[list[Outgoing]] = deque()
         self._in_flight: dict[int, tuple[list[Outgoing], float]] = {}
         self._parked: list[_Parked] = []
         self._results: list[tuple[Pending, Delivery | DeliveryError]] = []
@@ -90,7 +81,6 @@ class ProducerCore:
         self._accepted = 0
         self._urgent_below = 0
         self._closed = False
-        self._ranges: dict[str, str] = {}
 
     # -- records in ---------------------------------------------------------------------------
 
@@ -126,8 +116,8 @@ class ProducerCore:
         pending.map_deadline = now + self.config.record_ttl / 10_000
         self.outstanding += 1
         self.outstanding_bytes += pending.size
-        if self._observe is not None:
-            self._observe("UserRecordsReceived", 1, {})
+        if self._meter is not None:
+            self._meter.accepted()
         ordering = None if pending.keyless else self._ordering
         if (ordering is not None and ordering.must_wait(pending)) or not self._place(pending, now):
             assert ordering is not None
@@ -137,7 +127,7 @@ class ProducerCore:
         """Send everything accepted so far without waiting for company, retries included."""
         self._urgent_below = self._accepted + 1
         for unit in self._aggregator.take_all():
-            self._enqueue(unit)
+            self._outbox.add(unit)
 
     def close(self) -> None:
         """Accept nothing more, and flush. What is outstanding still ends in `results`."""
@@ -155,14 +145,10 @@ class ProducerCore:
             self._note(parked.unit, parked.attempt)
         everything = [pending for unit in self._everything() for pending in unit]
         self._in_flight.clear()
-        self._isolated.clear()
+        self._outbox.clear()
         self._parked.clear()
         self._take_unpredicted(float("inf"))
-        self._collector.take()
         self._aggregator.take_all()
-        for lane in self._lanes.values():
-            lane.queue.clear()
-        self._busy_lanes.clear()
         if self._ordering is not None:
             self._ordering.clear()
         for pending in sorted(everything, key=lambda pending: pending.number):
@@ -175,14 +161,10 @@ class ProducerCore:
         # or waiting for a verdict."
         for units, _ in self._in_flight.values():
             yield from (unit.records for unit in units)
-        for group in self._isolated:
-            yield from (unit.records for unit in group)
         yield from (parked.unit.records for parked in self._parked)
         yield self._unpredicted
-        yield from (unit.records for unit in self._collector.units)
         yield from (unit.records for unit in self._aggregator.units())
-        for lane in self._lanes.values():
-            yield from (unit.records for unit in lane.queue)
+        yield from (unit.records for unit in self._outbox.units())
         if self._ordering is not None:
             yield list(self._ordering.held())
 
@@ -192,16 +174,16 @@ class ProducerCore:
         """Put a user record where it belongs. False: it must be held, its key is elsewhere under way."""
         if pending.number < self._urgent_below:
             pending.deadline = min(pending.deadline, now)  # with the company it finds, but waiting for none
-        shard = self._predict(pending, now)
+        shard = self._router.route(pending, now)
         if shard is None:
-            if self._map_may_come() and pending.map_deadline > now:
+            if self._router.map_may_come and pending.map_deadline > now:
                 if self._under_way(pending):
                     return False
                 self._unpredicted.append(pending)
                 self._unpredicted_until = min(self._unpredicted_until, pending.map_deadline)
                 self._settle(pending, WAITING)
                 return True
-            if self._distribution() == "AUTO" and not pending.must_wrap:
+            if self._router.ignores_keys and not pending.must_wrap:
                 pending.wrap = False  # the KCL would drop an aggregate of one wherever it is a stray
             return self._join(None, pending)
         # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
@@ -218,19 +200,17 @@ class ProducerCore:
                 # PRD-26: "With strict order per partition key a user record MUST NOT be sent before every
                 # earlier one of its key is delivered or has failed, other than in the same aggregate."
                 if not home.closed:
-                    self._enqueue(self._aggregator.close(home))
+                    self._outbox.add(self._aggregator.close(home))
                 return False
         if alone or shard is None:
             unit = self._aggregator.alone(shard, pending)
-            self._enqueue(unit)
+            self._outbox.add(unit)
         else:
             unit, full = self._aggregator.add(shard, pending)
             for closed in full:
-                self._enqueue(closed)
+                self._outbox.add(closed)
         self._settle(pending, unit)
-        if pending.keyless and not pending.attempts:
-            # Half full aggregates: see UniformStickyPartitioner.appended.
-            self._partitioner.appended(pending.size, may_switch=unit.closed)
+        self._router.placed(pending, closed=unit.closed)
         return True
 
     def _under_way(self, pending: Pending) -> bool:
@@ -243,75 +223,6 @@ class ProducerCore:
         if self._ordering is not None and not pending.keyless:
             self._ordering.settle(pending, home)
 
-    def _predict(self, pending: Pending, now: float) -> str | None:
-        """The shard of the next attempt; assigns an explicit hash key where that is our business."""
-        live = self.live
-        if pending.keyless:
-            return self._choose(pending, now)
-        shard = live.predict(pending.key_hash_key)
-        if self.config.reshard_proof and not pending.own_hash_key:
-            if shard is None:
-                pending.hash_key = pending.key_hash_key
-                pending.record = pending.record._replace(explicit_hash_key=None)
-            else:
-                # PRD-18: "In the reshard-proof mode all user records of an aggregate MUST have one and
-                # the same effective hash key."
-                pending.assign(*self._start_of(shard))
-        return shard
-
-    def _choose(self, pending: Pending, now: float) -> str | None:
-        # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
-        # with an explicit hash key of its own keeps it, and so its shard."
-        if self.live.state is not State.READY or self.live.predict(0) is None:
-            if pending.record.explicit_hash_key is None:
-                hash_key = self._chance(2**128)
-                pending.assign(hash_key, str(hash_key))
-            return None
-        if pending.attempts and pending.record.explicit_hash_key is not None:
-            return self.live.predict(pending.hash_key)
-        if self._partitioner.needs_draw:
-            self._partitioner.update_load(
-                {
-                    lane.shard: ShardLoad(len(lane.queue), lane.waiting_since)
-                    for lane in self._busy_lanes.values()
-                    if lane.shard is not None
-                },
-                now,
-            )
-        shard = self._partitioner.current()
-        assert shard is not None  # a READY map has open shards, and the partitioner was told them
-        pending.assign(*self._start_of(shard))
-        return shard
-
-    def _start_of(self, shard: str) -> tuple[int, str]:
-        start = self.live.lineage[shard].hash_key_range.starting_hash_key
-        text = self._ranges.get(shard)
-        if text is None:
-            text = self._ranges[shard] = str(start)
-        return start, text
-
-    def _map_may_come(self) -> bool:
-        """Whether waiting for a prediction makes sense: a refresh runs, or is to be tried again."""
-        # Sent alone at once, as the KPL does, the records of a busy producer would be thousands of Kinesis
-        # records a second for as long as a ListShards call takes: after every split, a storm of throttling.
-        return self.live.state is State.UPDATING or (
-            self.live.state is State.INVALID and self.live.timer() is not None
-        )
-
-    def _distribution(self) -> str:
-        return self.live.shard_map.distribution if self.live.shard_map is not None else ""
-
-    def _enqueue(self, unit: Outgoing) -> None:
-        lane = self._lane(unit.shard)
-        lane.queue.append(unit)
-        self._busy_lanes[lane.shard] = lane
-
-    def _lane(self, shard: str | None) -> Lane:
-        lane = self._lanes.get(shard)
-        if lane is None:
-            lane = self._lanes[shard] = Lane(shard, self.config.rate_limit, self._chance)
-        return lane
-
     # -- requests out -------------------------------------------------------------------------
 
     def requests(self, now: float) -> list[PutRecordsRequest | Request]:
@@ -322,75 +233,21 @@ class ProducerCore:
         while (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
         for unit in self._aggregator.due(now):
-            self._enqueue(unit)
+            self._outbox.add(unit)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
-            if self._isolated:
-                units = self._isolated.popleft()
-            else:
-                self._fill_collector(now)
-                ready_at = self._collector.ready_at()
-                if ready_at is None or (ready_at > now and not self._urgent()):
-                    break
-                units = self._collector.take()
-            request = self._request(units, now)
-            if request is not None:
-                calls.append(request)
+            units = self._outbox.take(now, self._urgent_below)
+            if units is None:
+                break
+            if not units:
+                continue  # all of them had expired
+            self._numbers += 1
+            self._in_flight[self._numbers] = (units, now)
+            calls.append(PutRecordsRequest(self._numbers, [unit.build() for unit in units]))
+            if self._meter is not None:
+                self._meter.sent(units, self.outstanding, now)
         self._run_held(now)
         return calls
-
-    def _urgent(self) -> bool:
-        return any(unit.records[0].number < self._urgent_below for unit in self._collector.units)
-
-    def _fill_collector(self, now: float) -> None:
-        for key, lane in list(self._busy_lanes.items()):
-            queue = lane.queue
-            while queue:
-                if queue[0].expires_at <= now:
-                    rest = self._expire(queue.popleft(), now)
-                    if rest is not None:
-                        queue.appendleft(rest)
-                    continue
-                if lane.ready_at(now) > now:
-                    if lane.waiting_since is None:
-                        lane.waiting_since = now
-                    break
-                if not self._collector.fits(queue[0]):
-                    # Full: this lane goes to the end, so that no busy shard starves the others.
-                    self._busy_lanes[key] = self._busy_lanes.pop(key)
-                    return
-                self._collector.add(lane.pop(now), now)
-            if not queue:
-                self._busy_lanes.pop(key, None)
-
-    def _request(self, units: list[Outgoing], now: float) -> PutRecordsRequest | None:
-        living = []
-        for unit in units:
-            # PRD-24: "A user record whose time to live is over MUST fail as expired and MUST NOT be sent
-            # again."
-            rest = self._expire(unit, now) if unit.expires_at <= now else unit
-            if rest is not None:
-                living.append(rest)
-        if not living:
-            return None
-        self._numbers += 1
-        records = [unit.build() for unit in living]
-        self._in_flight[self._numbers] = (living, now)
-        if self._observe is not None:
-            self._measure_request(living, now)
-        return PutRecordsRequest(self._numbers, records)
-
-    def _measure_request(self, units: list[Outgoing], now: float) -> None:
-        observe = self._observe
-        assert observe is not None
-        observe("UserRecordsPending", self.outstanding, {})
-        observe("KinesisRecordsPerPutRecordsRequest", len(units), {})
-        observe("UserRecordsPerPutRecordsRequest", sum(len(unit.records) for unit in units), {})
-        for unit in units:
-            observe("UserRecordsPerKinesisRecord", len(unit.records), {})
-            for pending in unit.records:
-                if not pending.attempts:
-                    observe("BufferingTime", (now - pending.accepted_at) * 1000, {})
 
     def timer(self) -> float | None:
         """When `requests` has something to do even if nothing happens before; None for never."""
@@ -401,11 +258,7 @@ class ProducerCore:
         if self._ordering is not None:
             times.append(self._ordering.expires_at())
         if len(self._in_flight) < self.config.max_connections:
-            times.append(self._collector.ready_at())
-            # A full collector waits for its request; until then the lanes cannot go on anyway.
-            times += (lane.next_at for lane in self._busy_lanes.values())
-            if self._isolated:
-                times.append(float("-inf"))
+            times.append(self._outbox.ready_at())
         return min((at for at in times if at is not None), default=None)
 
     def _run_due(self, now: float) -> None:
@@ -457,8 +310,8 @@ class ProducerCore:
         if flight is None:
             return
         units, started = flight
-        if self._observe is not None:
-            self._observe("RequestTime", (now - started) * 1000, {})
+        if self._meter is not None:
+            self._meter.answered(now - started)
         entries = answer.get("Records")
         # PRD-23: "An answer that does not have one entry for each record sent tells nothing about any of
         # them; all MUST be sent again."
@@ -483,8 +336,8 @@ class ProducerCore:
         if flight is None:
             return
         units, started = flight
-        if self._observe is not None:
-            self._observe("RequestTime", (now - started) * 1000, {})
+        if self._meter is not None:
+            self._meter.answered(now - started)
         outcome = outcome_of(failure.code, answered=answered)
         if outcome is Outcome.INVALID:
             failure = Failure(failure.code)  # its text repeats what was invalid: data and keys
@@ -523,7 +376,7 @@ class ProducerCore:
                 outcome, started, now, unit.shard, code=code or "MalformedAnswer", message=message
             )
             return self._failed(unit, attempt, now)
-        self._lane(unit.shard).succeeded()
+        self._outbox.succeeded(unit.shard)
         attempt = Attempt(Outcome.DELIVERED, started, now, unit.shard, shard_id, number)
         return self._stored(unit, shard_id, attempt, now)
 
@@ -573,9 +426,8 @@ class ProducerCore:
 
     def _note(self, unit: Outgoing, attempt: Attempt) -> None:
         """Write an attempt that did not deliver into the history of its user records."""
-        if self._observe is not None:
-            self._observe("ErrorsByCode", 1, {"ErrorCode": attempt.code or attempt.outcome.value})
-            self._observe("AllErrors", 1, {})
+        if self._meter is not None:
+            self._meter.failed(attempt.code or attempt.outcome.value)
         for pending in unit.records:
             pending.attempts += (attempt,)
 
@@ -584,7 +436,7 @@ class ProducerCore:
         self._note(unit, attempt)
         action = ACTIONS[attempt.outcome]
         if action is Action.BACK_OFF:
-            self._lane(unit.shard).failed(now)
+            self._outbox.failed(unit.shard, now)
         throttled = attempt.outcome is Outcome.THROTTLED and self.config.fail_if_throttled
         # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
         # its time to live."
@@ -632,7 +484,8 @@ class ProducerCore:
             self._note(unit, attempt)
         if len(units) > 1:
             half = len(units) // 2
-            self._isolated += [units[:half], units[half:]]
+            self._outbox.isolate(units[:half])
+            self._outbox.isolate(units[half:])
             return
         for pending in units[0].records:
             pending.alone = True
@@ -645,18 +498,13 @@ class ProducerCore:
             return
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged):
-            self._ranges.clear()
             open_ids = [shard.shard_id for shard in outcome.shard_map.open_shards]
-            still_open = frozenset(open_ids)
-            self._partitioner.set_shards(open_ids)
+            self._router.set_shards(open_ids)
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
             # predicted and aggregated anew."
-            for unit in self._aggregator.take_others(still_open):
+            still_open = frozenset(open_ids)
+            for unit in self._aggregator.take_others(still_open) + self._outbox.take_others(still_open):
                 moved += unit.records
-            for shard in [s for s in self._lanes if s is not None and s not in still_open]:
-                for unit in self._lanes.pop(shard).queue:
-                    moved += unit.records
-                self._busy_lanes.pop(shard, None)
             parked, self._parked = self._parked, []
             for one in parked:
                 if one.shard_id in self.live.lineage:
@@ -667,7 +515,7 @@ class ProducerCore:
                     self._parked.append(one)
             if not self._parked:
                 self._probe_at = None
-        if self._unpredicted and not self._map_may_come():
+        if self._unpredicted and not self._router.map_may_come:
             moved += self._take_unpredicted(float("inf"))
         self._replace(moved, now)
         self._run_held(now)
@@ -685,14 +533,8 @@ class ProducerCore:
         for index, pending in enumerate(unit.records):
             attempts = (*pending.attempts, attempt)
             self._finish(pending, Delivery(attempt.shard_id, attempt.sequence_number, index, attempts))
-        if self._observe is not None:
-            observe = self._observe
-            for pending in unit.records:
-                observe("RetriesPerRecord", len(pending.attempts), {})
-            observe("UserRecordsPut", len(unit.records), {})
-            observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in unit.records), {})
-            observe("KinesisRecordsPut", 1, {"ShardId": attempt.shard_id})
-            observe("KinesisRecordsDataPut", unit.data_size, {"ShardId": attempt.shard_id})
+        if self._meter is not None:
+            self._meter.delivered(unit, attempt.shard_id)
 
     def _fail(
         self, pending: Pending, outcome: Outcome, code: str | None = None, *, held: bool = False

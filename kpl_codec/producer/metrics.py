@@ -20,8 +20,11 @@ UserRecordsPerPutRecordsRequest  | count        | a request goes out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .pending import Outgoing
 
 #: ``observe(name, value, attributes)``.
 Observe = Callable[[str, float, Mapping[str, str]], None]
@@ -44,3 +47,40 @@ METRICS: Final[dict[str, tuple[str, str]]] = {
     "KinesisRecordsPerPutRecordsRequest": ("histogram", "{record}"),
     "UserRecordsPerPutRecordsRequest": ("histogram", "{record}"),
 }
+
+
+class Meter:
+    """Tells ``observe`` what happens, in the terms of the table above. Made only if somebody listens."""
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+
+    def accepted(self) -> None:
+        self._observe("UserRecordsReceived", 1, {})
+
+    def sent(self, units: Sequence[Outgoing], outstanding: int, now: float) -> None:
+        observe = self._observe
+        observe("UserRecordsPending", outstanding, {})
+        observe("KinesisRecordsPerPutRecordsRequest", len(units), {})
+        observe("UserRecordsPerPutRecordsRequest", sum(len(unit.records) for unit in units), {})
+        for unit in units:
+            observe("UserRecordsPerKinesisRecord", len(unit.records), {})
+            for pending in unit.records:
+                if not pending.attempts:
+                    observe("BufferingTime", (now - pending.accepted_at) * 1000, {})
+
+    def answered(self, seconds: float) -> None:
+        self._observe("RequestTime", seconds * 1000, {})
+
+    def failed(self, code: str) -> None:
+        self._observe("ErrorsByCode", 1, {"ErrorCode": code})
+        self._observe("AllErrors", 1, {})
+
+    def delivered(self, unit: Outgoing, shard_id: str) -> None:
+        observe = self._observe
+        for pending in unit.records:
+            observe("RetriesPerRecord", len(pending.attempts), {})
+        observe("UserRecordsPut", len(unit.records), {})
+        observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in unit.records), {})
+        observe("KinesisRecordsPut", 1, {"ShardId": shard_id})
+        observe("KinesisRecordsDataPut", unit.data_size, {"ShardId": shard_id})

@@ -1,0 +1,139 @@
+"""Kinesis records that are ready to go: a lane for each shard, then the next request.
+
+    add ──▶ lane of the shard ──(tokens, backoff)──▶ collector ──(full, or time)──▶ take
+    isolate ──────────────(groups that go as a request of their own)───────────────▶ take
+
+State: the lanes, the collector, and the groups to be sent by themselves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from .collector import Collector
+from .config import ProducerConfig
+from .limiter import Lane
+from .partitioner import Chance, ShardLoad
+from .pending import Outgoing
+
+#: Fails the expired user records of a Kinesis record; gives what is left of it.
+Expire = Callable[[Outgoing, float], "Outgoing | None"]
+
+
+class Outbox:
+    """See the module. ``expire`` is called for Kinesis records with expired user records in them."""
+
+    def __init__(self, config: ProducerConfig, chance: Chance, expire: Expire) -> None:
+        self._rate_limit = config.rate_limit
+        self._chance = chance
+        self._expire = expire
+        self._collector = Collector(config)
+        self._lanes: dict[str | None, Lane] = {}
+        self._busy: dict[str | None, Lane] = {}
+        self._isolated: deque[list[Outgoing]] = deque()
+
+    def add(self, unit: Outgoing) -> None:
+        """To the end of its shard's lane."""
+        lane = self._lane(unit.shard)
+        lane.queue.append(unit)
+        self._busy[lane.shard] = lane
+
+    def isolate(self, units: list[Outgoing]) -> None:
+        """These go as a request of their own, before everything else."""
+        self._isolated.append(units)
+
+    def _lane(self, shard: str | None) -> Lane:
+        lane = self._lanes.get(shard)
+        if lane is None:
+            lane = self._lanes[shard] = Lane(shard, self._rate_limit, self._chance)
+        return lane
+
+    def failed(self, shard: str | None, now: float) -> None:
+        """An attempt to put to ``shard`` failed: it is left alone for a while."""
+        self._lane(shard).failed(now)
+
+    def succeeded(self, shard: str | None) -> None:
+        self._lane(shard).succeeded()
+
+    def loads(self) -> dict[str, ShardLoad]:
+        """What waits for each shard, for the partitioner."""
+        return {
+            lane.shard: ShardLoad(len(lane.queue), lane.waiting_since)
+            for lane in self._busy.values()
+            if lane.shard is not None
+        }
+
+    def take(self, now: float, urgent_below: int) -> list[Outgoing] | None:
+        """The Kinesis records of the next request, None if there is none to send yet.
+
+        User records with a number below ``urgent_below`` do not wait for company.
+        """
+        if self._isolated:
+            units = self._isolated.popleft()
+        else:
+            self._fill(now)
+            ready_at = self._collector.ready_at()
+            if ready_at is None:
+                return None
+            urgent = any(unit.records[0].number < urgent_below for unit in self._collector.units)
+            if ready_at > now and not urgent:
+                return None
+            units = self._collector.take()
+        living = [self._expire(unit, now) if unit.expires_at <= now else unit for unit in units]
+        return [unit for unit in living if unit is not None]
+
+    def _fill(self, now: float) -> None:
+        for key, lane in list(self._busy.items()):
+            queue = lane.queue
+            while queue:
+                # PRD-24: "A user record whose time to live is over MUST fail as expired and MUST NOT be sent
+                # again."
+                if queue[0].expires_at <= now:
+                    rest = self._expire(queue.popleft(), now)
+                    if rest is not None:
+                        queue.appendleft(rest)
+                    continue
+                if lane.ready_at(now) > now:
+                    if lane.waiting_since is None:
+                        lane.waiting_since = now
+                    break
+                if not self._collector.fits(queue[0]):
+                    # Full: this lane goes to the end, so that no busy shard starves the others.
+                    self._busy[key] = self._busy.pop(key)
+                    return
+                self._collector.add(lane.pop(now), now)
+            if not queue:
+                self._busy.pop(key, None)
+
+    def ready_at(self) -> float | None:
+        """When `take` may have something to give; None for never."""
+        if self._isolated:
+            return float("-inf")
+        times = [lane.next_at for lane in self._busy.values()]
+        collected = self._collector.ready_at()
+        if collected is not None:
+            times.append(collected)
+        return min(times, default=None)
+
+    def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
+        """Take what waits in the lanes of shards that are not open any more."""
+        gone: list[Outgoing] = []
+        for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
+            gone += self._lanes.pop(shard).queue
+            self._busy.pop(shard, None)
+        return gone
+
+    def units(self) -> Iterator[Outgoing]:
+        """Everything in here."""
+        for group in self._isolated:
+            yield from group
+        yield from self._collector.units
+        for lane in self._lanes.values():
+            yield from lane.queue
+
+    def clear(self) -> None:
+        self._isolated.clear()
+        self._collector.take()
+        self._lanes.clear()
+        self._busy.clear()

@@ -1,0 +1,101 @@
+"""Which shard a user record is for: predicted by its key, or chosen for one without.
+
+State: the partitioner's, and the texts of the shards' first hash keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..live_shard_map import LiveShardMap, State
+from .config import ProducerConfig
+from .partitioner import Chance, ShardLoad, UniformStickyPartitioner
+from .pending import Pending
+
+
+class Router:
+    """See the module. ``loads`` tells what waits for each shard; it is asked when a shard is drawn."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        live: LiveShardMap,
+        chance: Chance,
+        loads: Callable[[], dict[str, ShardLoad]],
+    ) -> None:
+        self._live = live
+        self._chance = chance
+        self._loads = loads
+        self._reshard_proof = config.reshard_proof
+        self._partitioner = UniformStickyPartitioner(
+            min(config.aggregation_max_size, config.max_record_size),
+            chance,
+            adaptive=config.adaptive_partitioning,
+            availability_timeout=config.partition_availability_timeout / 1000,
+        )
+        self._starts: dict[str, tuple[int, str]] = {}
+
+    @property
+    def map_may_come(self) -> bool:
+        """Whether waiting for a prediction makes sense: a refresh runs, or is to be tried again."""
+        # Sent alone at once, as the KPL does, the records of a busy producer would be thousands of Kinesis
+        # records a second for as long as a ListShards call takes: after every split, a storm of throttling.
+        return self._live.state is State.UPDATING or (
+            self._live.state is State.INVALID and self._live.timer() is not None
+        )
+
+    @property
+    def ignores_keys(self) -> bool:
+        """Whether the stream is known to distribute records AUTO."""
+        return self._live.shard_map is not None and self._live.shard_map.distribution == "AUTO"
+
+    def set_shards(self, shard_ids: Sequence[str]) -> None:
+        """The open shards have changed."""
+        self._starts.clear()
+        self._partitioner.set_shards(shard_ids)
+
+    def route(self, pending: Pending, now: float) -> str | None:
+        """The shard of the next attempt, None if nobody knows. Assigns an explicit hash key where that is
+        our business."""
+        if pending.keyless:
+            return self._choose(pending, now)
+        shard = self._live.predict(pending.key_hash_key)
+        if self._reshard_proof and not pending.own_hash_key:
+            if shard is None:
+                pending.hash_key = pending.key_hash_key
+                pending.record = pending.record._replace(explicit_hash_key=None)
+            else:
+                # PRD-18: "In the reshard-proof mode all user records of an aggregate MUST have one and
+                # the same effective hash key."
+                pending.assign(*self._start_of(shard))
+        return shard
+
+    def _choose(self, pending: Pending, now: float) -> str | None:
+        # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
+        # with an explicit hash key of its own keeps it, and so its shard."
+        if self._live.predict(0) is None:
+            if pending.record.explicit_hash_key is None:
+                hash_key = self._chance(2**128)
+                pending.assign(hash_key, str(hash_key))
+            return None
+        if pending.attempts:
+            return self._live.predict(pending.hash_key)  # where it was tried before
+        if self._partitioner.needs_draw:
+            self._partitioner.update_load(self._loads(), now)
+        shard = self._partitioner.current()
+        assert shard is not None  # a trusted map has open shards, and the partitioner was told them
+        pending.assign(*self._start_of(shard))
+        return shard
+
+    def placed(self, pending: Pending, *, closed: bool) -> None:
+        """It has been put where `route` said. ``closed``: its aggregate is full, or it is alone."""
+        if pending.keyless and not pending.attempts:
+            # Half full aggregates: see UniformStickyPartitioner.appended.
+            self._partitioner.appended(pending.size, may_switch=closed)
+
+    def _start_of(self, shard: str) -> tuple[int, str]:
+        found = self._starts.get(shard)
+        if found is None:
+            start = self._live.lineage[shard].hash_key_range.starting_hash_key
+            found = self._starts[shard] = start, str(start)
+        return found
