@@ -246,17 +246,17 @@ class HashKeyAllocator:
         while True:
             middle = low + (high - low) // 2
             if isinstance(part, list):
-                if by < 0:
-                    del part[bisect_left(part, key)]
-                    return
-                insort(part, key)
-                if len(part) > _BUCKET:
-                    half = _Half(part, middle)
-                    if parent is None:
-                        self._root = half
+                if len(part) <= _BUCKET:
+                    if by > 0:
+                        insort(part, key)
                     else:
-                        setattr(parent, side, half)
-                return
+                        del part[bisect_left(part, key)]
+                    return
+                part = _Half(part, middle)
+                if parent is None:
+                    self._root = part
+                else:
+                    setattr(parent, side, part)
             part.count += by
             if key == middle:
                 part.taken = by > 0

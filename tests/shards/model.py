@@ -17,6 +17,19 @@ def sequence_number(shard_index: int, created: int, time: int, index: int = 0) -
     return str(int(digits, 16))
 
 
+def replace(shard: Shard, **changes) -> Shard:
+    """``shard`` with other facts."""
+    names = (
+        "shard_id",
+        "hash_key_range",
+        "parent_shard_id",
+        "adjacent_parent_shard_id",
+        "starting_sequence_number",
+        "ending_sequence_number",
+    )
+    return Shard(**{**{name: getattr(shard, name) for name in names}, **changes})
+
+
 class ModelStream:
     """Shards in a list, everything by linear scan. ``now`` is in whole seconds."""
 

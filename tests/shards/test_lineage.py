@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -16,7 +15,7 @@ from kpl_codec.placement import Verdict
 from kpl_codec.sequence_numbers import SequenceNumberError
 from kpl_codec.shards import Shard, ShardMap
 
-from .model import BEGIN, ModelStream, sequence_number
+from .model import BEGIN, ModelStream, replace, sequence_number
 
 keys = st.one_of(
     st.integers(0, MAX_HASH_KEY), st.sampled_from([0, 1, 2**126, 2**127 - 1, 2**127, MAX_HASH_KEY])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -22,7 +20,7 @@ from kpl_codec.live_shard_map import (
 )
 from kpl_codec.shards import Shard
 
-from .model import ModelStream, pages
+from .model import ModelStream, pages, replace
 
 KEYS = [0, 1, 2**125, 2**126, 2**127 - 1, 2**127, 2**127 + 2**126, MAX_HASH_KEY]
 THROTTLED = Failure("LimitExceededException")
