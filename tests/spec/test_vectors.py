@@ -52,6 +52,7 @@ def test_decode(vector: Vector) -> None:
         kpl.decode(data)
     if vector.get("plain"):
         assert isinstance(caught.value, kpl.NotAggregated)
+        assert caught.value.fields == {"offset": 0, "length": len(data)}
         assert not kpl.is_aggregated(data)
         assert explanation.kind == "plain"
     else:

@@ -1,0 +1,94 @@
+"""The quick half of the mutation check: run inside mutmut's ``mutants`` directory.
+
+Forks for each mutant and runs every vector and some fuzzed inputs in the child: a second where pytest takes a
+minute. Prints one JSON object: mutant -> killed, timeout or survived.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import kpl_codec as kpl
+from fuzz import corpus, invariants
+from tests.spec import test_vectors
+from tests.spec.vectors import load
+
+SECONDS = 20
+TESTS = {
+    "decode": (test_vectors.test_decode, test_vectors.test_what_the_kcl_does),
+    "encode": (test_vectors.test_encode,),
+    "hash-key": (test_vectors.test_hash_key,),
+    "hash-key-text": (test_vectors.test_hash_key_text,),
+    "hash-key-range": (test_vectors.test_hash_key_range,),
+    "shard-map": (test_vectors.test_shard_map,),
+    "placement": (test_vectors.test_placement,),
+    "deaggregate": (test_vectors.test_deaggregate,),
+}
+
+
+def inputs() -> list[bytes]:
+    """A few hundred messages near those of the vectors, the same every time."""
+    chance = random.Random(1)
+    messages = [seed[1:] for seed in sorted(set(corpus.frames())) if seed[:1] == corpus.MESSAGE]
+    messages = [message for message in messages if len(message) < 300]
+    found = []
+    for _ in range(300):
+        message = bytearray(chance.choice(messages))
+        for _ in range(chance.randint(1, 2)):
+            message[chance.randrange(len(message))] = chance.choice(
+                [0, 1, 8, 10, 26, 127, 128, 255, chance.randrange(256)]
+            )
+        found.append(invariants.frame(bytes(message)))
+    return found
+
+
+def check(frames: list[bytes]) -> None:
+    """Everything; raises whatever a mutant makes it raise."""
+    for vector in load():
+        if len(str(vector["input"])) < 5000:
+            for test in TESTS[vector["kind"]]:
+                test(vector)
+    for data in frames:
+        invariants.check_frame(data)
+        kpl.explain(data)
+
+
+def verdict(mutant: str, frames: list[bytes]) -> str:
+    child = os.fork()
+    if child == 0:
+        os.environ["MUTANT_UNDER_TEST"] = mutant
+        signal.alarm(SECONDS)
+        try:
+            with open(os.devnull, "w") as nowhere:
+                sys.stdout = sys.stderr = nowhere
+                check(frames)
+        except BaseException:  # noqa: BLE001 - noticed, however
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return "timeout" if os.WTERMSIG(status) == signal.SIGALRM else "killed"
+    return "survived" if os.WEXITSTATUS(status) == 0 else "killed"
+
+
+def main(modules: list[str]) -> None:
+    os.environ["MUTANT_UNDER_TEST"] = ""
+    frames = inputs()
+    check(frames)  # sound without a mutant, or nothing it says means anything
+    verdicts = {}
+    for module in modules:
+        names = json.loads(Path(f"kpl_codec/{module}.py.meta").read_text())["exit_code_by_key"]
+        for name in names:
+            verdicts[name] = verdict(name, frames)
+        noticed = sum(verdicts[name] != "survived" for name in names)
+        print(f"{module}: {noticed} of {len(names)} noticed by the probe", file=sys.stderr, flush=True)
+    print(json.dumps(verdicts))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
