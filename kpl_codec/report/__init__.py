@@ -11,7 +11,7 @@ Nothing here loads pyarrow or pyspark but `kpl_codec.report.scan`, which has to 
 
 from .build import build_report, findings_of_the_whole
 from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of
-from .model import Finding, KclLoss, KindCount, Landing, RateCell, Report, ShardFacts, Totals
+from .model import CauseCount, Finding, KclLoss, KindCount, Landing, RateCell, Report, ShardFacts, Totals
 from .page import render_page, write_page
 from .summary import summary_text
 from .tally import Tally
@@ -19,6 +19,7 @@ from .tally import Tally
 __all__ = [
     "KINDS",
     "SEVERITIES",
+    "CauseCount",
     "Finding",
     "KclLoss",
     "Kind",

@@ -18,6 +18,7 @@ from .kinds import KINDS, SEVERITIES, kind_of
 from .model import (
     NO_SHARD,
     NOT_JUDGED,
+    CauseCount,
     Finding,
     KclLoss,
     KindCount,
@@ -100,6 +101,12 @@ def build_report(
             sorted(
                 (KclLoss(reason, *counts) for reason, counts in tally.losses.items()),
                 key=lambda loss: (-loss.user_records, loss.reason),
+            )
+        ),
+        causes=tuple(
+            sorted(
+                (CauseCount(cause, *counts) for cause, counts in tally.causes.items()),
+                key=lambda count: (-count.user_records, count.cause),
             )
         ),
         shards=_most_telling(shards),

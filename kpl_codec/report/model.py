@@ -103,6 +103,16 @@ class KclLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseCount:
+    """Aggregates with user records outside their shard's range that have one cause (`causes.CAUSES`), and
+    all user records in them."""
+
+    cause: str
+    aggregates: int
+    user_records: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShardFacts:
     """One shard: what the map says of it, and what was found on it.
 
@@ -183,6 +193,7 @@ class Report:
     kinds: tuple[KindCount, ...] = ()
     findings: tuple[Finding, ...] = ()
     kcl_losses: tuple[KclLoss, ...] = ()
+    causes: tuple[CauseCount, ...] = ()
     shards: tuple[ShardFacts, ...] = ()
     landings: tuple[Landing, ...] = ()
     bucket_seconds: int = 1
@@ -197,6 +208,12 @@ class Report:
     def worst(self) -> Severity | None:
         """The worst severity found, None without findings."""
         return worst(count.kind.name for count in self.kinds)
+
+    @property
+    def caught_by_reshard(self) -> int:
+        """User records in aggregates that a reshard overtook: a producer that notices sends them again, so
+        they may be on the stream twice, and delivered once."""
+        return sum(count.user_records for count in self.causes if count.cause == "reshard")
 
     @property
     def clean(self) -> bool:

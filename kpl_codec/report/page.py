@@ -117,9 +117,12 @@ def _header(report: Report) -> Markup:
         title = "Nothing was read"
     else:
         lost = report.totals.lost_at_kcl
-        title = (
-            "Records are lost" if lost else _TITLES.get(worst, "Clean" if report.distribution else "Readable")
-        )
+        if lost > report.caught_by_reshard:
+            title = "Records are lost"
+        elif lost:
+            title = "Records may be lost"
+        else:
+            title = _TITLES.get(worst, "Clean" if report.distribution else "Readable")
     return tag(
         "header",
         {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import charts
+from .causes import CAUSES
 from .evidence import findings_section
 from .markup import Child, Markup, join, tag
 from .model import Report, ShardFacts
@@ -114,6 +115,15 @@ def _kcl(report: Report) -> Markup | None:
         ]
         for loss in report.kcl_losses
     ]
+    causes: list[list[Child]] = [
+        [
+            CAUSES.get(count.cause, count.cause),
+            tag("code", {}, count.cause),
+            number(count.aggregates),
+            number(count.user_records),
+        ]
+        for count in report.causes
+    ]
     return join(
         _paragraph(
             "The Kinesis Client Library compares every user record of an aggregate with the hash key range "
@@ -146,6 +156,13 @@ def _kcl(report: Report) -> Markup | None:
         )
         if losses
         else _paragraph("It drops nothing."),
+        table(
+            "Where the aggregates come from that hold user records of other shards",
+            [("Cause", "wide"), ("Name", "id"), ("Aggregates", "number"), ("User records", "number")],
+            causes,
+        )
+        if causes
+        else None,
     )
 
 

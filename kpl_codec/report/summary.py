@@ -10,8 +10,9 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 
+from .causes import CAUSES
 from .kinds import Severity
-from .model import NO_SHARD, Report, ShardFacts
+from .model import NO_SHARD, CauseCount, KclLoss, Report, ShardFacts
 
 WIDTH = 100
 _ANSI = {
@@ -80,11 +81,15 @@ def verdict(report: Report) -> str:
     if not report.totals.kinesis_records:
         return "Not one Kinesis record was read, so nothing is known about the stream."
     if lost:
-        return (
-            f"{plural(lost, 'user record')} of {number(report.totals.user_records)} "
-            f"({percent(lost, report.totals.user_records)}) would be lost at a KCL consumer, without a log "
-            "line."
+        dropped = (
+            f"A KCL consumer drops {plural(lost, 'user record')} of {number(report.totals.user_records)} "
+            f"({percent(lost, report.totals.user_records)}), without a log line."
         )
+        caught = report.caught_by_reshard
+        if not caught:
+            return dropped
+        of = "All of them" if caught == lost else f"{number(caught)} of them"
+        return f"{dropped} {of} were overtaken by a reshard: their producer may have sent them again."
     serious = [count for count in report.kinds if count.kind.severity in ("critical", "error")]
     if serious:
         found = sum(count.findings for count in serious)
@@ -194,10 +199,11 @@ def summary_text(report: Report, color: bool = False) -> str:
             yield ""
             yield paint("What a KCL consumer would not get", "bold")
             for loss in report.kcl_losses:
-                lost = plural(loss.user_records, "user record")
-                reason = REASONS.get(loss.reason, loss.reason)
-                text = f"{lost} in {plural(loss.aggregates, 'aggregate')}: {safe(reason)}"
-                yield from textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+                yield from _loss(loss, REASONS.get(loss.reason, loss.reason))
+            if report.causes:
+                yield paint("Where aggregates of other shards come from", "bold")
+            for count in report.causes:
+                yield from _loss(count, CAUSES.get(count.cause, count.cause))
         if report.shards:
             yield ""
             yield from _shards(report, paint)
@@ -207,6 +213,11 @@ def summary_text(report: Report, color: bool = False) -> str:
             yield from _findings(report, paint)
 
     return "\n".join(lines()) + "\n"
+
+
+def _loss(count: KclLoss | CauseCount, why: str) -> list[str]:
+    lost = f"{plural(count.user_records, 'user record')} in {plural(count.aggregates, 'aggregate')}"
+    return textwrap.wrap(f"{lost}: {safe(why)}", WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _findings(report: Report, paint: Callable[[str, str], str]) -> Iterator[str]:

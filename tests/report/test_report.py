@@ -53,6 +53,7 @@ def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one(
     assert naive.aggregates == len(mixed) > 50
     assert naive.user_records == sum(f.user_records or 0 for f in mixed)
     assert naive.severity == "critical"
+    assert "Records are lost" in render_page(report_of(tally, stream.map))
 
     # The KPL around a split: all of an aggregate was meant for the shard that was just split.
     split = []
@@ -67,6 +68,10 @@ def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one(
     tally, found = scanned(batch.from_pylist(split, schema=batch.schema), stream.map)
     assert {f.cause for f in found} == {"reshard"}
     assert len(found) == 5
+    report = report_of(tally, stream.map)
+    assert report.caught_by_reshard == report.totals.lost_at_kcl == 10
+    assert "All of them were overtaken by a reshard" in " ".join(summary_text(report).split())
+    assert "Records may be lost" in render_page(report)
     assert "naive-aggregator" not in kinds_of(findings_of_the_whole(tally, stream.map))
 
 
