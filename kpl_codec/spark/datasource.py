@@ -46,7 +46,7 @@ class KinesisDataSource(DataSource):
         """The nine columns of a user record, and those asked for by policy, placement and tags."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        from .kinesis_read import arrow_schema
+        from .kinesis_tasks import arrow_schema
 
         return from_arrow_schema(arrow_schema(self._checked))
 

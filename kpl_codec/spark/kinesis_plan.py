@@ -163,12 +163,30 @@ class Planner:
         }
         return StreamOffset(self._stream, {**rest, **named})
 
+    def whole(self, position: Position) -> StreamOffset:
+        """Every shard at its tip, whatever the query has read: for a Spark that does not say where it
+        stands. ``initial`` is where a query that begins at ``position`` begins."""
+        begin = self.begin_at(position)
+
+        def tip_of(shard_id: str) -> ShardOffset:
+            tip, at, initial = self.tip(shard_id), TRIM_HORIZON, begin.shards[shard_id]
+            while True:
+                reached = self.advance_shard(shard_id, at, Caps(), tip).settled()
+                if reached.ended or reached.same_place(at):
+                    break
+                at = reached
+            begins = None if initial.ended else self.first(shard_id, initial)
+            return replace(reached, first=self.first(shard_id, TRIM_HORIZON), initial=begins or "")
+
+        shard_ids = [shard.shard_id for shard in self.lineage()]
+        return StreamOffset(self._stream, dict(zip(shard_ids, self.each(tip_of, shard_ids), strict=True)))
+
     def stop_at_tip(self) -> None:
         """From now on `advance` goes no further than the stream reaches now (Trigger.AvailableNow)."""
         # SPK-58: "Under Trigger.AvailableNow a query MUST read every record that was there when it
         # started and none that came after, and then end."
         shard_ids = [shard.shard_id for shard in self.lineage(fresh=True)]
-        self._tips = dict(zip(shard_ids, self._map(self.tip, shard_ids), strict=True))
+        self._tips = dict(zip(shard_ids, self.each(self.tip, shard_ids), strict=True))
 
     def tip(self, shard_id: str) -> Tip:
         """The tip of a shard now."""
@@ -205,12 +223,13 @@ class Planner:
                 shard_id, listed.shards[shard_id], caps, tips[shard_id] if tips is not None else None
             )
 
-        moved = dict(zip(known, self._map(move, known), strict=True))
+        moved = dict(zip(known, self.each(move, known), strict=True))
         if any(offset.ended for offset in moved.values()):
             self._lineage = None
         return StreamOffset(self._stream, {**listed.shards, **moved})
 
-    def _map(self, function: Callable[[str], Any], shard_ids: Iterable[str]) -> list[Any]:
+    def each(self, function: Callable[[str], Any], shard_ids: Iterable[str]) -> list[Any]:
+        """``function`` of each shard, many at a time: it waits for answers most of the time."""
         todo = list(shard_ids)
         if len(todo) < 2:
             return [function(shard_id) for shard_id in todo]
@@ -237,7 +256,7 @@ class Planner:
             if int(end.value) > limit:
                 end = ShardOffset("before", beyond)
         if at.symbolic or peek.lost:
-            end = replace(end, first=first.sequence_number)
+            end = replace(end, first=first.sequence_number, lost=peek.lost)
         now = Found.of(peek.records[-1]).time + peek.behind
         if caps.piece is not None and now - first.time > caps.piece:
             end = replace(end, marks=self._marks(shard_id, first, end, caps.piece))

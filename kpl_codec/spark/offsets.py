@@ -66,7 +66,9 @@ class ShardOffset:
 
     ``kind`` and ``value``: at TRIM_HORIZON, from a time (ms since 1970) on, after or before a record.
     ``ended``: drained to its end. Of the batch that ends here: ``first``, its first record where the
-    start was none; ``marks``, records at which it is cut into pieces; ``behind``, ms to the tip.
+    start named none; ``lost``: that goes before the start, which is gone; ``marks``, records at which it
+    is cut into pieces; ``behind``, ms to the tip. ``initial`` goes before ``first`` where the query is new:
+    its first record, "" for none.
     """
 
     kind: PlaceKind
@@ -75,6 +77,8 @@ class ShardOffset:
     first: str | None = None
     marks: tuple[str, ...] = ()
     behind: int | None = None
+    lost: bool = False
+    initial: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {self.kind: self.value}
@@ -86,6 +90,10 @@ class ShardOffset:
             found["marks"] = list(self.marks)
         if self.behind is not None:
             found["behind"] = self.behind
+        if self.lost:
+            found["lost"] = True
+        if self.initial is not None:
+            found["initial"] = self.initial
         return found
 
     @classmethod
@@ -101,6 +109,8 @@ class ShardOffset:
             found.get("first"),
             tuple(found.get("marks", ())),
             found.get("behind"),
+            bool(found.get("lost", False)),
+            found.get("initial"),
         )
 
     @property
@@ -113,7 +123,7 @@ class ShardOffset:
 
     def settled(self) -> ShardOffset:
         """The place alone, as the start of the next batch."""
-        return replace(self, first=None, marks=(), behind=None)
+        return replace(self, first=None, marks=(), behind=None, lost=False, initial=None)
 
 
 TRIM_HORIZON = ShardOffset("at", "TRIM_HORIZON")
@@ -158,12 +168,14 @@ def pieces(shard_id: str, start: ShardOffset | None, end: ShardOffset) -> list[P
     # the end offset names the first record."
     kind: PlaceKind
     value: str | int
-    if end.first is not None:
-        kind, value = "before", end.first
-    elif start is None:
-        kind, value = "at", "TRIM_HORIZON"
-    else:
+    if start is not None and not start.symbolic and not end.lost:
         kind, value = start.kind, start.value
+    elif end.first is not None:
+        kind, value = "before", end.first
+    elif start is not None:
+        kind, value = start.kind, start.value
+    else:
+        return []  # a shard that is new, and nothing of it to be read yet
     assert end.kind in ("after", "before")
     last: Literal["after", "before"] = "after" if end.kind == "after" else "before"
     cut = []
@@ -176,9 +188,15 @@ def pieces(shard_id: str, start: ShardOffset | None, end: ShardOffset) -> list[P
 
 def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
     """What a batch reads, shard by shard."""
+    shards = end.shards
+    if not start.shards:
+        shards = {
+            key: offset if offset.initial is None else replace(offset, first=offset.initial or None)
+            for key, offset in shards.items()
+        }
     return [
         piece
-        for shard_id, offset in end.shards.items()
+        for shard_id, offset in shards.items()
         for piece in pieces(shard_id, start.shards.get(shard_id), offset)
     ]
 

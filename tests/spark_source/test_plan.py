@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kpl_codec.spark.kinesis_plan import Caps
-from kpl_codec.spark.kinesis_read import KinesisPartition, KinesisStreamReader, make_planner
+from kpl_codec.spark.kinesis_read import KinesisStreamReader, make_planner
+from kpl_codec.spark.kinesis_tasks import KinesisPartition
 from kpl_codec.spark.offsets import OffsetError, Piece, StreamOffset, batch_pieces
 
 from .support import Name, Stream, in_order_per_key
@@ -39,6 +40,12 @@ class Query:
     def batch(self) -> list[tuple[Name, str, bytes]] | None:
         """One micro-batch; None where there is nothing."""
         start = self.at
+        if not start:
+            assert self.plan(start) == []  # settles the start
+            start = self.at
+        return self.plan(start)
+
+    def plan(self, start: dict[str, Any]) -> list[tuple[Name, str, bytes]] | None:
         end = self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
         if json.dumps(end) == json.dumps(start):
             return None
@@ -61,7 +68,7 @@ class Query:
 def _schema(options: Any) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from kpl_codec.spark.kinesis_read import arrow_schema
+    from kpl_codec.spark.kinesis_tasks import arrow_schema
 
     return from_arrow_schema(arrow_schema(options))
 
@@ -111,8 +118,9 @@ def test_a_batch_read_again_later_gives_the_same(make_stream: Any) -> None:
     stream.check(query.rows)
     log = [json.loads(entry) for entry in query.log]
     query.restart()
-    assert list(query.read({}, log[0])) == first
-    assert list(query.read(log[0], log[1])) == second
+    assert list(query.read({}, log[0])) == []
+    assert list(query.read(log[0], log[1])) == first
+    assert list(query.read(log[1], log[2])) == second
 
 
 @pytest.mark.requirement("SPK-57")
@@ -184,7 +192,8 @@ def test_latest_is_settled_when_the_query_starts(make_stream: Any) -> None:
     stream.put(5)
     time.sleep(0.05)
     query = Query(stream, startingPosition="LATEST")
-    assert query.batch() == []  # an empty batch that writes the start down
+    assert query.batch() is None  # but an empty batch that writes the start down
+    assert len(query.log) == 1
     stream.sent.clear()
     stream.put(5)
     query.restart()  # a start that was settled again would skip them
@@ -225,3 +234,50 @@ def test_the_checkpoint_of_another_stream_is_refused(make_stream: Any) -> None:
     with pytest.raises(OffsetError, match="version"):
         StreamOffset.from_json({**query.at, "version": 2}, stream.name)
     assert StreamOffset.from_json(query.at, stream.name).to_json() == query.at
+
+
+@pytest.mark.requirement("SPK-56")
+def test_a_start_by_shard(make_stream: Any) -> None:
+    stream = make_stream(2)
+    stream.put(5)
+    shard = "shardId-000000000000"
+    stream.split(shard)
+    stream.put(5)
+    numbers = sorted({number for where, number, _ in stream.sent if where == shard}, key=int)
+    start = {shard: {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": numbers[1]}}
+    query = Query(stream, startingPosition=json.dumps(start))
+    query.until_idle()
+    for name in [name for name in stream.sent if name[0] == shard and int(name[1]) <= int(numbers[1])]:
+        del stream.sent[name]
+    stream.check(query.rows)
+    # A child that is named: its parent is taken as read.
+    children = [found.shard_id for found in stream.open_shards if found.parent_shard_id == shard]
+    query = Query(stream, startingPosition=json.dumps(dict.fromkeys(children, "TRIM_HORIZON")))
+    query.until_idle()
+    for name in [name for name in stream.sent if name[0] == shard]:
+        del stream.sent[name]
+    stream.check(query.rows)
+
+
+@pytest.mark.requirement("SPK-56")
+@pytest.mark.parametrize("position", ["TRIM_HORIZON", "LATEST"])
+def test_a_spark_that_does_not_say_where_the_query_stands(make_stream: Any, position: str) -> None:
+    """PySpark 4.0 and 4.1: the first offset must fit both a new query and one that goes on."""
+    stream = make_stream(2)
+    stream.put(5)
+    time.sleep(0.05)
+    query = Query(stream, startingPosition=position)
+    end = query.reader.latestOffset()  # a new query
+    rows = list(query.read({}, end))
+    if position == "LATEST":
+        assert rows == []
+        stream.sent.clear()
+    stream.put(5)
+    stream.split("shardId-000000000001")
+    stream.put(5)
+    query.restart()
+    again = query.reader.latestOffset()  # one that goes on, from its checkpoint
+    rows += query.read(end, again)
+    stream.put(5)
+    rows += query.read(again, query.reader.latestOffset())  # and on
+    stream.check(rows)

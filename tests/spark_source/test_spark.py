@@ -11,6 +11,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
+from kpl_codec.spark import metrics_of, with_metrics
 
 from .support import Name, Stream
 
@@ -87,13 +88,14 @@ def test_columns_by_option_and_by_schema(spark: Any, make_stream: Any) -> None:
         wrong.load().collect()
 
 
-@pytest.mark.requirement("SPK-58", "SPK-57")
+@pytest.mark.requirement("SPK-57", "SPK-58", "SPK-70")
 def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path) -> None:
     stream = make_stream(2)
     stream.put(8)
 
     def run(**options: Any) -> Any:
-        frame = spark.readStream.format("kpl-kinesis").options(**stream.options(**options)).load()
+        options = stream.options(policy="report", placement=True, **options)
+        frame = with_metrics(spark.readStream.format("kpl-kinesis").options(**options).load())
         query = (
             frame.writeStream.format("parquet")
             .option("path", str(tmp_path / "table"))
@@ -111,7 +113,12 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
     # What Spark shows: where each shard stands, and how far behind the query is.
     source = query.recentProgress[0]["sources"][0]
     assert json.loads(source["endOffset"])["shards"].keys() >= {"shardId-000000000000"}
-    assert json.loads(source["latestOffset"])["millisBehindLatest"] >= 0
+    metrics = [metrics_of(progress) for progress in query.recentProgress]
+    assert sum(found["userRecords"] for found in metrics) == len(stream.sent)
+    assert sum(found["kinesisRecords"] for found in metrics) == len({name[:2] for name in stream.sent})
+    assert sum(found["bytes"] for found in metrics) == sum(len(data) for _, data in stream.data.values())
+    assert {(found["findings"], found["misplaced"]) for found in metrics} == {(0, 0)}
+    assert all(found["millisBehindLatest"] >= 0 for found in metrics)
     # The next run finds a reshard and new records; a start given later does not matter any more.
     stream.split("shardId-000000000001")
     stream.put(8)

@@ -1,0 +1,67 @@
+"""What went through a query, batch by batch, where Spark shows it: observed metrics, and progress.
+
+    df = with_metrics(spark.readStream.format("kpl-kinesis")...load())
+    query = df.writeStream...start()
+    metrics_of(query.lastProgress)      # {"userRecords": 1200, "bytes": ..., "millisBehindLatest": 350, ...}
+
+How far behind the query is, in all and per shard, stands in its progress as the source's latest offset,
+with or without this (PySpark 4.2 and newer).
+Specification: spec/07-spark-source.md, SPK-70.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Name of the observation unless another is given.
+OBSERVED = "kpl-kinesis"
+
+
+def with_metrics(df: DataFrame, name: str = OBSERVED) -> DataFrame:
+    """The same rows; counted on their way, without a second pass.
+
+    ``userRecords``, ``kinesisRecords``, ``bytes`` of data, and by the columns that are there: ``findings``
+    (rows with an error), ``misplaced`` (on a shard whose range does not hold them) and
+    ``oldestArrival``, ``newestArrival`` (milliseconds since 1970).
+    """
+    from pyspark.sql import functions as f
+
+    columns = set(df.columns)
+    # SPK-70: "User records, Kinesis records, bytes and findings of every batch MUST be countable without
+    # reading the stream a second time."
+    metrics = [f.count(f.lit(1)).alias("userRecords")]
+    if "data" in columns:
+        metrics.append(f.coalesce(f.sum(f.length("data")), f.lit(0)).alias("bytes"))
+    if "subSequenceNumber" in columns:
+        # Each Kinesis record has one row with sub-sequence number 0, whatever else it has.
+        metrics.append(f.count(f.when(f.col("subSequenceNumber") == 0, 1)).alias("kinesisRecords"))
+    if "error" in columns:
+        metrics.append(f.count("error").alias("findings"))
+    if "placement" in columns:
+        metrics.append(f.count(f.when(f.col("placement") == "stray", 1)).alias("misplaced"))
+    if "approximateArrivalTimestamp" in columns:
+        arrival = f.unix_millis("approximateArrivalTimestamp")
+        metrics += [f.min(arrival).alias("oldestArrival"), f.max(arrival).alias("newestArrival")]
+    return df.observe(name, *metrics)
+
+
+def metrics_of(progress: Any, name: str = OBSERVED) -> dict[str, Any]:
+    """The metrics in a query's progress (``query.lastProgress``, or a listener's), with
+    ``millisBehindLatest`` of the slowest shard and ``behind`` by shard. What is not there is left out."""
+    found: Mapping[str, Any] = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    observed = (found.get("observedMetrics") or {}).get(name)
+    metrics: dict[str, Any] = {}
+    if observed is not None:
+        metrics.update(observed if isinstance(observed, Mapping) else observed.asDict())
+    for source in found.get("sources") or ():
+        latest = source.get("latestOffset")
+        latest = json.loads(latest) if isinstance(latest, str) else latest
+        if isinstance(latest, Mapping) and "millisBehindLatest" in latest:
+            metrics["millisBehindLatest"] = latest["millisBehindLatest"]
+            metrics["behind"] = latest.get("behind", {})
+    return metrics
