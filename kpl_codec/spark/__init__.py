@@ -19,6 +19,9 @@ _HOMES = {
     "deaggregate": "functions",
     "verify": "functions",
     "is_aggregated": "functions",
+    "KinesisDataSource": "datasource",
+    "with_metrics": "kinesis_metrics",
+    "metrics_of": "kinesis_metrics",
     "local_session": "session",
     "ensure_java": "session",
 }
