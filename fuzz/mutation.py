@@ -84,11 +84,11 @@ def mutmut(directory: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def probe(directory: Path, modules: list[str]) -> dict[str, str]:
+def probe(directory: Path, sample: int, modules: list[str]) -> dict[str, str]:
     """What the quick probe says of each mutant."""
     environment = {**os.environ, "KPL_CODEC_PURE": "1", "PYTHONHASHSEED": "0"}
     done = subprocess.run(
-        [sys.executable, "-m", "fuzz.mutation_probe", *modules],
+        [sys.executable, "-m", "fuzz.mutation_probe", str(sample), *modules],
         cwd=directory / "mutants", env=environment, text=True, stdout=subprocess.PIPE, check=True,
     )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
@@ -101,6 +101,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", nargs="*", choices=MODULES, default=list(MODULES))
+    parser.add_argument("--sample", type=int, default=10**9, help="only so many mutants of each module")
     parser.add_argument("--show", action="store_true", help="only show the survivors of the last run")
     args = parser.parse_args()
     results = args.directory / "results.json"
@@ -108,7 +109,7 @@ def main() -> int:
         prepare(args.directory)
         # A pattern that fits no mutant: mutmut writes the mutants and collects which test uses what.
         mutmut(args.directory, "run", "no.such.mutant")
-        verdicts = probe(args.directory, args.only)
+        verdicts = probe(args.directory, args.sample, args.only)
         unnoticed = [name for name, verdict in verdicts.items() if verdict == "survived"]
         if unnoticed:
             mutmut(args.directory, "run", "--max-children", str(args.processes), *unnoticed)
