@@ -17,7 +17,7 @@ from .errors import HashKeyError
 from .hash_keys import explicit_hash_key_value
 from .limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
 from .records import Tag
-from .schema import ABSENT, PLAIN, TAGGED, UNTAGGED
+from .schema import ABSENT, OUTLINE, PLAIN, TAGGED, UNTAGGED
 
 #: What AggregatedRecord is made of, in its order.
 Parts = tuple[Any, ...]
@@ -36,6 +36,25 @@ def parse(message: bytes) -> Parts | None:
     return _parse(message, PLAIN) or _parse(message, UNTAGGED) or _parse(message, TAGGED)
 
 
+def outline(message: bytes) -> tuple[tuple[str, ...], tuple[str, ...], list[int]] | None:
+    """Both key tables and the sizes of the user records, which stand at the end; None: not certain."""
+    try:
+        parsed = OUTLINE.FromString(message)
+        parsed.DiscardUnknownFields()
+        # Written again it is the same: nothing unknown, tables first, every length in the fewest bytes.
+        if parsed.SerializeToString() != message or not parsed.records:
+            return None
+    except (DecodeError, UnicodeError):
+        return None
+    partition_keys, explicit_hash_keys = (
+        tuple(parsed.partition_key_table),
+        tuple(parsed.explicit_hash_key_table),
+    )
+    if not are_keys(partition_keys) or not are_hash_keys(explicit_hash_keys):
+        return None
+    return partition_keys, explicit_hash_keys, list(map(len, parsed.records))
+
+
 def _parse(message: bytes, message_class: Any) -> Parts | None:
     try:
         parsed = message_class.FromString(message)
@@ -46,7 +65,7 @@ def _parse(message: bytes, message_class: Any) -> Parts | None:
         return None
     records = list(parsed.records)
     partition_keys = tuple(parsed.partition_key_table)
-    if not records or not _are_keys(partition_keys):
+    if not records or not are_keys(partition_keys):
         return None
     explicit_hash_keys: tuple[str, ...] = ()
     explicit_hash_key_indices: list[int] | None = None
@@ -56,7 +75,7 @@ def _parse(message: bytes, message_class: Any) -> Parts | None:
     if message_class is not PLAIN:
         explicit_hash_keys = tuple(parsed.explicit_hash_key_table)
         # ABSENT on the wire is an index out of table that cannot be told from absence.
-        if not _are_hash_keys(explicit_hash_keys) or _ABSENT_ON_THE_WIRE in message:
+        if not are_hash_keys(explicit_hash_keys) or _ABSENT_ON_THE_WIRE in message:
             return None
         indices = list(map(_EXPLICIT_HASH_KEY_INDEX, records))
         if min(indices) != ABSENT:
@@ -86,15 +105,17 @@ def _tags(records: Any) -> list[tuple[Tag, ...]] | None:
     return tags
 
 
-def _are_keys(keys: tuple[Any, ...]) -> bool:
+def are_keys(keys: tuple[Any, ...]) -> bool:
+    """Whether all entries of a table as protobuf gives them are keys (MSG-8, MSG-9)."""
     # upb hands out bytes for what is not UTF-8
     return not keys or (set(map(type, keys)) == {str} and max(map(len, keys)) <= MAX_PARTITION_KEY_LENGTH)
 
 
-def _are_hash_keys(keys: tuple[Any, ...]) -> bool:
+def are_hash_keys(keys: tuple[Any, ...]) -> bool:
+    """Whether all entries of a table as protobuf gives them are explicit hash keys (KEY-3)."""
     if not keys:
         return True
-    if not _are_keys(keys):
+    if not are_keys(keys):
         return False
     digits = "".join(keys)
     if digits.isascii() and digits.isdigit() and min(map(len, keys)) and max(map(len, keys)) <= len(_LARGEST):

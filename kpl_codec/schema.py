@@ -74,3 +74,17 @@ TAGGED: Any = _build("tagged", hash_keys=True, tags=True)
 UNTAGGED: Any = _build("untagged", hash_keys=True, tags=False)
 #: The same without explicit hash keys: neither their table nor their indices.
 PLAIN: Any = _build("plain", hash_keys=False, tags=False)
+
+
+def _outline() -> Any:
+    file = _file("outline", hash_keys=True, tags=False)
+    records = next(field for field in file.message_type[-1].field if field.name == "records")
+    records.type = _Field.TYPE_BYTES
+    records.ClearField("type_name")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.AggregatedRecord"))
+
+
+#: The same with each user record left as bytes.
+OUTLINE: Any = _outline()

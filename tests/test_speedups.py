@@ -92,7 +92,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(body)
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(damaged())
 def test_a_message_is_read_the_same_or_left_to_the_walker(body: bytes) -> None:
     hold_equal(body)
@@ -118,7 +118,7 @@ def test_what_the_kpl_writes_is_read_by_the_compiled_parser() -> None:
     assert list(AggregatedRecord(*parts)) == records
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**20), st.lists(st.integers(0, 400), max_size=60))
 def test_digests_side_by_side_are_those_of_hashlib(seed: int, sizes: list[int]) -> None:
     rng = random.Random(seed)
@@ -131,6 +131,7 @@ def test_digests_around_every_block_boundary() -> None:
     assert speedups.md5_many(texts) == [hashlib.md5(text).digest() for text in texts]
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(kst.plain_data(), st.sampled_from(OBSERVED)), max_size=20))
 def test_which_frames_are_sound_is_what_is_aggregated_says(frames: list[bytes]) -> None:
     assert speedups.sound_digests(frames) == [codec.is_aggregated(frame) for frame in frames]
@@ -148,7 +149,7 @@ user_records = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(deadline=None, max_examples=150)
 @given(st.lists(user_records, max_size=12), st.none() | st.integers(0, 600))
 def test_both_builders_say_and_write_the_same_at_every_step(
     records: list[kpl.UserRecord], max_size: int | None
@@ -172,6 +173,7 @@ def test_both_builders_say_and_write_the_same_at_every_step(
     same(lambda builder: (builder.size, len(builder)))
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(user_records, max_size=8))
 def test_encode_writes_or_refuses_the_same(records: list[kpl.UserRecord]) -> None:
     def outcome(encode: Any) -> Any:
@@ -183,7 +185,7 @@ def test_encode_writes_or_refuses_the_same(records: list[kpl.UserRecord]) -> Non
     assert outcome(speedups.encode) == outcome(codec.encode_in_python)
 
 
-@settings(max_examples=80)
+@settings(deadline=None, max_examples=80)
 @given(
     st.lists(
         st.one_of(kst.aggregated_records(max_records=5).map(lambda made: made.data), damaged().map(framed)),
@@ -213,6 +215,42 @@ def test_deaggregate_gives_the_same_with_and_without(
         patch.setattr(message, "speedups", None)
         patch.setattr(sys.modules["kpl_codec.deaggregate"], "speedups", None)
         assert outcome() == compiled
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.one_of(messages.map(framed), damaged().map(framed), kst.plain_data()), max_size=8),
+    st.sampled_from(["kcl", "report"]),
+    st.none() | kst.shard_maps(),
+    st.booleans(),
+)
+def test_columns_are_the_same_with_and_without(
+    frames: list[bytes], policy: Any, shard_map: kpl.ShardMap | None, large: bool
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    arrow = pytest.importorskip("kpl_codec.arrow")
+    shard_id = next(iter(shard_map)).shard_id if shard_map else None
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "data": pa.array(frames, pa.large_binary() if large else pa.binary()),
+            "shardId": pa.array([shard_id] * len(frames), pa.string()),
+            "partitionKey": pa.array(
+                [None if i % 5 == 4 else f"pk-{i}" for i in range(len(frames))], pa.string()
+            ),
+            "sequenceNumber": pa.array([str(i) for i in range(len(frames))], pa.string()),
+        }
+    ).slice(min(1, len(frames)))
+
+    def columns() -> Any:
+        run = arrow.Deaggregator(batch.schema, policy, shard_map, max_batch_bytes=2000)
+        return pa.Table.from_batches(run.process(batch), schema=run.schema).combine_chunks(), run.counts
+
+    compiled = columns()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrow, "speedups", None)
+        patch.setattr(message, "speedups", None)
+        patch.setattr(sys.modules["kpl_codec.deaggregate"], "speedups", None)
+        assert columns() == compiled
 
 
 def _comparable(row: kpl.DeaggregatedRecord) -> Any:

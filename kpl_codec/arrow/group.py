@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ..deaggregate import Counts, Policy
 from ..message import AggregatedRecord
 from .layout import KEPT, TAGS_FIELD, Layout, Source, lengths, tag_values
+from .outline import Outline
 from .placer import Placer, explicit_hash_key_bytes, hash_key_bytes, partition_key_bytes
 
 
@@ -32,17 +33,18 @@ class Group:
 
     def _clear(self) -> None:
         self.bytes = 0
-        self._parts: list[tuple[int, int, AggregatedRecord | None]] = []  # rows start to stop, or one frame
+        # Rows start to stop, or one frame.
+        self._parts: list[tuple[int, int, AggregatedRecord | Outline | None]] = []
 
     def add_plain(self, start: int, stop: int) -> None:
         """Rows that are their own only user record."""
         if start < stop:
             self._parts.append((start, stop, None))
 
-    def add_aggregate(self, row: int, parsed: AggregatedRecord, size: int) -> None:
+    def add_aggregate(self, row: int, parsed: AggregatedRecord | Outline, size: int) -> None:
         """One sound aggregate."""
         self._parts.append((row, row + 1, parsed))
-        self.bytes += size + len(parsed) * int(self._source.width()[row])
+        self.bytes += size + len(parsed.partition_key_indices) * int(self._source.width()[row])
 
     def flush(self, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """All of it, in order, in batches of at most ``max_bytes`` (or one row)."""
@@ -60,18 +62,21 @@ class _Columns:
         self,
         source: Source,
         layout: Layout,
-        parts: list[tuple[int, int, AggregatedRecord | None]],
+        parts: list[tuple[int, int, AggregatedRecord | Outline | None]],
         placer: Placer | None,
     ) -> None:
         self._source, self._layout = source, layout
         self._first, self._last = parts[0][0], parts[-1][1]
         base = self._last - self._first  # plain rows are numbered from 0, table entries from here
         self._opens = any(parsed is not None for _, _, parsed in parts)
+        # Where every part is rows or outlines, data is cut out of the batch's bytes, not put together.
+        cuts = self._opens and not any(isinstance(parsed, AggregatedRecord) for _, _, parsed in parts)
         keys: list[str] = []
         hash_keys: list[str] = []
         data: list[bytes] = []
         tags: list[Any] = []
         rows, pks, ehks, payloads, subs, frames = [], [], [], [], [], []
+        starts, ends = [], []
         for number, (start, stop, parsed) in enumerate(parts):
             span = np.arange(start - self._first, stop - self._first)
             if parsed is None:
@@ -82,8 +87,12 @@ class _Columns:
                 subs.append(np.zeros(len(span), np.int64))
                 frames.append(np.full(len(span), -1))
                 tags.extend([None] * len(span))
+                if cuts:
+                    of_rows = source.spans(start, stop)
+                    starts.append(of_rows[0])
+                    ends.append(of_rows[1])
                 continue
-            count = len(parsed)
+            count = len(parsed.partition_key_indices)
             rows.append(np.full(count, start - self._first))
             pks.append(np.array(parsed.partition_key_indices, np.int64) + (base + len(keys)))
             keys.extend(parsed.partition_key_table)
@@ -93,19 +102,34 @@ class _Columns:
                 indices = np.array(parsed.explicit_hash_key_indices, np.int64)
                 ehks.append(np.where(indices < 0, -1, indices + (base + len(hash_keys))))
                 hash_keys.extend(parsed.explicit_hash_key_table)
-            payloads.append(np.arange(count) + (base + len(data)))
-            data.extend(parsed.data)
             subs.append(np.arange(count))
             frames.append(np.full(count, number))
-            tags.extend([None] * count if parsed.tags is None else parsed.tags)
-        self.rows, self.pks, self.ehks, self.payloads, self.subs, self.frames = (
-            np.concatenate(arrays) for arrays in (rows, pks, ehks, payloads, subs, frames)
+            if cuts and isinstance(parsed, Outline):
+                starts.append(parsed.starts)
+                ends.append(parsed.ends)
+                tags.extend([None] * count)
+                continue
+            if isinstance(parsed, Outline):
+                spans = zip(parsed.starts.tolist(), parsed.ends.tolist(), strict=True)
+                payload, parsed_tags = [source.bytes[a:b].tobytes() for a, b in spans], None
+            else:
+                payload, parsed_tags = list(parsed.data), parsed.tags
+            payloads.append(np.arange(count) + (base + len(data)))
+            data.extend(payload)
+            tags.extend([None] * count if parsed_tags is None else parsed_tags)
+        self.rows, self.pks, self.ehks, self.subs, self.frames = (
+            np.concatenate(arrays) for arrays in (rows, pks, ehks, subs, frames)
         )
         self._key_table = self._table("partitionKey", keys, pa.string())
         self._hash_key_table = self._table("explicitHashKey", hash_keys, pa.string())
-        self._data_table = self._table("data", data, pa.binary())
+        if cuts:
+            self._data_table = source.cut(np.concatenate(starts), np.concatenate(ends))
+            self.payloads = 2 * np.arange(len(self.rows)) + 1
+        else:
+            self._data_table = self._table("data", data, pa.binary())
+            self.payloads = np.concatenate(payloads)
         self._tags = tags if layout.tags and any(tags) else None
-        self.counts = len(data), sum(parsed is not None for _, _, parsed in parts)
+        self.counts = int((self.frames >= 0).sum()), sum(parsed is not None for _, _, parsed in parts)
         self.in_range: np.ndarray[Any, Any] | None = None
         if placer is not None:
             self._place(placer, keys, hash_keys, base)
