@@ -421,7 +421,8 @@ class ProducerCore:
         for pending in unit.records:
             pending.misplaced += 1
             # PRD-31: "A user record that was misplaced twice MUST be sent alone."
-            pending.alone = pending.alone or pending.misplaced >= MISPLACEMENTS_BEFORE_ALONE
+            if pending.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
+                pending.alone, pending.wrap = True, pending.must_wrap
         return self._failed(unit, attempt._replace(outcome=Outcome.MISPLACED), now)
 
     def _note(self, unit: Outgoing, attempt: Attempt) -> None:

@@ -277,9 +277,10 @@ def test_no_verdict_without_the_range_and_no_waiting_for_ever() -> None:
 
 
 @pytest.mark.requirement("PRD-31")
-def test_after_two_misplacements_a_record_goes_alone() -> None:
+@pytest.mark.parametrize("outer_key", ["fixed", "buckets"])
+def test_after_two_misplacements_a_record_goes_alone(outer_key: str) -> None:
     """A stream that ignores keys without saying so: aggregates never land right, bare records do."""
-    bench = Bench(4)
+    bench = Bench(4, outer_key=outer_key)
     bench.stream.distribution = "AUTO"
     bench.live._describe = False
     for number in range(4):
