@@ -5,13 +5,21 @@
   const BATCH = 50;
   const details = [...document.querySelectorAll("details")];
 
-  // Print everything that is folded, then fold it again.
+  // Print everything that is folded or not shown yet (but not what a filter hides), then go back.
   let folded = [];
+  let printing = false;
+  let show = () => {};
   window.addEventListener("beforeprint", () => {
     folded = details.filter((one) => !one.open);
     folded.forEach((one) => { one.open = true; });
+    printing = true;
+    show();
   });
-  window.addEventListener("afterprint", () => folded.forEach((one) => { one.open = false; }));
+  window.addEventListener("afterprint", () => {
+    folded.forEach((one) => { one.open = false; });
+    printing = false;
+    show();
+  });
   if (!form) return;
 
   const field = (name) => document.getElementById("filter-" + name);
@@ -57,7 +65,7 @@
         const matches = wanted && (!shard || shard === entry.shard) &&
           words.every((word) => entry.text.includes(word) || kind.text.includes(word));
         if (matches) found += 1;
-        entry.row.hidden = !matches || found > kind.limit;
+        entry.row.hidden = !matches || (found > kind.limit && !printing);
       }
       const visible = wanted && (found > 0 || !narrowed);
       kind.article.hidden = !visible;
@@ -68,11 +76,13 @@
       matching += found;
     }
     document.getElementById("shown").textContent =
-      matching === total ? "All " + total + " findings on this page" : matching + " of " + total + " findings match";
+      matching < total ? matching + " of " + total + " findings match" :
+        total === 1 ? "One finding" : "All " + total + " findings on this page";
     document.getElementById("no-match").hidden = visibleKinds > 0;
   }
 
   form.hidden = false;
+  show = apply;
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", apply);
   form.addEventListener("reset", () => {

@@ -290,7 +290,7 @@ def _shards(report: Report) -> Markup | None:
     most = max(shard.user_records for shard in report.shards)
     rows: list[list[Child]] = []
     for shard in report.shards:
-        parents = f" from {', '.join(shard.parents)}" if shard.parents else ""
+        parents = f", out of {', '.join(shard.parents)}" if shard.parents else ""
         rows.append(
             [
                 shard.shard_id,
@@ -319,7 +319,7 @@ def _shards(report: Report) -> Markup | None:
             [
                 ("Shard", "id"),
                 ("State", ""),
-                ("Hash keys", ""),
+                ("Hash keys", "id"),
                 ("Key space", "number"),
                 ("User records", "share"),
                 ("Data", "number"),

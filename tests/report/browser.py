@@ -225,6 +225,7 @@ class Page:
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def media(self, media: str) -> None:
+        """Show it as on ``media``; "" ends pretending."""
         self.send("Emulation.setEmulatedMedia", media=media, features=[])
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:

@@ -311,7 +311,9 @@ def test_without_a_script_everything_is_there_but_the_filters(
         assert not roles & {"search", "checkbox", "searchbox"}
 
 
-def test_it_prints_whole_and_without_controls(browser: Browser, pages: dict[str, str]) -> None:
+def test_it_prints_whole_and_without_controls(
+    browser: Browser, pages: dict[str, str], reports: dict[str, Report]
+) -> None:
     with browser.page(pages["full"], dark=True) as page:
         page.media("print")
         assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
@@ -319,7 +321,15 @@ def test_it_prints_whole_and_without_controls(browser: Browser, pages: dict[str,
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert page.evaluate("[...document.querySelectorAll('details')].every(d => d.open)")
+        assert len(visible(page)) == len(reports["full"].findings) > 100
         page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert len(visible(page)) == len(reports["full"].findings) - (87 - 50)
         assert not page.evaluate("[...document.querySelectorAll('details')].every(d => d.open)")
-        printed = page.send("Page.printToPDF", printBackground=False)["data"]
-        assert len(printed) > 20_000
+        # No table is wider than the paper (A4, with 2 cm of margin).
+        page.send(
+            "Emulation.setDeviceMetricsOverride", width=640, height=900, deviceScaleFactor=1, mobile=False
+        )
+        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.offsetWidth <= 640)")
+        page.media("")
+        assert len(page.send("Page.printToPDF", printBackground=False)["data"]) > 20_000
