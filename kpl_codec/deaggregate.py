@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 from typing import Literal, NamedTuple
 
@@ -44,16 +43,29 @@ class Drop(NamedTuple):
     record_index: int | None
 
 
-@dataclass(slots=True)
 class Counts:
     """What has gone through so far. ``dropped`` counts user records by reason (policy ``kcl``),
     ``defects`` counts rows by the code of their first defect (policy ``report``)."""
 
-    kinesis_records: int = 0
-    aggregated_records: int = 0
-    user_records: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-    defects: Counter[str] = field(default_factory=Counter)
+    __slots__ = ("aggregated_records", "defects", "dropped", "kinesis_records", "user_records")
+
+    def __init__(self, kinesis_records: int = 0, aggregated_records: int = 0, user_records: int = 0) -> None:
+        self.kinesis_records = kinesis_records
+        self.aggregated_records = aggregated_records
+        self.user_records = user_records
+        self.dropped: Counter[str] = Counter()
+        self.defects: Counter[str] = Counter()
+
+    def _values(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Counts) and self._values() == other._values()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Counts({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
 
 
 class Deaggregation(Iterator[DeaggregatedRecord]):

@@ -7,12 +7,13 @@ that could not be read. Nothing is raised; defects are part of the account.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from . import frame, kcl, wire
 from .codec import is_canonical
 from .errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated, NoUserRecords
 from .hash_keys import HashKeyRange
+from .kcl import RAW, Outcome
 from .limits import DIGEST_SIZE
 
 #: How many nodes and defects an explanation lists unless told otherwise; it counts the rest.
@@ -21,8 +22,7 @@ MAX_NODES = 10_000
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """Bytes ``start`` to ``end`` (exclusive), what they are, and what is inside them.
 
     ``value`` is a short reading of them: a number, a key, a length; never record data.
@@ -41,8 +41,7 @@ class Node:
             yield from child.walk(depth + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """What ``explain`` found out.
 
     ``kind``: "plain", "broken frame" (the digest), "broken message", "defective" (some of it is
@@ -58,7 +57,7 @@ class Explanation:
     defects: tuple[DecodeError, ...] = ()
     user_records: int | None = None
     canonical: bool = False
-    kcl: kcl.Outcome = kcl.RAW
+    kcl: Outcome = RAW
     omitted: int = 0
 
     @property
@@ -76,11 +75,11 @@ class Explanation:
         return "\n".join(lines)
 
 
-@dataclass(slots=True)
 class _Budget:
-    left: int
-    omitted: int = 0
-    defects: list[DecodeError] = field(default_factory=list)
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.omitted = 0
+        self.defects: list[DecodeError] = []
 
     def take(self) -> bool:
         if self.left > 0:

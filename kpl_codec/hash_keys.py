@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import HashKeyError
 from .limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _CANONICAL = re.compile(r"(?:0|[1-9][0-9]{0,38})\Z")
 # What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
@@ -119,20 +122,26 @@ def hash_key_from_bytes(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HashKeyRange:
+class _Ends(NamedTuple):
+    starting_hash_key: int
+    ending_hash_key: int
+
+
+class HashKeyRange(_Ends):
     """Hash keys from ``starting_hash_key`` to ``ending_hash_key``, both ends inclusive.
 
     Raises HashKeyError when the ends are outside 0 to 2^128 - 1 or the wrong way round.
     """
 
-    starting_hash_key: int
-    ending_hash_key: int
+    # No dataclass here, in shards.py, deaggregate.py and explain.py: `dataclasses` alone would be a
+    # quarter of what a Lambda function pays for its import (tests/benchmarks/lambda_import.py).
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
+    def __new__(cls, starting_hash_key: int, ending_hash_key: int) -> Self:
         # KEY-7: "A hash key range includes both its ends; its start MUST NOT be above its end."
-        if not 0 <= self.starting_hash_key <= self.ending_hash_key <= MAX_HASH_KEY:
+        if not 0 <= starting_hash_key <= ending_hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="a range must run upwards within 0 to 2^128 - 1")
+        return super().__new__(cls, starting_hash_key, ending_hash_key)
 
     def __contains__(self, hash_key: object) -> bool:
         return isinstance(hash_key, int) and self.starting_hash_key <= hash_key <= self.ending_hash_key

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .errors import HashKeyError, ShardMapError, UnknownShard
 from .hash_keys import HashKeyRange, format_hash_key, parse_hash_key
@@ -21,8 +20,7 @@ from .limits import MAX_HASH_KEY
 Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     """One shard. Open while ``ending_sequence_number`` is None. Sequence numbers are decimal strings."""
 
     shard_id: str

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -413,7 +412,7 @@ def reshard_histories(draw: st.DrawFn, *, max_shards: int = 4, max_reshards: int
         number = int(shard.shard_id[-12:])
         born = next(t for t, m in zip(times, maps, strict=False) if shard.shard_id in m)
         end = _sequence_number(born, time, 2**63 - 1, number)
-        shards[shard.shard_id] = replace(shard, ending_sequence_number=end)
+        shards[shard.shard_id] = shard._replace(ending_sequence_number=end)
 
     for keys in _tiles(draw, max_shards):
         open_new(keys)
