@@ -15,6 +15,7 @@ the main thread, so Ctrl-C can interrupt a caller but never the middle of a deci
   and one request's timeouts.
 * On interpreter exit without `close`, an exit handler closes with ``exit_timeout`` seconds and logs how
   many user records it had to give up. ``kill -9`` loses what no future has confirmed, nothing else.
+* In AWS Lambda call `flush` before the handler returns: threads stand still between invocations.
 * After a fork the child has a producer of its own, empty and with new connections; the records put
   before belong to the parent, and their futures, seen from the child, fail with code "forked".
 """

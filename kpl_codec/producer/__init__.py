@@ -2,9 +2,10 @@
 
 `ProducerCore` is driven by a skin: `kpl_codec.aws.Producer` (threads, boto3) or
 `kpl_codec.aws.AsyncProducer` (asyncio, aiobotocore). Read in this order: config, outcomes, partitioner,
-pending, aggregator, limiter, collector, ordering, core.
+pending, aggregator, limiter, collector, outbox, router, ordering, core.
 """
 
+from .allocator import HashKeyAllocator
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore
 from .metrics import METRICS
@@ -18,6 +19,7 @@ __all__ = [
     "ConfigError",
     "Delivery",
     "DeliveryError",
+    "HashKeyAllocator",
     "Outcome",
     "Pending",
     "ProducerClosed",

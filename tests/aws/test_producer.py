@@ -363,6 +363,21 @@ def test_a_forked_child_has_a_producer_of_its_own(
     assert delivered(kinesis_local, stream) == {b"before": 1, b"the parent's": 1, b"the child's": 1}
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_client_that_was_given_is_not_used_after_a_fork(kinesis_local: LocalKinesis, stream: str) -> None:
+    with Producer(stream, client=kinesis_local.client()) as producer:
+        assert producer.put("k", b"x").result(30)
+        child = os.fork()
+        if child == 0:
+            try:
+                producer.put("k", b"y")
+            except ProducerClosed as closed:
+                os._exit(0 if closed.code == "forked" else 1)
+            finally:
+                os._exit(9)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def script(kinesis: LocalKinesis, stream: str, body: str) -> subprocess.Popen[str]:
     """A process of its own with a producer in ``producer``."""
     code = f"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.live_shard_map import Failure, LiveShardMap, Request
 from kpl_codec.producer import (
+    Attempt,
     Delivery,
     DeliveryError,
     Outcome,
@@ -368,6 +370,15 @@ CODES = [
 def test_each_error_code_has_its_outcome(code: str, outcome: Outcome) -> None:
     assert outcome_of(code) is outcome
     assert outcome_of(code, answered=False) is Outcome.NO_ANSWER
+
+
+def test_errors_pickle() -> None:
+    attempt = Attempt(Outcome.THROTTLED, 1.0, 2.0, "shardId-0", code="Throttled")
+    error = DeliveryError(outcome=Outcome.EXPIRED, code="expired", attempts=(attempt,))
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.outcome, again.attempts, str(again)) == (error.outcome, error.attempts, str(error))
+    for other in (ProducerFull(records=1, bytes=2), ProducerClosed(code="forked")):
+        assert pickle.loads(pickle.dumps(other)) == other
 
 
 def test_every_outcome_has_an_action() -> None:
