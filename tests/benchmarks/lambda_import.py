@@ -30,7 +30,7 @@ LINES = {
     + "assert not kpl_codec.aws_lambda.process_user_records(event, len)['batchItemFailures']",
     "  with protobuf (no compiled twin)": "import kpl_codec.aws_lambda, kpl_codec.runtime",
     "what the Lambda runtime loads anyway": "import json, logging, re, typing, datetime",
-    "kpl_codec.aws_lambda after that": "import json, logging, re, typing, datetime, kpl_codec.aws_lambda",
+    "both, kpl_codec.aws_lambda after it": "import json, logging, re, typing, datetime, kpl_codec.aws_lambda",
     "aws_kinesis_agg.deaggregator": "import aws_kinesis_agg.deaggregator",
     "aws_lambda_powertools batch": "import aws_lambda_powertools.utilities.batch",
 }  # fmt: skip
