@@ -5,6 +5,7 @@ On a terminal a bar (rich), elsewhere a line every ten seconds, so that logs sta
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -32,8 +33,10 @@ def spark_errors(log: str | None) -> Iterator[None]:
         yield
     except (Py4JError, PySparkException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        causes = [line for line in lines if line.startswith((":", "Caused by:"))]
-        reason = (causes or lines or [type(error).__name__])[0].removeprefix(": ")[:300]
+        # An error of ours that a worker raised says most; else what Java says first.
+        ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
+        causes = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
+        reason = (ours or causes or lines or [type(error).__name__])[0][:300]
         if log is not None:
             with open(log, "a") as out:
                 out.write(f"\n{error}\n")

@@ -1,21 +1,29 @@
-"""`kpl-codec validate`: check captured records against a shard map, on Spark."""
+"""`kpl-codec validate`: check captured records, or a stream, against a shard map, on Spark."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .main import CLEAN, FINDINGS
+from .progress import progress, spark_errors
+from .source import UsageError
 
-HELP = "Check captured Kinesis records: broken aggregates, misplaced user records, what the KCL would drop."
+if TYPE_CHECKING:
+    from ..shards import ShardMap
+    from ..spark.validate import Validation
+
+HELP = "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop."
 
 _EPILOG = """\
-Input: files or folders of JSON (GetRecords answers, Lambda events, Firehose events; also .gz) and Parquet
-with a binary column data. The shard of each record is taken from the record, else from a file or folder
-named after it (shardId-000000000000), else from the sequence number.
+--input: files or folders of JSON (GetRecords answers, Lambda events, Firehose events; also compressed) and
+Parquet with a binary column data. The shard of each record is taken from the record, else from a file or
+folder named after it (shardId-000000000000), else from the sequence number. --shards is then needed: what
+`aws kinesis list-shards --stream-name NAME` prints.
 
-Shards: the output of `aws kinesis list-shards --stream-name NAME`.
+--stream: the stream itself, from its oldest record to now; with --follow and what comes, until interrupted.
 
 Exit status: 0 nothing found, 1 findings, 2 failure.
 """
@@ -24,45 +32,58 @@ Exit status: 0 nothing found, 1 findings, 2 failure.
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "--input", action="append", required=True, metavar="PATH", help="file, folder or URI; may be repeated"
+    add = parser.add_argument
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--input", action="append", metavar="PATH", help="file, folder or URI; may be repeated"
     )
-    parser.add_argument(
-        "--shards", required=True, metavar="FILE", help="what aws kinesis list-shards printed"
-    )
-    parser.add_argument(
-        "--output", required=True, metavar="DIR", help="an empty or new folder for the results"
-    )
-    parser.add_argument(
+    source.add_argument("--stream", metavar="NAME", help="read this stream")
+    add("--shards", metavar="FILE", help="what aws kinesis list-shards printed (with --stream: asked for)")
+    add("--output", required=True, metavar="DIR", help="an empty or new folder for the results")
+    add(
         "--distribution",
         choices=["USER_PARTITION_KEY", "AUTO"],
         default="USER_PARTITION_KEY",
-        help="the stream's record distribution strategy (default: %(default)s)",
+        help="the stream's record distribution strategy, with --shards (default: %(default)s)",
     )
-    parser.add_argument(
-        "--format",
-        default="parquet",
-        help="format of the user records, as Spark names it (default: %(default)s)",
+    add("--format", default="parquet", help="of the user records, as Spark names it (default: %(default)s)")
+    add("--title", help="headline of the report")
+    add("--region", help="AWS region of the stream (default: as for the AWS CLI)")
+    add("--endpoint-url", help="another Kinesis server, for instance a local one")
+    add("--starting-position", default="TRIM_HORIZON", help="where to start (default: %(default)s)")
+    add(
+        "--follow",
+        action="store_true",
+        help="go on with what comes; a folder left by --follow is gone on with",
     )
-    parser.add_argument("--title", help="headline of the report")
-    parser.add_argument("--cores", default="*", help="worker threads of the local Spark (default: all)")
-    parser.add_argument(
-        "--memory", default="2g", help="memory of the local Spark's JVM (default: %(default)s)"
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress display")
+    add("--once", action="store_true", help="with --follow: end when all that is there is read")
+    add("--interval", type=float, default=30.0, help="with --follow: seconds between batches (%(default)s)")
+    add("--cores", default="*", help="worker threads of the local Spark (default: all)")
+    add("--memory", default="2g", help="memory of the local Spark's JVM (default: %(default)s)")
+    add("--quiet", action="store_true", help="no progress display")
 
 
 def run(args: argparse.Namespace) -> int:
     from ..report.summary import summary_text
     from ..spark.captures import is_local, plan
     from ..spark.session import local_session
-    from ..spark.validate import LOG, check_output, read_shard_map, validate
-    from .progress import progress, spark_errors
+    from ..spark.validate import LOG, check_output, read_shard_map
 
     # Everything that can be known to be wrong is told before Spark takes its seconds to start.
-    shard_map = read_shard_map(args.shards, args.distribution)
-    plan(args.input)
-    check_output(args.output)
+    if args.input is not None and (args.shards is None or args.follow):
+        raise UsageError(reason="--input needs --shards, and does not go with --follow")
+    if args.once and not args.follow:
+        raise UsageError(reason="--once goes with --follow")
+    if args.stream is not None and args.format != "parquet":
+        raise UsageError(reason="--format goes with --input")
+    shard_map = read_shard_map(args.shards, args.distribution) if args.shards is not None else None
+    if args.input is not None:
+        plan(args.input)
+    elif shard_map is None:
+        shard_map_now = _shard_map(args)  # also tells whether the stream can be reached
+        shard_map = None if args.follow else shard_map_now
+    if not args.follow:
+        check_output(args.output)
     if not args.quiet:
         print("starting Spark ...", file=sys.stderr, flush=True)
     log_file = None
@@ -70,10 +91,78 @@ def run(args: argparse.Namespace) -> int:
         Path(args.output).mkdir(parents=True, exist_ok=True)
         log_file = str(Path(args.output) / LOG)
     spark = local_session("kpl-codec validate", cores=args.cores, memory=args.memory, log_file=log_file)
-    with spark_errors(log_file), progress(spark, "checking", quiet=args.quiet):
-        result = validate(
-            spark, args.input, shard_map, args.output, output_format=args.format, title=args.title
-        )
+    with spark_errors(log_file):
+        if args.follow:
+            return _follow(spark, args, shard_map)
+        assert shard_map is not None
+        result = _check(spark, args, shard_map)
     print(summary_text(result.report, color=sys.stdout.isatty()))
     print(f"\nResults: {args.output}  (report.html, summary.txt, findings/, user-records/)")
     return CLEAN if result.clean else FINDINGS
+
+
+def _check(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
+    from ..spark.live import validate_stream
+    from ..spark.validate import validate
+
+    with progress(spark, "checking", quiet=args.quiet):
+        if args.stream is not None:
+            return validate_stream(spark, _options(args), shard_map, args.output, title=args.title)
+        return validate(
+            spark, args.input, shard_map, args.output, output_format=args.format, title=args.title
+        )
+
+
+def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:
+    from ..spark.live import follow
+
+    def told(validation: Validation, number: int) -> None:
+        totals = validation.report.totals
+        print(
+            f"batch {number}, so far: {totals.kinesis_records:,} Kinesis records, {totals.user_records:,} "
+            f"user records, {totals.misplaced:,} misplaced, {totals.lost_at_kcl:,} lost at the KCL",
+            flush=True,
+        )
+
+    query = follow(
+        spark,
+        _options(args),
+        lambda: shard_map or _shard_map(args),
+        args.output,
+        once=args.once,
+        interval=args.interval,
+        title=args.title,
+        on_batch=told,
+    )
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        print("stopping; a batch that is not finished is read again next time", file=sys.stderr)
+        query.stop()
+    from ..spark.live import state
+
+    validation = state(args.output, shard_map or _shard_map(args), args.stream, args.title)
+    if validation is None:
+        print("nothing was read yet")
+        return FINDINGS
+    print((Path(args.output) / "summary.txt").read_text())
+    return CLEAN if validation.clean else FINDINGS
+
+
+def _options(args: argparse.Namespace) -> dict[str, str]:
+    given = {
+        "streamName": args.stream,
+        "region": args.region,
+        "endpointUrl": args.endpoint_url,
+        "startingPosition": args.starting_position,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _shard_map(args: argparse.Namespace) -> ShardMap:
+    """The stream's shards now, closed ones too. Raises StreamUnavailable, ShardMapError."""
+    from ..aws import fetch_shard_map
+    from .source import client_of, stream_arguments
+
+    found: ShardMap = fetch_shard_map(client_of(args), **stream_arguments(args.stream), closed=True)
+    return found

@@ -125,7 +125,7 @@ def validate(
     rows = numbers.mapInArrow(task(tasks, shard_map, beside), from_arrow_schema(checked_schema(shard_map)))
     rows.write.format(output_format).save(f"{output}/user-records")
     tally = gather(beside)
-    extra = _repeated(spark, output, output_format)
+    extra = repeated(spark, output, output_format)
     return finish(tally, shard_map, output, inputs, extra, title=title)
 
 
@@ -165,18 +165,20 @@ def finish(
             system.delete_file(file.path)
     system.move(f"{inner}/_work/findings", f"{inner}/findings")
     system.delete_dir(f"{inner}/_work")
-    _write(system, f"{inner}/summary.txt", summary_text(report))
-    _write(system, f"{inner}/report.html", render_page(report))
-    _write(system, f"{inner}/shards.json", shard_map.to_json())
+    write_text(system, f"{inner}/summary.txt", summary_text(report))
+    write_text(system, f"{inner}/report.html", render_page(report))
+    write_text(system, f"{inner}/shards.json", shard_map.to_json())
     return Validation(report, output)
 
 
-def _write(system: Any, path: str, text: str) -> None:
-    with system.open_output_stream(path) as out:
+def write_text(system: Any, path: str, text: str) -> None:
+    """Write a file so that readers see the old one or the new one, never half of one."""
+    with system.open_output_stream(path + ".new") as out:
         out.write(text.encode())
+    system.move(path + ".new", path)
 
 
-def _repeated(spark: SparkSession, output: str, output_format: str) -> list[Finding]:
+def repeated(spark: SparkSession, output: str, output_format: str) -> list[Finding]:
     """Kinesis records that were captured more than once: one finding for each, at most 1000."""
     from pyspark.sql import functions as f
 
