@@ -34,8 +34,8 @@ _COLUMNS = ("partitionKey", "data", "explicitHashKey", "tags")
 
 
 class RowsNotWritten(KplError):
-    """A task could not write all of its rows. ``failed`` of ``rows``; ``code`` and ``reason`` of the first;
-    ``written`` are in the stream and will be there twice if the task is run again."""
+    """A task could not write its rows. Of the ``rows`` it has put ``failed`` are not in the stream, ``code``
+    and ``reason`` of the first; ``written`` are, and will be there twice if the task is run again."""
 
     code = "not-written"
     requirement = "SPK-67"
@@ -79,13 +79,7 @@ class _Task:
     def put(self, row: dict[str, Any]) -> None:
         data = row["data"]
         if data is None:
-            raise RowsNotWritten(
-                rows=self.rows + 1,
-                failed=1,
-                written="some",
-                code="no-data",
-                reason="a row whose data is null",
-            )
+            raise EncodeError(code="null", field="data")
         data = data.encode() if isinstance(data, str) else bytes(data)
         tags = tuple(Tag(tag["key"], tag["value"]) for tag in row.get("tags") or ())
         self.rows += 1
