@@ -388,19 +388,20 @@ class ProducerCore:
         (it is bare)         |                             | delivered
         known                | every user record           | delivered
         known                | some or none                | misplaced
-        unknown              | one hash key for all        | delivered
-        unknown              | several hash keys           | placement-unknown
+        unknown              |                             | placement-unknown
+
+        An aggregate of one hash key is no exception: it is in its shard's range, unless the stream has
+        begun to distribute records AUTO, and then only the map tells.
         """
         if unit.shard is not None and shard_id != unit.shard:
             # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the
             # time of sending and the predicted shard."
             self.live.invalidate(attempt.started_at, unit.shard, now)
         # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
-        known = self.live.lineage.get(shard_id) if unit.aggregated else None
-        if not unit.aggregated or (known is None and unit.lowest == unit.highest):
-            # One hash key for all: Kinesis routed the record by that very hash key.
+        if not unit.aggregated:
             self._deliver(unit, attempt)
             return []
+        known = self.live.lineage.get(shard_id)
         if known is None:
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live."

@@ -335,7 +335,7 @@ def test_without_aggregation_the_partitioner_still_moves_on() -> None:
 
 
 @pytest.mark.requirement("PRD-18")
-def test_reshard_proof_needs_no_map_for_its_verdict() -> None:
+def test_no_split_parts_a_reshard_proof_aggregate() -> None:
     bench = Bench(reshard_proof=True)
     for number in range(4):
         bench.put(b"%d" % number, key=f"k{number}")
@@ -344,7 +344,9 @@ def test_reshard_proof_needs_no_map_for_its_verdict() -> None:
     bench.stream.split(0)
     bench.stream.split(1)
     bench.serve(call)
+    bench.run(1.0)
     assert len(bench.results) == 4
+    assert {outcome for data in bench.results for outcome in bench.outcomes(data)} == {Outcome.DELIVERED}
     assert sum(bench.stream.delivered().values()) == 4
 
 

@@ -301,6 +301,21 @@ class StrictOrderMachine(ProducerMachine):
             assert places == sorted(places), f"user records of key {key!r} out of order"
 
 
+class AutoMachine(ProducerMachine):
+    """The operator lets the service distribute records, and takes it back: keys count for nothing then."""
+
+    doubles_matter = False  # a record on a shard that is not its own may be there again
+
+    @rule()
+    def operator_changes_the_distribution(self) -> None:
+        auto = self.stream.distribution == "AUTO"
+        self.stream.distribution = "USER_PARTITION_KEY" if auto else "AUTO"
+
+
+class ReshardProofAutoMachine(AutoMachine):
+    config = ReshardProofMachine.config
+
+
 class BucketMachine(ProducerMachine):
     """Other outer partition keys and no retries of throttled records."""
 
@@ -313,7 +328,14 @@ class BucketMachine(ProducerMachine):
     )
 
 
-MACHINES = [ProducerMachine, ReshardProofMachine, StrictOrderMachine, BucketMachine]
+MACHINES = [
+    ProducerMachine,
+    ReshardProofMachine,
+    StrictOrderMachine,
+    BucketMachine,
+    AutoMachine,
+    ReshardProofAutoMachine,
+]
 QUICK = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
