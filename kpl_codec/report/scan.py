@@ -32,7 +32,7 @@ from ..shards import ShardMap
 from .causes import CAUSES, Cause, Causes, hinted_time
 from .kinds import kind_of
 from .model import NOT_JUDGED, Finding
-from .tally import SLOTS, Tally
+from .tally import MAX_STREAMS, SLOTS, Tally
 
 _Array = np.ndarray[Any, Any]
 
@@ -154,7 +154,8 @@ class Scan:
                 row["number_min"],
             )
         if rows.stream is not None:
-            self.tally.streams |= set(pc.unique(rows.stream).drop_null().to_pylist()[:8])
+            names = {*self.tally.streams, *pc.unique(rows.stream).drop_null().to_pylist()}
+            self.tally.streams = set(sorted(names)[:MAX_STREAMS])
         self._count_times(rows, counted)
         valid = counted & rows.known
         if valid.any():
@@ -191,10 +192,11 @@ class Scan:
     # -- rows with a defect ---------------------------------------------------------------------
 
     def _defects(self, rows: _Rows) -> Iterator[Finding]:
-        errors = rows.texts("error")
-        for row in np.flatnonzero(pc.is_valid(errors).to_numpy(zero_copy_only=False)).tolist():
+        defective = np.flatnonzero(rows.defective)
+        rows.load(defective)
+        for row in defective.tolist():
             captured = rows.sub[row] < -1
-            code = errors[row].as_py()
+            code = rows.value("error", row)
             yield Finding(
                 kind=f"capture-{code}" if captured and not code.startswith("capture") else code,
                 sub_sequence_number=None if captured else int(rows.sub[row]),
@@ -208,7 +210,9 @@ class Scan:
                 **rows.place(row),
             )
         # A plain record whose explicit hash key the capture tells; those of aggregates count as a whole.
-        for row in np.flatnonzero(rows.is_placed("stray") & ~rows.aggregated).tolist():
+        astray = np.flatnonzero(rows.is_placed("stray") & ~rows.aggregated)
+        rows.load(astray)
+        for row in astray.tolist():
             yield Finding(
                 kind="stray",
                 sub_sequence_number=int(rows.sub[row]),
@@ -244,7 +248,9 @@ class Scan:
             self.tally.aggregates[""] += aggregated
             self.tally.add_kinesis_records(rows.shards[code], kinesis_records, aggregated)
         ends = np.append(firsts[1:], len(rows.sub))
-        for number in np.flatnonzero(~usual & (rows.sub[firsts] >= -1)).tolist():
+        unusual = np.flatnonzero(~usual & (rows.sub[firsts] >= -1))
+        rows.load(firsts[unusual])
+        for number in unusual.tolist():
             first, end = int(firsts[number]), int(ends[number])
             run = self._open if number == 0 and continued else None
             if run is None:
@@ -337,6 +343,25 @@ def _reason(run: _Run) -> str:
     return "out-of-range"
 
 
+#: What `_Rows.load` makes values of.
+_EVIDENCE = (
+    "shardId",
+    "expectedShardId",
+    "sequenceNumber",
+    "file",
+    "line",
+    "position",
+    "kcl",
+    "error",
+    "errorOffset",
+    "errorRecordIndex",
+    "errorRequirement",
+    "errorText",
+)
+#: The years 1 to 9999.
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+
+
 class _Sums:
     """Per Kinesis record, whose first rows are ``firsts``: how many of its rows are what."""
 
@@ -381,8 +406,14 @@ class _Rows:
         name = "approximateArrivalTimestamp"
         if name in self._names and pa.types.is_timestamp(batch[name].type):
             times = pc.cast(batch[name], pa.timestamp("s", batch[name].type.tz), safe=False)
-            self.timed: _Array = pc.is_valid(times).to_numpy(zero_copy_only=False)
             self.seconds = pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+            self.timed: _Array = pc.is_valid(times).to_numpy(zero_copy_only=False)
+            # Times outside the calendar (a Parquet file can hold them) are no times.
+            self.timed &= (self.seconds >= _FIRST_SECOND) & (self.seconds <= _LAST_SECOND)
+            known = pc.if_else(pa.array(self.timed), batch[name], None)
+            self._times = pc.cast(known, pa.timestamp("us", "UTC"), safe=False)
+        self._loaded: dict[int, int] = {}
+        self._lists: dict[str, list[Any]] = {}
         self.dropped = self.fate("dropped")
         self.known: _Array = np.zeros(len(self.sub), bool)
         self._keys = b""
@@ -402,7 +433,22 @@ class _Rows:
         """A column of text, all null where the batch has none."""
         return self._column(name, pa.string())
 
+    def load(self, rows: _Array) -> None:
+        """Make the values of many rows at once; `value` is slow for others."""
+        where = pa.array(rows)
+        taken = self._batch.select([name for name in _EVIDENCE if name in self._names]).take(where)
+        self._loaded = {int(row): at for at, row in enumerate(rows)}
+        self._lists = {name: taken[name].to_pylist() for name in taken.schema.names}
+        if self.seconds is not None:
+            self._lists["time"] = self._times.take(where).to_pylist()
+
     def value(self, name: str, row: int) -> Any:
+        at = self._loaded.get(row)
+        if at is not None:
+            values = self._lists.get(name)
+            return values[at] if values is not None else None
+        if name == "time":
+            return self._times[row].as_py() if self.seconds is not None else None
         return self._batch[name][row].as_py() if name in self._names else None
 
     def _equal(self, name: str, value: str) -> _Array:
@@ -473,14 +519,8 @@ class _Rows:
             "file": self.value("file", row),
             "line": self.value("line", row),
             "position": self.value("position", row),
-            "approximate_arrival_timestamp": self._arrival(row),
+            "approximate_arrival_timestamp": self.value("time", row),
         }
-
-    def _arrival(self, row: int) -> datetime | None:
-        if self.seconds is None or not self.timed[row]:
-            return None
-        time = self._batch["approximateArrivalTimestamp"][row]
-        return pa.scalar(time.value, time.type).cast(pa.timestamp("us", "UTC")).as_py()  # type: ignore[no-any-return]
 
     def run(self, first: int) -> _Run:
         place = self.place(first)

@@ -28,6 +28,8 @@ MAX_GROUPS = 50_000
 MAX_CELLS = 12_000
 #: Findings of each kind that are kept as examples.
 MAX_EXAMPLES = 250
+#: Names of streams that are kept.
+MAX_STREAMS = 8
 #: Parts of the hash key space that are told apart: one per value of a hash key's first byte.
 SLOTS = 256
 #: Stands for all shards past the bound.
@@ -204,7 +206,7 @@ class Tally:
         for kind, findings in other.examples.items():
             both = self.examples.get(kind, []) + findings
             self.examples[kind] = drawn(both, MAX_EXAMPLES)
-        self.streams = set(sorted(self.streams | other.streams)[:8])
+        self.streams = set(sorted(self.streams | other.streams)[:MAX_STREAMS])
         return self
 
     @classmethod

@@ -210,6 +210,29 @@ def test_rows_about_the_capture_are_findings_and_no_records() -> None:
     assert sum(group[0] for group in scan.tally.groups.values()) == 1
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_times_of_any_unit_and_none_outside_the_calendar(unit: str, zone: str | None) -> None:
+    kind = pa.timestamp(unit, zone)
+    wild = 2**62 if unit in ("s", "ms") else None
+    second = int(START.timestamp()) * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    rows = pa.table(
+        {
+            "shardId": ["s", "s", "s"],
+            "sequenceNumber": ["1", "2", "3"],
+            "subSequenceNumber": pa.array([0, 0, 0], pa.int64()),
+            "data": pa.array([b"x", b"y", b"z"], pa.binary()),
+            "error": ["checksum-mismatch"] * 3,
+            "approximateArrivalTimestamp": pa.array([wild, second, None], pa.int64()).cast(kind),
+        }
+    ).to_batches()[0]
+    scan = Scan()
+    found = [*findings_of(scan.process(rows)), *findings_of(scan.finish())]
+    assert [f.approximate_arrival_timestamp for f in found] == [None, START, None]
+    assert scan.tally.shards["s"] == [3, 0, START.timestamp(), START.timestamp()]
+    assert scan.tally.broken_frames == 3
+
+
 def test_evidence_names_the_place_and_never_the_data() -> None:
     secret = "secret-customer-name"
     other = next(
