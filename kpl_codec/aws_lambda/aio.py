@@ -61,10 +61,13 @@ async def process_user_records(
         raise ValueError("concurrency: 1 or more")
     check_after_failure(after_failure)
     failed: dict[int, Unit] = {}
+    poisoned: dict[int, Unit] = {}
     # User records in event order, by partition key: each lane is worked off in order.
     lanes: dict[str | None, list[tuple[int, Unit, DeaggregatedRecord]]] = {}
     for index, unit in enumerate(units(event, policy, shard_map, on_drop)):
-        if unit.poison is not None and not settle_poison(unit.poison, on_poison):
+        if unit.poison is not None and on_poison is not None:
+            poisoned[index] = unit
+        elif unit.poison is not None and not settle_poison(unit.poison, on_poison):
             failed[index] = unit
             if after_failure == "stop":
                 break
@@ -89,4 +92,9 @@ async def process_user_records(
 
     gate = asyncio.Semaphore(concurrency)
     await asyncio.gather(*map(work, lanes.values()))
+    for index, unit in poisoned.items():
+        # After a failure it comes again: the hook need not take it twice.
+        again = bool(failed) and index > min(failed)
+        if unit.poison is not None and (again or not settle_poison(unit.poison, on_poison)):
+            failed[index] = unit
     return answer(failed[index].sequence_number for index in sorted(failed))

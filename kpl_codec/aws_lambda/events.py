@@ -185,7 +185,8 @@ def process_user_records(
     failed: list[str] = []
     failed_keys: set[str | None] = set()
     for unit in units(event, policy, shard_map, on_drop):
-        if unit.poison is not None and not settle_poison(unit.poison, on_poison):
+        # After a failure it comes again: the hook need not take it twice.
+        if unit.poison is not None and (failed or not settle_poison(unit.poison, on_poison)):
             failed.append(unit.sequence_number)
         for record in unit.user_records:
             # LMB-3: "After a failure no user record of the same partition key MUST be handled in the same

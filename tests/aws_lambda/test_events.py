@@ -156,6 +156,26 @@ def test_bad_base64_is_poison_too(event: Any) -> None:
     assert numbers(process_user_records(event, Handler())) == [str(FIRST + 1)]
 
 
+@pytest.mark.requirement("LMB-4")
+@pytest.mark.parametrize("mode", ["stop", "continue"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_poison_hook_is_not_asked_twice_after_a_failure(
+    poisoned: Any, mode: Any, asynchronous: bool
+) -> None:
+    taken: list[Poison] = []
+    handler = Handler({(str(FIRST), 0): 1})
+
+    def function(sent: dict[str, Any]) -> Any:
+        if not asynchronous:
+            return process_user_records(sent, handler, after_failure=mode, on_poison=taken.append)
+        return aio.run(
+            aio.process_user_records(sent, handler.run, after_failure=mode, on_poison=taken.append)
+        )
+
+    assert deliver(poisoned, function) == 2
+    assert len(taken) == 1
+
+
 def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None:
     del event["Records"][1]["kinesis"]["sequenceNumber"]
     with pytest.raises(kpl.CaptureError):
