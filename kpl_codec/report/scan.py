@@ -19,22 +19,19 @@ Memory: one batch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from datetime import datetime
-from typing import Any
+from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..hash_keys import hash_key_from_bytes, hash_key_to_bytes
+from ..hash_keys import hash_key_from_bytes
 from ..shards import ShardMap
 from .causes import CAUSES, Cause, Causes, hinted_time
 from .kinds import kind_of
 from .model import NOT_JUDGED, Finding
+from .rows import Array, Rows, Run, Sums
 from .tally import MAX_STREAMS, SLOTS, Tally
-
-_Array = np.ndarray[Any, Any]
 
 _TYPES = {
     "str | None": pa.string(),
@@ -70,32 +67,6 @@ def findings_of(batch: pa.RecordBatch) -> Iterator[Finding]:
     return (Finding(*row) for row in zip(*columns, strict=True))
 
 
-@dataclass(slots=True)
-class _Run:
-    """The rows of one Kinesis record, as far as seen."""
-
-    shard_id: str | None
-    sequence_number: str | None
-    started: bool  # its first row was seen
-    aggregated: bool = False
-    broken: bool = False
-    user_records: int = 0
-    known: int = 0  # hash keys known
-    inside: int = 0
-    dropped: int = 0
-    delivered: int = 0
-    raw: int = 0
-    whole_seen: bool = False  # a row of sub-sequence number -1
-    lowest: bytes | None = None
-    highest: bytes | None = None
-    drop_error: str | None = None
-    empty: bool = False
-    arrival: datetime | None = None
-    file: str | None = None
-    line: int | None = None
-    position: int | None = None
-
-
 class Scan:
     """See the module. ``shard_map`` is the one that the batches were judged with, None if they were not."""
 
@@ -103,13 +74,13 @@ class Scan:
         self.tally = Tally()
         self._map = shard_map
         self._causes = Causes(shard_map) if shard_map is not None else None
-        self._open: _Run | None = None
+        self._open: Run | None = None
 
     def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The findings in ``batch``. The last Kinesis record in it is held until its end is seen."""
         found: list[Finding] = []
         if batch.num_rows:
-            rows = _Rows(batch)
+            rows = Rows(batch)
             self._count(rows)
             found += self._defects(rows)
             found += self._runs(rows)
@@ -127,7 +98,7 @@ class Scan:
 
     # -- counting rows --------------------------------------------------------------------------
 
-    def _count(self, rows: _Rows) -> None:
+    def _count(self, rows: Rows) -> None:
         counted = rows.sub >= 0
         table = pa.table(
             {
@@ -166,7 +137,7 @@ class Scan:
                 slot[0] += count
                 slot[1] += misplaced
 
-    def _count_times(self, rows: _Rows, counted: _Array) -> None:
+    def _count_times(self, rows: Rows, counted: Array) -> None:
         if rows.seconds is None:
             return
         timed = np.flatnonzero(counted & rows.timed)
@@ -191,7 +162,7 @@ class Scan:
 
     # -- rows with a defect ---------------------------------------------------------------------
 
-    def _defects(self, rows: _Rows) -> Iterator[Finding]:
+    def _defects(self, rows: Rows) -> Iterator[Finding]:
         defective = np.flatnonzero(rows.defective)
         rows.load(defective)
         for row in defective.tolist():
@@ -225,7 +196,7 @@ class Scan:
 
     # -- Kinesis records as a whole -------------------------------------------------------------
 
-    def _runs(self, rows: _Rows) -> Iterator[Finding]:
+    def _runs(self, rows: Rows) -> Iterator[Finding]:
         starts = rows.starts()
         continued = self._open is not None and rows.continues(self._open)
         starts[0] = not continued
@@ -233,7 +204,7 @@ class Scan:
             before, self._open = self._open, None
             yield from self._judge(before)
         firsts = np.union1d([0], np.flatnonzero(starts))
-        runs = _Sums(rows, firsts, self._map)
+        runs = Sums(rows, firsts, self._map)
         # Sound records that end in this batch are only counted; all others are looked at one by one.
         usual = runs.usual & (rows.sub[firsts] >= -1)
         usual[-1] = False
@@ -260,7 +231,7 @@ class Scan:
             if self._open is None:
                 yield from self._judge(run)
 
-    def _extend(self, run: _Run, rows: _Rows, first: int, end: int, runs: _Sums) -> None:
+    def _extend(self, run: Run, rows: Rows, first: int, end: int, runs: Sums) -> None:
         at = int(np.searchsorted(runs.firsts, first))
         run.aggregated = run.aggregated or bool(runs.aggregated[at])
         run.broken = run.broken or bool(runs.defective[at])
@@ -279,7 +250,7 @@ class Scan:
             run.lowest = min(keys if run.lowest is None else [run.lowest, *keys], default=None)
             run.highest = max(keys if run.highest is None else [run.highest, *keys], default=None)
 
-    def _judge(self, run: _Run) -> Iterator[Finding]:
+    def _judge(self, run: Run) -> Iterator[Finding]:
         tally = self.tally
         if run.started:
             tally.kinesis_records += 1
@@ -322,7 +293,7 @@ class Scan:
             + (f"; {CAUSES[cause.name]}{held}" if cause else ""),
         )
 
-    def _cause(self, run: _Run) -> Cause | None:
+    def _cause(self, run: Run) -> Cause | None:
         if self._causes is None or run.shard_id is None or run.lowest is None or run.highest is None:
             return None
         if self._map is not None and self._map.distribution == "AUTO":
@@ -332,7 +303,7 @@ class Scan:
         return self._causes.of(run.shard_id, lowest, highest, at)
 
 
-def _reason(run: _Run) -> str:
+def _reason(run: Run) -> str:
     """Why the KCL drops user records of this Kinesis record (the names of `kcl.Outcome.reason`)."""
     if run.empty:
         return "no-user-records"
@@ -341,198 +312,6 @@ def _reason(run: _Run) -> str:
     if run.delivered or (run.drop_error and run.known == run.inside):
         return "hash-key"
     return "out-of-range"
-
-
-#: What `_Rows.load` makes values of.
-_EVIDENCE = (
-    "shardId",
-    "expectedShardId",
-    "sequenceNumber",
-    "file",
-    "line",
-    "position",
-    "kcl",
-    "error",
-    "errorOffset",
-    "errorRecordIndex",
-    "errorRequirement",
-    "errorText",
-)
-#: The years 1 to 9999.
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-
-
-class _Sums:
-    """Per Kinesis record, whose first rows are ``firsts``: how many of its rows are what."""
-
-    def __init__(self, rows: _Rows, firsts: _Array, shard_map: ShardMap | None) -> None:
-        self.firsts = firsts
-
-        def summed(where: _Array) -> _Array:
-            return np.add.reduceat(where.astype(np.int64), firsts)
-
-        self.user_records = summed(rows.sub >= 0)
-        self.known = summed(rows.known)
-        self.inside = summed(rows.inside(shard_map))
-        self.dropped = summed(rows.dropped)
-        self.delivered = summed(rows.fate("delivered") | rows.fate("altered"))
-        self.raw = summed(rows.fate("raw"))
-        self.aggregated = summed(rows.aggregated | (rows.sub == -1))
-        self.defective = summed(rows.defective)
-        sound = (self.inside == self.known) & (self.dropped == 0) & (self.user_records > 0)
-        self.usual: _Array = (self.defective == 0) & ((self.aggregated == 0) | sound)
-
-
-class _Rows:
-    """One batch, in the forms that counting needs. ``sub`` is -2 where the row is about the capture."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-        self._names = set(batch.schema.names)
-        sub = self._column("subSequenceNumber", pa.int64())
-        self.sub: _Array = pc.fill_null(sub, -2).to_numpy(zero_copy_only=False)
-        self.aggregated: _Array = pc.fill_null(self._column("aggregated", pa.bool_()), False).to_numpy(
-            zero_copy_only=False
-        )
-        self.size = pc.fill_null(pc.binary_length(self._column("data", pa.binary())).cast(pa.int64()), 0)
-        self.stream = self._column("streamName", pa.string()) if "streamName" in self._names else None
-        coded = self.texts("shardId").dictionary_encode()
-        self.shards: list[str | None] = [*coded.dictionary.to_pylist(), None]
-        self.shard_codes: _Array = pc.fill_null(
-            coded.indices.cast(pa.int64()), len(self.shards) - 1
-        ).to_numpy(zero_copy_only=False)
-        self.defective: _Array = pc.is_valid(self.texts("error")).to_numpy(zero_copy_only=False)
-        self.seconds: _Array | None = None
-        name = "approximateArrivalTimestamp"
-        if name in self._names and pa.types.is_timestamp(batch[name].type):
-            times = pc.cast(batch[name], pa.timestamp("s", batch[name].type.tz), safe=False)
-            self.seconds = pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-            self.timed: _Array = pc.is_valid(times).to_numpy(zero_copy_only=False)
-            # Times outside the calendar (a Parquet file can hold them) are no times.
-            self.timed &= (self.seconds >= _FIRST_SECOND) & (self.seconds <= _LAST_SECOND)
-            known = pc.if_else(pa.array(self.timed), batch[name], None)
-            self._times = pc.cast(known, pa.timestamp("us", "UTC"), safe=False)
-        self._loaded: dict[int, int] = {}
-        self._lists: dict[str, list[Any]] = {}
-        self.dropped = self.fate("dropped")
-        self.known: _Array = np.zeros(len(self.sub), bool)
-        self._keys = b""
-        if "hashKey" in self._names:
-            keys = batch["hashKey"]
-            self.known = pc.is_valid(keys).to_numpy(zero_copy_only=False)
-            whole = pc.fill_null(keys.cast(pa.binary()), bytes(16)).cast(pa.binary(16))
-            start = whole.offset * 16
-            self._keys = whole.buffers()[1].to_pybytes()[start : start + 16 * len(whole)]
-
-    def _column(self, name: str, kind: pa.DataType) -> pa.Array:
-        if name in self._names:
-            return self._batch[name].cast(kind)
-        return pa.nulls(self._batch.num_rows, kind)
-
-    def texts(self, name: str) -> pa.Array:
-        """A column of text, all null where the batch has none."""
-        return self._column(name, pa.string())
-
-    def load(self, rows: _Array) -> None:
-        """Make the values of many rows at once; `value` is slow for others."""
-        where = pa.array(rows)
-        taken = self._batch.select([name for name in _EVIDENCE if name in self._names]).take(where)
-        self._loaded = {int(row): at for at, row in enumerate(rows)}
-        self._lists = {name: taken[name].to_pylist() for name in taken.schema.names}
-        if self.seconds is not None:
-            self._lists["time"] = self._times.take(where).to_pylist()
-
-    def value(self, name: str, row: int) -> Any:
-        at = self._loaded.get(row)
-        if at is not None:
-            values = self._lists.get(name)
-            return values[at] if values is not None else None
-        if name == "time":
-            return self._times[row].as_py() if self.seconds is not None else None
-        return self._batch[name][row].as_py() if name in self._names else None
-
-    def _equal(self, name: str, value: str) -> _Array:
-        equal: _Array = pc.fill_null(pc.equal(self.texts(name), value), False).to_numpy(zero_copy_only=False)
-        return equal
-
-    def fate(self, kcl: str) -> _Array:
-        """Where that is what the KCL does with the row."""
-        return self._equal("kcl", kcl)
-
-    def is_placed(self, verdict: str) -> _Array:
-        """Where that is the verdict on the row."""
-        return self._equal("placement", verdict)
-
-    def first_bytes(self) -> _Array:
-        return np.frombuffer(self._keys, np.uint8)[::16]
-
-    def keys(self, first: int, end: int) -> list[bytes]:
-        return [self._keys[16 * row : 16 * row + 16] for row in range(first, end) if self.known[row]]
-
-    def inside(self, shard_map: ShardMap | None) -> _Array:
-        """Where the hash key is known, and in the range of the shard the row lies on (or nobody knows)."""
-        if shard_map is None or not self._keys:
-            return self.known
-        ranges = [
-            shard_map[s].hash_key_range if s is not None and s in shard_map else None for s in self.shards
-        ]
-        starts = np.array([hash_key_to_bytes(r.starting_hash_key) if r else bytes(16) for r in ranges], "S16")
-        ends = np.array([hash_key_to_bytes(r.ending_hash_key) if r else b"\xff" * 16 for r in ranges], "S16")
-        keys = np.frombuffer(self._keys, "S16")
-        # Fixed-width bytes compare as unsigned numbers of the same width do.
-        held = (keys >= starts[self.shard_codes]) & (keys <= ends[self.shard_codes])
-        return self.known & held
-
-    def starts(self) -> _Array:
-        """Where the first row of a Kinesis record is."""
-        other = np.zeros(len(self.sub), bool)
-        other[0] = self.sub[0] <= 0
-        for name in ("shardId", "sequenceNumber", "file", "position", "recordIndex"):
-            if name in self._names:
-                column = self._batch[name]
-                same = pc.or_kleene(
-                    pc.equal(column[1:], column[:-1]),
-                    pc.and_(pc.is_null(column[1:]), pc.is_null(column[:-1])),
-                )
-                other[1:] |= ~pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-        first = self.sub <= 0
-        first[1:] &= self.sub[:-1] != -1  # a row of -1 speaks for the record that follows
-        return other | first | (self.sub < -1)
-
-    def continues(self, run: _Run) -> bool:
-        """Whether the first row is one more of ``run``: not its first user record, unless only a row about
-        the frame as a whole was seen so far."""
-        if self.sub[0] < 0 or (self.sub[0] == 0 and (run.user_records or not run.whole_seen)):
-            return False
-        place = self.place(0)
-        return (place["shard_id"], place["sequence_number"], place["file"], place["position"]) == (
-            run.shard_id,
-            run.sequence_number,
-            run.file,
-            run.position,
-        )
-
-    def place(self, row: int) -> dict[str, Any]:
-        return {
-            "shard_id": self.value("shardId", row),
-            "sequence_number": self.value("sequenceNumber", row),
-            "file": self.value("file", row),
-            "line": self.value("line", row),
-            "position": self.value("position", row),
-            "approximate_arrival_timestamp": self.value("time", row),
-        }
-
-    def run(self, first: int) -> _Run:
-        place = self.place(first)
-        return _Run(
-            place["shard_id"],
-            place["sequence_number"],
-            started=bool(self.sub[first] <= 0),
-            arrival=place["approximate_arrival_timestamp"],
-            file=place["file"],
-            line=place["line"],
-            position=place["position"],
-        )
 
 
 __all__ = ["FINDINGS_SCHEMA", "Scan", "findings_batch", "findings_of"]
