@@ -324,6 +324,12 @@ class Planner:
         if code == "shard-gone":
             cursor.ended = True
         peek = self._look(cursor, [])
+        if not at.symbolic:
+            # Whatever the service says of the record: what lies before it was read.
+            low = int(at.value) + (at.kind == "after")
+            while peek.records and int(peek.records[-1]["SequenceNumber"]) < low:
+                peek = self._look(cursor, [], MOST_RECORDS)
+            peek.records = [found for found in peek.records if int(found["SequenceNumber"]) >= low]
         peek.lost = True
         return peek
 

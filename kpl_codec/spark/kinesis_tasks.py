@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -57,10 +58,10 @@ def spark_arrow_schema(schema: StructType) -> pa.Schema:
 
 @dataclass
 class KinesisPartition(InputPartition):
-    """What one task reads. ``shards``: the shard map as JSON, where placement is judged."""
+    """What one task reads. ``shards``: the shard map, where placement is judged: JSON, deflated."""
 
     piece: Piece | None
-    shards: str | None = None
+    shards: bytes | None = None
     distribution: Distribution = "USER_PARTITION_KEY"
 
 
@@ -83,6 +84,8 @@ class PieceReader:
             self._client, options.stream_name, piece.shard_id, at, pace=pace, patience=options.retry_timeout
         )
         must_see = str(piece.start) if named else None
+        # A lost start must not bring back what lies before it.
+        low = int(piece.start) + (piece.start_kind == "after") if named else 0
         end, waited_since = int(piece.end), None
         while True:
             try:
@@ -100,9 +103,9 @@ class PieceReader:
             if records and must_see is not None:
                 if records[0]["SequenceNumber"] != must_see:
                     self._lost(piece, must_see, "trimmed", "the record is past retention")
-                elif piece.start_kind == "after":
-                    records = records[1:]
                 must_see = None
+            if records and int(records[0]["SequenceNumber"]) < low:
+                records = [record for record in records if int(record["SequenceNumber"]) >= low]
             reached = bool(answer.records) and int(answer.records[-1]["SequenceNumber"]) >= end
             if reached:
                 kept = [r for r in records if int(r["SequenceNumber"]) < end + (piece.end_kind == "after")]
@@ -167,8 +170,8 @@ class TaskReader:
         if not found or not (options.placement or options.policy == "kcl"):
             return [KinesisPartition(piece) for piece in found]
         shard_map = fetch_shard_map(options.client(), options.stream_name, closed=True)
-        text = shard_map.to_json()
-        return [KinesisPartition(piece, text, shard_map.distribution) for piece in found]
+        packed = zlib.compress(shard_map.to_json().encode())  # it goes to every task
+        return [KinesisPartition(piece, packed, shard_map.distribution) for piece in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
@@ -190,7 +193,7 @@ class TaskReader:
         assert options.policy != "none"
         shard_map = None
         if partition.shards is not None:
-            shard_map = ShardMap.from_json(partition.shards, partition.distribution)
+            shard_map = ShardMap.from_json(zlib.decompress(partition.shards), partition.distribution)
         deaggregator = Deaggregator(
             pa.schema(KINESIS_FIELDS),
             options.policy,
