@@ -350,6 +350,40 @@ def test_no_split_parts_a_reshard_proof_aggregate() -> None:
     assert sum(bench.stream.delivered().values()) == 4
 
 
+@pytest.mark.requirement("PRD-26")
+def test_a_key_that_is_under_way_does_not_wait_for_a_map_as_well() -> None:
+    """While a record of a key is in flight and the map is distrusted, the next of its key is held."""
+    bench = Bench(ordering="partition-key")
+    bench.put(b"1")
+    bench.core.flush()
+    (call,) = bench.puts()
+    assert bench.live.invalidate(bench.now + 1, None, bench.now)  # a split, somewhere
+    bench.put(b"2")
+    bench.map()
+    assert [bench.puts(0.3) for _ in range(3)] == [[], [], []]
+    bench.serve(call)
+    bench.run(1.0)
+    numbers = [int(bench.results[data].sequence_number) for data in (b"1", b"2")]  # type: ignore[union-attr]
+    assert numbers == sorted(numbers)
+
+
+@pytest.mark.requirement("PRD-26")
+def test_a_held_record_that_expires_does_not_let_the_next_pass() -> None:
+    bench = Bench(ordering="partition-key", record_ttl=1000)
+    bench.put(b"1")
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.put(b"2")
+    bench.calls(0.9)
+    bench.put(b"3")
+    assert bench.puts(0.2) == []  # 2 has expired, 1 is still in flight
+    assert isinstance(bench.results[b"2"], DeliveryError)
+    assert bench.puts(0.2) == []
+    bench.serve(call)
+    bench.run(0.5)
+    assert isinstance(bench.results[b"3"], Delivery)
+
+
 # -- outcomes -------------------------------------------------------------------------------------
 
 CODES = [

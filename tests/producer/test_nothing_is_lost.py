@@ -347,6 +347,7 @@ def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_nothing_is_lost_at_length(machine: type[ProducerMachine]) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=3000, stateful_step_count=80))
