@@ -14,7 +14,7 @@ Specification: spec/03-deaggregation.md, DAG-1 to DAG-8.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count, repeat
 from typing import Literal, NamedTuple
 
@@ -204,32 +204,38 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         return rows
 
     def _placements(self, record: KinesisRecord, parsed: AggregatedRecord) -> list[Placement] | None:
-        """One verdict per user record; each distinct pair of keys is hashed and judged once."""
+        """One verdict per user record; each distinct key is hashed and judged once."""
         if self._shard_map is None and self._hash_key_range is None:
             return None
-        ehk_indices = parsed.explicit_hash_key_indices or repeat(-1)
-        pairs = list(zip(parsed.partition_key_indices, ehk_indices, strict=False))
         shard_map, hash_key_range = self._shard_map, self._range(record)
         predicts = shard_map is not None and shard_map.distribution != "AUTO"
-        hash_keys = _hash_keys(parsed, set(pairs))
+        lowest, highest = 0, -1
+        if hash_key_range is not None:
+            lowest, highest = hash_key_range.starting_hash_key, hash_key_range.ending_hash_key
+        items = _deciding_keys(parsed)
+        hash_keys = _hash_keys(parsed, set(items))
         # What else the verdict depends on is the same for the whole aggregate: judge each kind once.
-        kinds: dict[tuple[str | None, bool | None], Placement] = {}
-        judged: dict[tuple[int, int], tuple[int, Placement]] = {}
-        for pair, hash_key in hash_keys.items():
+        kinds: dict[tuple[str | None, bool], Placement] = {}
+        judged: dict[int, Placement] = {}
+        for item, hash_key in hash_keys.items():
             expected = shard_map.shard_for(hash_key).shard_id if predicts and shard_map is not None else None
-            kind = expected, None if hash_key_range is None else hash_key in hash_key_range
+            kind = expected, lowest <= hash_key <= highest
             placement = kinds.get(kind)
             if placement is None:
                 placement = self._judge(record, hash_key, aggregated=True)
                 assert placement is not None
                 kinds[kind] = placement
-            judged[pair] = hash_key, placement
+            judged[item] = placement
         whole = aggregate_kind(placement.in_range for placement in kinds.values())
+        # Straight to the tuple: the named one's own __new__ takes as long as all the rest.
+        new = tuple.__new__
         placements = {
-            pair: Placement(of.verdict, hash_key, of.shard_id, of.expected_shard_id, of.in_range, whole)
-            for pair, (hash_key, of) in judged.items()
+            item: new(
+                Placement, (of[0], hash_keys[item], of.shard_id, of.expected_shard_id, of.in_range, whole)
+            )
+            for item, of in judged.items()
         }
-        return [placements[pair] for pair in pairs]
+        return list(map(placements.__getitem__, items))
 
     def _kcl(self, record: KinesisRecord, verified: bool) -> Iterator[DeaggregatedRecord]:
         if verified and (rows := self._quick(record, None)) is not None:
@@ -414,19 +420,28 @@ def _message(record: KinesisRecord, verified: bool) -> bytes:
     return record.data[4:-DIGEST_SIZE] if verified else frame.split_frame(record.data)
 
 
-def _hash_keys(parsed: AggregatedRecord, pairs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """The effective hash key of each pair of indices (explicit hash key -1: none)."""
-    digests = None
+def _deciding_keys(parsed: AggregatedRecord) -> Sequence[int]:
+    """Per user record the index of the key that decides its hash key: of the partition key, or -1 - index
+    of the explicit hash key."""
+    pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
+    if ehks is None:
+        return pks
+    return [pk if ehk < 0 else -1 - ehk for pk, ehk in zip(pks, ehks, strict=True)]
+
+
+def _hash_keys(parsed: AggregatedRecord, items: set[int]) -> dict[int, int]:
+    """The hash keys of keys, by what `_deciding_keys` calls them."""
+    table = parsed.partition_key_table
+    pks = [item for item in items if item >= 0]
     if speedups is not None:
-        digests = speedups.md5_many([key.encode() for key in parsed.partition_key_table])
-    result = {}
-    for pk, ehk in pairs:
-        if ehk < 0 and digests is not None:
-            result[pk, ehk] = hash_key_from_bytes(digests[pk])
-        else:
-            explicit = parsed.explicit_hash_key_table[ehk] if ehk >= 0 else None
-            result[pk, ehk] = effective_hash_key(parsed.partition_key_table[pk], explicit)
-    return result
+        digests = speedups.md5_many([table[pk].encode() for pk in pks])
+        found = {pk: hash_key_from_bytes(digest) for pk, digest in zip(pks, digests, strict=True)}
+    else:
+        found = {pk: partition_key_hash(table[pk]) for pk in pks}
+    for item in items:
+        if item < 0:
+            found[item] = effective_hash_key("", parsed.explicit_hash_key_table[-1 - item])
+    return found
 
 
 def aggregate_kind(in_range: Iterable[bool | None]) -> str | None:

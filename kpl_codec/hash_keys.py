@@ -43,6 +43,8 @@ def java_integer(text: str) -> int | None:
     Numbers far beyond the hash key space come back as one just outside it (their size is all that
     matters here, and Python refuses to read thousands of digits).
     """
+    if len(text) <= 39 and text.isascii() and text.isdigit():
+        return int(text)  # as nearly all are
     if not _BIG_INTEGER.match(text):
         return None
     digits = text.lstrip("+-")
