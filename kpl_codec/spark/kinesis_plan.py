@@ -169,7 +169,7 @@ class Planner:
         begin = self.begin_at(position)
 
         def tip_of(shard_id: str) -> ShardOffset:
-            tip, at, initial = self.tip(shard_id), TRIM_HORIZON, begin.shards[shard_id]
+            tip, at, initial = self.tip(shard_id), TRIM_HORIZON, begin.shards.get(shard_id, TRIM_HORIZON)
             while True:
                 reached = self.advance_shard(shard_id, at, Caps(), tip).settled()
                 if reached.ended or reached.same_place(at):

@@ -153,6 +153,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             after = planner.advance(before, self._caps(limit))
             if _same(before, after):
                 self._looked_at = time.monotonic()
+                self._behind = {}
                 return start
         self._behind = {key: offset.behind for key, offset in after.shards.items() if offset.behind}
         self._looked_at = None  # there is more to do than to wait
