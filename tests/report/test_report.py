@@ -45,6 +45,7 @@ def kinds_of(findings: list[Finding]) -> dict[str, list[Finding]]:
 # -- findings that only the whole can show ---------------------------------------------------------
 
 
+@pytest.mark.requirement("PLC-3", "PLC-5", "KCL-4")
 def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one() -> None:
     stream, batch = mixed_stream()
     tally, found = scanned(batch, stream.map)
@@ -75,6 +76,7 @@ def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one(
     assert "naive-aggregator" not in kinds_of(findings_of_the_whole(tally, stream.map))
 
 
+@pytest.mark.requirement("PLC-2", "PLC-4", "SHD-4")
 def test_verdicts_on_whole_shards_become_one_finding_each() -> None:
     tally = Tally()
     tally.kinesis_records = 20
@@ -94,6 +96,7 @@ def test_verdicts_on_whole_shards_become_one_finding_each() -> None:
     assert [(f.shard_id, f.user_records) for f in found["unknown-shard"]] == [(None, 1), ("shardId-99", 4)]
 
 
+@pytest.mark.requirement("HKA-8")
 def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
     def found(counts: list[int]) -> tuple[list[str | None], float | None]:
         tally = Tally()
@@ -109,6 +112,7 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
     assert found([0, 0, 0, 0]) == ([], None)
 
 
+@pytest.mark.requirement("PLC-1", "SHD-5", "LIN-10")
 def test_an_auto_stream_an_expired_parent_and_an_odd_lineage_are_told() -> None:
     tally = Tally()
     tally.kinesis_records = 1
@@ -124,6 +128,7 @@ def test_an_auto_stream_an_expired_parent_and_an_odd_lineage_are_told() -> None:
     assert kinds_of(findings_of_the_whole(tally, ShardMap(outside)))["lineage"]
 
 
+@pytest.mark.requirement("SPK-21")
 def test_nothing_read_is_not_clean(reports: dict[str, Report]) -> None:
     report = reports["empty"]
     assert not report.clean

@@ -137,6 +137,7 @@ def counted(tally: Tally) -> dict[str, object]:
     }
 
 
+@pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7", "PLC-5", "SPK-1")
 @settings(max_examples=40, deadline=None)
 @given(batches(), st.sampled_from([1, 300, 1 << 20]), st.sampled_from([THREE, None]))
 def test_columns_count_what_objects_count_however_batches_are_cut(
