@@ -4,7 +4,7 @@
     python -m fuzz.harness explain | roundtrip | lambda | shards | differential ...
 
 ``--directory`` keeps the growing corpus and what was found (crash-*, timeout-*, oom-*) between runs; seeds
-are cut from spec/vectors. Every input is run under a time limit of 10 s and a memory limit of 1 GB.
+are cut from spec/vectors. Every input is run under a time limit of 60 s and a memory limit of 1 GB.
 
 Inputs of decode, explain and differential start with a byte: even, the rest is a message, and the frame
 around it is made here (random bytes never have the right digest); odd, the rest is the data itself.
@@ -169,7 +169,7 @@ def main() -> None:
         [
             sys.argv[0],
             f"-max_total_time={args.seconds}",
-            "-timeout=10",
+            "-timeout=60",
             "-rss_limit_mb=1024",
             "-max_len=6000",
             "-print_final_stats=1",

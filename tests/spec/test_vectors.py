@@ -179,6 +179,11 @@ def test_placement(vector: Vector) -> None:
     assert found.verdict == vector["verdict"]
     assert found.expected_shard_id == vector["expected_shard_id"]
     assert found.in_range == vector["in_range"]
+    assert found.shard_id == given["shard_id"]
+    keys = given["partition_key"], given["explicit_hash_key"]
+    assert found.hash_key == (
+        None if keys == (None, None) else kpl.effective_hash_key(keys[0] or "", keys[1])
+    )
 
 
 def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
