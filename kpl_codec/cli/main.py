@@ -22,6 +22,7 @@ CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "demo": "kpl_codec.cli.demo",
     "validate": "kpl_codec.cli.validate",
+    "repair": "kpl_codec.cli.repair",
     "explain": "kpl_codec.cli.explain",
     "inspect": "kpl_codec.cli.inspect",
     "shards": "kpl_codec.cli.shards",

@@ -58,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--once", action="store_true", help="with --follow: end when all that is there is read")
     add("--interval", type=float, default=30.0, help="with --follow: seconds between batches (%(default)s)")
+    add("--repair", action="store_true", help="also plan a repair; nothing is put (see kpl-codec repair)")
     add("--cores", default="*", help="worker threads of the local Spark (default: all)")
     add("--memory", default="2g", help="memory of the local Spark's JVM (default: %(default)s)")
     add("--quiet", action="store_true", help="no progress display")
@@ -66,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..report.summary import summary_text
     from ..spark.captures import is_local, plan
+    from ..spark.repair import plan_repair
     from ..spark.session import local_session
     from ..spark.validate import LOG, check_output, read_shard_map
 
@@ -74,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="--input needs --shards, and does not go with --follow")
     if args.once and not args.follow:
         raise UsageError(reason="--once goes with --follow")
+    if args.repair and (args.follow or args.format != "parquet"):
+        raise UsageError(reason="--repair goes with neither --follow nor --format")
     if args.stream is not None and args.format != "parquet":
         raise UsageError(reason="--format goes with --input")
     shard_map = read_shard_map(args.shards, args.distribution) if args.shards is not None else None
@@ -96,8 +100,14 @@ def run(args: argparse.Namespace) -> int:
             return _follow(spark, args, shard_map)
         assert shard_map is not None
         result = _check(spark, args, shard_map)
+        plan_counts = plan_repair(spark, args.output) if args.repair else None
     print(summary_text(result.report, color=sys.stdout.isatty()))
     print(f"\nResults: {args.output}  (report.html, summary.txt, findings/, user-records/)")
+    if plan_counts is not None:
+        told = ", ".join(f"{count:,} {decision}" for decision, count in sorted(plan_counts.items()))
+        print(
+            f"Repair, planned: {told or 'nothing to do'}. To do it: kpl-codec repair {args.output} --apply ..."
+        )
     return CLEAN if result.clean else FINDINGS
 
 

@@ -94,7 +94,7 @@ _LISTED = (
         "explains it. The KCL drops every such aggregate whole, and writes no log line about it.",
         "Change the writer: aggregate per shard (kpl_codec.aws.Producer or the KPL do), or give all user "
         "records of an aggregate one explicit hash key. Until then do not read this stream with the KCL: "
-        "read it with the report policy. `kpl-codec validate --repair` puts the user records again where "
+        "read it with the report policy. `kpl-codec repair` puts the user records again where "
         "they belong.",
         ("aggregates", "user_records", "shard_id", "sequence_number", "detail"),
         "PLC-5",
@@ -107,7 +107,7 @@ _LISTED = (
         "Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them, "
         "also those that are in their right place.",
         "If the cause is a split: KPL 0.15.11 and later reports such user records as put, and they are lost; "
-        "put them again (`kpl-codec validate --repair`). If no reshard explains it: see naive-aggregator.",
+        "put them again (`kpl-codec repair`). If no reshard explains it: see naive-aggregator.",
         _AGGREGATE,
         "PLC-5",
     ),
@@ -120,7 +120,7 @@ _LISTED = (
         "a key that is not its own, or it is what a producer left behind when it sent the same user records "
         "again after a split; then they are also on the right shard.",
         "Look for the same user records on the expected shard. If they are not there, put them again "
-        "(`kpl-codec validate --repair`) and fix the writer: the key of the put must be the hash key of the "
+        "(`kpl-codec repair`) and fix the writer: the key of the put must be the hash key of the "
         "user records in it.",
         _AGGREGATE,
         "PLC-3",

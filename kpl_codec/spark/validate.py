@@ -34,7 +34,7 @@ from ..report.scan import findings_batch
 from ..report.summary import summary_text
 from ..report.tally import Tally
 from ..shards import ShardMap
-from .captures import InputError, is_local, open_path, plan
+from .captures import InputError, Piece, is_local, open_path, plan
 from .checking import checked_schema, gather, pack, task
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def validate(
     *,
     output_format: str = "parquet",
     title: str | None = None,
-    task_bytes: int = 64 * 1024 * 1024,
+    task_bytes: int | None = None,
 ) -> Validation:
     """Check everything under ``inputs`` and write the results under ``output``, which must be empty.
 
@@ -118,7 +118,7 @@ def validate(
     if is_local(output):
         output = os.path.abspath(output)  # workers and the JVM have folders of their own
     pieces = plan(inputs)
-    tasks = pack(pieces, task_bytes)
+    tasks = pack(pieces, task_bytes or _task_bytes(spark, pieces))
     prepare_output(output)
     beside = f"{output}/_work"
     numbers = spark.range(0, len(tasks), 1, len(tasks))
@@ -127,6 +127,18 @@ def validate(
     tally = gather(beside)
     extra = repeated(spark, output, output_format)
     return finish(tally, shard_map, output, inputs, extra, title=title)
+
+
+def _task_bytes(spark: SparkSession, pieces: Sequence[Piece]) -> int:
+    """Bytes of a task: enough tasks for all cores to end together, but none below 2 or above 64 MiB."""
+    from pyspark.errors import PySparkException
+
+    try:
+        cores = spark.sparkContext.defaultParallelism
+    except PySparkException:  # Spark Connect does not tell
+        cores = 8
+    total = sum(piece.stop - piece.start for piece in pieces)
+    return max(2 << 20, min(64 << 20, total // (4 * cores)))
 
 
 def finish(

@@ -1,0 +1,272 @@
+"""Put again what the KCL would lose: first a plan, then the putting, with a record of both.
+
+    plan = plan_repair(spark, "out/")             # out/ as `validate` left it; nothing is put
+    apply_repair(spark, "out/", {"streamName": "orders", "region": "eu-west-1"})
+
+The plan says of every user record that the KCL drops what becomes of it:
+
+    put                   it is put again, aggregated per shard
+    already-delivered     the same user record (keys and data) is delivered from elsewhere: a producer sent
+                          it again when a shard was split. Looked for only where a reshard explains the drop
+    cannot                its partition key is not known, or may not be written
+
+Applying writes down each delivery (old place, new place) before it goes on, and skips what is written
+down: run again after a failure it puts the rest. Between a put and its line in the log at most
+LOG_EVERY user records can be put twice, by a process that was killed.
+
+    out/repair/plan/      Parquet, with the user records themselves
+    out/repair/log/       JSON Lines: one per user record put, or given up with its error
+    out/repair/record.json   the sums
+Specification: spec/07-spark.md, SPK-30 to SPK-33.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from ..errors import KplError
+from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..records import Tag
+from ..report.causes import ACROSS_SHARDS
+from .captures import is_local, open_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Deliveries between two writes of the log.
+LOG_EVERY = 500
+_IDENTITY = ("shardId", "sequenceNumber", "subSequenceNumber")
+
+
+class RepairError(KplError, ValueError):
+    """``path`` holds no results of validate, or no plan, or another plan already. ``code`` says which:
+    no-results, no-plan, planned."""
+
+    code = "no-results"
+    requirement = "SPK-30"
+    text = "cannot repair from {path}: {code}"
+
+
+def _at(output: str) -> str:
+    return os.path.abspath(output) if is_local(output) else output
+
+
+def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
+    """Write the plan; gives the user records by decision. Raises RepairError (no-results, planned)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    output = _at(output)
+    system, inner = open_path(output)
+    if system.get_file_info(f"{inner}/user-records").type == fs.FileType.NotFound:
+        raise RepairError(code="no-results", path=output)
+    if system.get_file_info(f"{inner}/repair").type != fs.FileType.NotFound:
+        raise RepairError(code="planned", path=output)
+    rows = spark.read.parquet(f"{output}/user-records")
+    lost = rows.where("kcl = 'dropped'").dropDuplicates(list(_IDENTITY))
+    content = [
+        f.col("partitionKey").eqNullSafe(f.col("otherKey")),
+        f.col("explicitHashKey").eqNullSafe(f.col("otherHashKey")),
+        f.sha2("data", 256) == f.col("otherData"),
+    ]
+    delivered = (
+        rows.where("kcl = 'delivered'")
+        .dropDuplicates(list(_IDENTITY))
+        .groupBy(
+            f.col("partitionKey").alias("otherKey"),
+            f.col("explicitHashKey").alias("otherHashKey"),
+            f.sha2("data", 256).alias("otherData"),
+        )
+        .agg(f.count("*").alias("copies"))
+    )
+    causes = (
+        spark.read.parquet(f"{output}/findings")
+        .where("cause is not null")
+        .select(f.col("shardId").alias("onShard"), f.col("sequenceNumber").alias("number"), "cause")
+        .dropDuplicates(["onShard", "number"])
+    )
+    told = lost.join(
+        causes,
+        f.col("shardId").eqNullSafe(f.col("onShard")) & f.col("sequenceNumber").eqNullSafe(f.col("number")),
+        "left",
+    )
+    # SPK-31: "A user record that a producer has sent again after a reshard, and that is delivered, MUST NOT
+    # be put once more; one of an aggregate that no reshard explains MUST be put."
+    sent_again = f.col("cause").isNotNull() & (f.col("cause") != ACROSS_SHARDS)
+    copy = Window.partitionBy("partitionKey", "explicitHashKey", f.sha2("data", 256)).orderBy(
+        f.length("sequenceNumber").desc(), f.col("sequenceNumber").desc(), f.col("subSequenceNumber").desc()
+    )
+    again = told.where(sent_again).withColumn("copy", f.row_number().over(copy))
+    found = again.join(delivered, content[0] & content[1] & content[2], "left").withColumn(
+        "decision", f.when(f.col("copy") <= f.coalesce("copies", f.lit(0)), "already-delivered")
+    )
+    columns = [
+        *_IDENTITY,
+        "expectedShardId",
+        "partitionKey",
+        "explicitHashKey",
+        "data",
+        "tags",
+        "decision",
+        "cause",
+    ]
+    usable = (
+        "error is null and partitionKey is not null and length(partitionKey) between 1 and "
+        f"{MAX_PARTITION_KEY_LENGTH} and sequenceNumber is not null"
+    )
+    rest = told.where(~sent_again).withColumn("decision", f.lit(None).cast("string"))
+    decided = (
+        found.selectExpr(*columns, "error")
+        .unionByName(rest.selectExpr(*columns, "error"))
+        .withColumn("decision", f.expr(f"coalesce(decision, if({usable}, 'put', 'cannot'))"))
+        .select(*columns)
+    )
+    (
+        decided.repartition("expectedShardId")
+        .sortWithinPartitions(
+            "expectedShardId", f.length("sequenceNumber"), "sequenceNumber", "subSequenceNumber"
+        )
+        .write.parquet(f"{output}/repair/plan")
+    )
+    counts = spark.read.parquet(f"{output}/repair/plan").groupBy("decision").count().collect()
+    return {row["decision"]: row["count"] for row in counts}
+
+
+def apply_repair(
+    spark: SparkSession, output: str, client_settings: Mapping[str, Any], stream: str
+) -> dict[str, int]:
+    """Put what the plan says, and what no earlier run has put; gives the user records by outcome:
+    put (by this run), put-before, failed, already-delivered, cannot.
+
+    ``client_settings`` go to ``boto3.client``: region_name, endpoint_url ... Raises RepairError (no-plan).
+    """
+    output = _at(output)
+    system, inner = open_path(output)
+    if system.get_file_info(f"{inner}/repair/plan/_SUCCESS").type == fs.FileType.NotFound:
+        raise RepairError(code="no-plan", path=output)
+    files = sorted(
+        file.path
+        for file in system.get_file_info(fs.FileSelector(f"{inner}/repair/plan"))
+        if file.base_name.endswith(".parquet")
+    )
+    system.create_dir(f"{inner}/repair/log", recursive=True)
+    work = _task(files, output, dict(client_settings), stream)
+    counts: Counter[str] = Counter()
+    for row in (
+        spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(work, "outcome string, n long").collect()
+    ):
+        counts[row["outcome"]] += row["n"]
+    with system.open_output_stream(f"{inner}/repair/record.json") as out:
+        out.write(json.dumps({"stream": stream, "user_records": dict(sorted(counts.items()))}).encode())
+    return dict(counts)
+
+
+def _task(
+    files: list[str], output: str, client_settings: dict[str, Any], stream: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                counts = _put_file(files[number], output, number, client_settings, stream)
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(list(counts), pa.string()), pa.array(list(counts.values()), pa.int64())],
+                    names=["outcome", "n"],
+                )
+
+    return run
+
+
+class _Log:
+    """What became of the user records of one plan file. Segments are whole when they are there at all."""
+
+    def __init__(self, system: Any, folder: str, number: int) -> None:
+        self._system, self._folder, self._prefix = system, folder, f"{number:05d}."
+        self._attempt, self._segment = uuid4().hex, 0
+        self._lines: list[str] = []
+
+    def done(self) -> set[tuple[Any, ...]]:
+        """Identities that earlier attempts have put."""
+        found = set()
+        for file in self._system.get_file_info(fs.FileSelector(self._folder)):
+            if file.base_name.startswith(self._prefix) and file.base_name.endswith(".jsonl"):
+                with self._system.open_input_stream(file.path) as source:
+                    for line in source.read().decode().splitlines():
+                        entry = json.loads(line)
+                        if entry["outcome"] == "put":
+                            found.add(tuple(entry["old"]))
+        return found
+
+    def add(self, entry: dict[str, Any]) -> None:
+        self._lines.append(json.dumps(entry))
+
+    def write(self) -> None:
+        if self._lines:
+            path = f"{self._folder}/{self._prefix}{self._attempt}.{self._segment:06d}.jsonl"
+            with self._system.open_output_stream(path + ".new") as out:
+                out.write("".join(line + "\n" for line in self._lines).encode())
+            self._system.move(path + ".new", path)
+            self._segment, self._lines = self._segment + 1, []
+
+
+def _put_file(
+    path: str, output: str, number: int, client_settings: dict[str, Any], stream: str
+) -> Counter[str]:
+    from ..aws.producer import Producer
+    from ..producer import DeliveryError, ProducerConfig
+
+    system, inner = open_path(output)
+    log = _Log(system, f"{inner}/repair/log", number)
+    # SPK-32: "What an earlier run has put MUST NOT be put again."
+    done = log.done()
+    counts: Counter[str] = Counter()
+    waiting: deque[tuple[tuple[Any, ...], Any]] = deque()
+
+    def settle(keep: int) -> None:
+        while len(waiting) > keep:
+            old, future = waiting.popleft()
+            try:
+                delivery = future.result()
+            except DeliveryError as error:
+                # SPK-33: "A user record that cannot be put MUST be named with the reason."
+                log.add({"old": old, "outcome": "failed", "error": str(error), "stored": error.may_be_stored})
+                counts["failed"] += 1
+            else:
+                new = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
+                log.add({"old": old, "outcome": "put", "new": new})
+                counts["put"] += 1
+        log.write()
+
+    config = ProducerConfig(record_ttl=300_000)
+    with Producer(stream, config=config, client_settings=client_settings) as producer:
+        for batch in pq.ParquetFile(path, filesystem=system).iter_batches(LOG_EVERY):
+            for row in batch.to_pylist():
+                old = tuple(row[name] for name in _IDENTITY)
+                if row["decision"] != "put":
+                    counts[row["decision"]] += 1
+                elif old in done:
+                    counts["put-before"] += 1
+                else:
+                    tags = tuple(Tag(tag["key"], tag["value"]) for tag in row["tags"] or ())
+                    future = producer.put(row["partitionKey"], row["data"], _canonical(row), tags)
+                    waiting.append((old, future))
+            settle(keep=LOG_EVERY)
+        producer.flush()
+        settle(keep=0)
+    return counts
+
+
+def _canonical(row: dict[str, Any]) -> str | None:
+    """The explicit hash key as it may be written: "007" may be read, but is written as "7"."""
+    from ..hash_keys import explicit_hash_key_value
+
+    text = row["explicitHashKey"]
+    return None if text is None else str(explicit_hash_key_value(text))

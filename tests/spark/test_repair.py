@@ -1,0 +1,89 @@
+"""Repair: what the KCL lost is put where it belongs, once, and everything is written down."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.aws import Producer, fetch_shard_map, read_stream
+from kpl_codec.cli.main import main
+
+from .test_live import Stream, stream
+
+pytest_plugins = ["kpl_codec.testing.fixtures"]
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
+__all__ = ["stream"]
+
+
+def at_the_kcl(source: Stream) -> Counter[bytes]:
+    """What a KCL consumer gets, shard by shard, each with its range."""
+    shard_map = fetch_shard_map(source.client, source.name, closed=True)
+    return Counter(r.data for r in kpl.deaggregate(read_stream(source.client, source.name), "kcl", shard_map))
+
+
+def repair(source: Stream, results: Path, *more: str) -> int:
+    given = ["--stream", source.name, "--endpoint-url", source.server.endpoint_url, "--region", "us-east-1"]
+    return main(["repair", str(results), "--quiet", *(given if "--apply" in more else ()), *more])
+
+
+@pytest.mark.requirement("SPK-30", "SPK-32")
+def test_a_naive_stream_is_made_whole(spark: Any, stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    stream.put(5)
+    stream.put(12, naive=True)
+    lost = stream.sent - at_the_kcl(stream)
+    assert sum(lost.values()) >= 100
+    out = tmp_path / "out"
+    assert repair(stream, out) == 2  # nothing was validated yet
+    assert repair(stream, out, "--apply") == 2
+    assert stream.validate(out) == 1
+    before = len(list(read_stream(stream.client, stream.name)))
+    assert repair(stream, out) == 0  # the dry run
+    assert len(list(read_stream(stream.client, stream.name))) == before
+    plan = pq.read_table(out / "repair" / "plan").to_pylist()
+    assert Counter(row["data"] for row in plan if row["decision"] == "put") == lost
+    assert repair(stream, out, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent  # every user record, each once
+    log = [
+        json.loads(line)
+        for file in (out / "repair" / "log").iterdir()
+        for line in file.read_text().splitlines()
+    ]
+    assert len(log) == len(plan)
+    assert {entry["outcome"] for entry in log} == {"put"}
+    assert json.loads((out / "repair" / "record.json").read_text())["user_records"] == {"put": len(plan)}
+    # Again: it is all written down, so nothing is put.
+    assert repair(stream, out, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+    assert repair(stream, out) == 2  # one plan for one run of validate
+    assert "planned" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("SPK-31")
+def test_what_a_producer_sent_again_is_left_alone(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    """A split leaves dropped aggregates whose user records were delivered with the second attempt."""
+    with Producer(stream.name, client_settings=stream.server.client_settings) as producer:
+        producer.put("warm", b"up").result(30)
+        stream.sent[b"up"] += 1
+        stream.split()
+        futures = []
+        for number in range(400):
+            data = b"after the split %d" % number
+            stream.sent[data] += 1
+            futures.append(producer.put(f"key-{number}", data))
+        for future in futures:
+            future.result(60)
+    assert at_the_kcl(stream) == stream.sent
+    out = tmp_path / "out"
+    assert stream.validate(out, "--repair") in (0, 1)
+    rows = pq.read_table(out / "user-records", columns=["kcl"])["kcl"].to_pylist()
+    assert "dropped" in rows  # else there is nothing to see here
+    decisions = Counter(pq.read_table(out / "repair" / "plan", columns=["decision"])["decision"].to_pylist())
+    assert decisions == {"already-delivered": rows.count("dropped")}
+    assert repair(stream, out, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
