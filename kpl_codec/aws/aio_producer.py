@@ -33,11 +33,10 @@ from ..producer.metrics import Observe
 from ..records import Tag
 from .calls import CALL_ERRORS
 from .put_records import (
-    arguments_of,
+    call,
     client_config,
     log_failure,
     log_not_delivered,
-    method_of,
     stream_argument,
     what_failed,
 )
@@ -180,8 +179,8 @@ class AsyncProducer:
                 self._resolve()
             if self._timer is not None:
                 self._timer.cancel()
-            for call in self._calls:
-                call.cancel()
+            for task in self._calls:
+                task.cancel()
             if self._calls:
                 await asyncio.wait(self._calls)
             if self._own_client is not None:
@@ -210,9 +209,9 @@ class AsyncProducer:
             self._timer.cancel()
             self._timer = None
         for request in self._core.requests(loop.time()):
-            call = loop.create_task(self._call(request))
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            task = loop.create_task(self._call(request))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
         self._resolve()
         timer = self._core.timer()
         if timer is not None and (self._core.outstanding or not self._closed):
@@ -221,8 +220,7 @@ class AsyncProducer:
     async def _call(self, request: PutRecordsRequest | Request) -> None:
         assert self._loop is not None
         try:
-            method = getattr(self._client, method_of(request))
-            answer = await method(**arguments_of(request, self._stream))
+            answer = await call(self._client, request, self._stream)
         except BaseException as error:
             failure, answered = what_failed(error)
             log_failure(request, failure, answered)

@@ -50,12 +50,11 @@ from ..producer.metrics import Observe
 from ..records import Tag
 from .calls import CALL_ERRORS
 from .put_records import (
-    arguments_of,
+    call,
     client_config,
     log_failure,
     log_not_delivered,
     logger,
-    method_of,
     stream_argument,
     what_failed,
 )
@@ -420,7 +419,7 @@ class Producer:
             failure: Failure | None = None
             answered = True
             try:
-                answer = getattr(client, method_of(request))(**arguments_of(request, self._stream))
+                answer = call(client, request, self._stream)
             except BaseException as error:
                 failure, answered = what_failed(error)
                 if not isinstance(error, CALL_ERRORS):

@@ -24,7 +24,7 @@ from botocore.exceptions import (
 from ..live_shard_map import Failure, Request
 from ..producer import DeliveryError, ProducerConfig
 from ..producer.collector import PutRecordsRequest
-from .calls import failure_of
+from .calls import failure_of, send
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
@@ -56,20 +56,11 @@ def stream_argument(stream_name: str | None, stream_arn: str | None) -> dict[str
     raise ValueError("give stream_name or stream_arn")
 
 
-def method_of(request: PutRecordsRequest | Request) -> str:
-    """The client's method for a request of the core."""
+def call(client: Any, request: PutRecordsRequest | Request, stream: Mapping[str, str]) -> Any:
+    """Make a call of the core: its answer (boto3), or an awaitable of it (aiobotocore)."""
     if isinstance(request, PutRecordsRequest):
-        return "put_records"
-    return {"ListShards": "list_shards", "DescribeStreamSummary": "describe_stream_summary"}[
-        request.operation
-    ]
-
-
-def arguments_of(request: PutRecordsRequest | Request, stream: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of that method."""
-    if isinstance(request, PutRecordsRequest):
-        return {**stream, "Records": request.records}
-    return dict(request.arguments)
+        return client.put_records(**stream, Records=request.records)
+    return send(client, request)
 
 
 def what_failed(error: BaseException) -> tuple[Failure, bool]:
