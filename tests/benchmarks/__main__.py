@@ -128,7 +128,7 @@ def show(cells: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--mib", type=float, default=8, help="size of each corpus in MiB")
+    parser.add_argument("--mib", type=float, default=16, help="size of each corpus in MiB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--corpora", default="".join(corpora.NAMES))
     parser.add_argument("--tasks", default=",".join(TASKS))

@@ -6,7 +6,9 @@ and, where asked for, the digest of what was made; {"unsupported": true} for wha
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import json
 import pickle
 import sys
@@ -35,11 +37,12 @@ def main() -> None:
         if task is None:
             print(json.dumps({"unsupported": True}), flush=True)
             continue
-        start = time.process_time()
-        made = task(corpus)
-        if isinstance(made, Iterator):
-            made = list(made) if asked["check"] else deque(made, maxlen=0)
-        seconds = time.process_time() - start
+        with contextlib.redirect_stderr(io.StringIO()):  # aws_kinesis_agg prints what it cannot read
+            start = time.process_time()
+            made = task(corpus)
+            if isinstance(made, Iterator):
+                made = list(made) if asked["check"] else deque(made, maxlen=0)
+            seconds = time.process_time() - start
         compared = asked["check"] and corpus.name != "h"  # they differ on broken frames: see spec/
         answer = {"seconds": seconds, "digest": digest(name, asked["task"], made) if compared else None}
         del made
