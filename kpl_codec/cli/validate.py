@@ -105,9 +105,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"\nResults: {args.output}  (report.html, summary.txt, findings/, user-records/)")
     if plan_counts is not None:
         told = ", ".join(f"{count:,} {decision}" for decision, count in sorted(plan_counts.items()))
-        print(
-            f"Repair, planned: {told or 'nothing to do'}. To do it: kpl-codec repair {args.output} --apply ..."
-        )
+        print(f"Repair planned: {told or 'nothing to do'}. To do it: kpl-codec repair {args.output} --apply")
     return CLEAN if result.clean else FINDINGS
 
 
