@@ -278,12 +278,14 @@ class _Columns:
         for name in KEPT:
             own = self._source.columns.get(name)
             at = self._layout.schema.get_field_index(name)
-            if own is None or at < 0 or (own.null_count == len(own) and name in columns):
+            if own is None or at < 0 or (own.null_count == len(own) and name in _STAND_INS):
                 continue
             was = own.slice(self._first, size).take(where)
             now = columns.get(name, pa.nulls(len(rows), self._layout.schema.field(at).type))
             columns[name] = pc.if_else(mask, was, now)
 
 
+#: Columns that `Source` makes up as null where a batch lacks them: null there says nothing.
+_STAND_INS = ("subSequenceNumber", "aggregated")
 _KINDS = pa.array([None, "whole", "mixed", "foreign"], pa.string())
 _OUTCOMES = pa.array(["delivered", "dropped"], pa.string())
