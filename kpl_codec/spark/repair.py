@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ..errors import KplError
+from ..errors import EncodeError, KplError
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..records import Tag
 from ..report.causes import ACROSS_SHARDS
@@ -153,6 +153,8 @@ def apply_repair(
     system, inner = open_path(output)
     if system.get_file_info(f"{inner}/repair/plan/_SUCCESS").type == fs.FileType.NotFound:
         raise RepairError(code="no-plan", path=output)
+    # SPK-30: "Nothing MUST be put before a plan was written that names every user record concerned and what
+    # becomes of it."
     files = sorted(
         file.path
         for file in system.get_file_info(fs.FileSelector(f"{inner}/repair/plan"))
@@ -256,8 +258,13 @@ def _put_file(
                     counts["put-before"] += 1
                 else:
                     tags = tuple(Tag(tag["key"], tag["value"]) for tag in row["tags"] or ())
-                    future = producer.put(row["partitionKey"], row["data"], _canonical(row), tags)
-                    waiting.append((old, future))
+                    try:
+                        future = producer.put(row["partitionKey"], row["data"], _canonical(row), tags)
+                    except EncodeError as error:  # larger than the producer may put
+                        log.add({"old": old, "outcome": "failed", "error": str(error), "stored": False})
+                        counts["failed"] += 1
+                    else:
+                        waiting.append((old, future))
             settle(keep=LOG_EVERY)
         producer.flush()
         settle(keep=0)

@@ -14,6 +14,7 @@ import kpl_codec as kpl
 from kpl_codec.aws import Producer, fetch_shard_map, read_stream
 from kpl_codec.cli.main import main
 
+from .test_captures import answer
 from .test_live import Stream, stream
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
@@ -87,3 +88,27 @@ def test_what_a_producer_sent_again_is_left_alone(spark: Any, stream: Stream, tm
     assert decisions == {"already-delivered": rows.count("dropped")}
     assert repair(stream, out, "--apply") == 0
     assert at_the_kcl(stream) == stream.sent
+
+
+@pytest.mark.requirement("SPK-33")
+def test_what_cannot_be_put_is_named(spark: Any, stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    """A user record of 2 MiB, captured from a stream that takes such, put to one that does not."""
+    users = [kpl.UserRecord("small", b"fine"), kpl.UserRecord("large", bytes(2 << 20))]
+    users += [kpl.UserRecord(f"other-{number}", b"%d" % number) for number in range(20)]
+    capture, out = tmp_path / "capture.jsonl", tmp_path / "out"
+    shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
+    (tmp_path / "shards.json").write_text(shard_map.to_json())
+    capture.write_text(json.dumps(answer(kpl.encode(users), shard=shard_map.open_shards[0].shard_id)))
+    given = ["--input", str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
+    assert main(["validate", "--quiet", "--repair", *given]) == 1
+    assert "22 put" in capsys.readouterr().out
+    assert repair(stream, out, "--apply") == 1
+    assert at_the_kcl(stream) == Counter(user.data for user in users if user.partition_key != "large")
+    log = [
+        json.loads(line)
+        for file in (out / "repair" / "log").iterdir()
+        for line in file.read_text().splitlines()
+    ]
+    (failed,) = [entry for entry in log if entry["outcome"] == "failed"]
+    assert failed["old"][2] == 1
+    assert failed["error"]
