@@ -6,6 +6,8 @@ minute. Prints one JSON object: mutant -> killed, timeout or survived.
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import random
@@ -15,12 +17,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from hypothesis import settings
+
 from fuzz import corpus, invariants
 from spec.reference import model
 from tests.spec import test_vectors
 from tests.spec.vectors import Vector, load
 
-SECONDS = 8
+SECONDS = 15
 TESTS = {
     "decode": (test_vectors.test_decode, test_vectors.test_what_the_kcl_does),
     "encode": (test_vectors.test_encode,),
@@ -57,6 +61,19 @@ def expectation(data: bytes) -> invariants.Rows | frozenset[str]:
         return refused.requirements
 
 
+def laws() -> list[Callable[[], None]]:
+    """The tests of tests/core that need no argument: Hypothesis's, and plain ones."""
+    modules = ("test_hash_keys", "test_shards", "test_codec", "test_placement", "test_explain")
+    found = []
+    for name in modules:
+        module = importlib.import_module(f"tests.core.{name}")
+        for test, function in vars(module).items():
+            slow = "huge" in test  # under the trampolines of every mutant
+            if test.startswith("test_") and not slow and not inspect.signature(function).parameters:
+                found.append(function)
+    return found
+
+
 def check(vectors: list[Vector], frames: dict[bytes, invariants.Rows | frozenset[str]]) -> None:
     """Everything; raises whatever a mutant makes it raise."""
     for vector in vectors:
@@ -66,6 +83,8 @@ def check(vectors: list[Vector], frames: dict[bytes, invariants.Rows | frozenset
         found = invariants.check_frame(data, reference=False)
         if isinstance(expected, list) or isinstance(found, list):
             assert found == expected
+    for law in laws():
+        law()
 
 
 def verdict(mutant: str, run: Callable[[], None]) -> str:
@@ -86,8 +105,10 @@ def verdict(mutant: str, run: Callable[[], None]) -> str:
     return "survived" if os.WEXITSTATUS(status) == 0 else "killed"
 
 
-def main(modules: list[str], sample: int) -> None:
+def main(modules: list[str], sample: int, only: frozenset[str] = frozenset()) -> None:
     os.environ["MUTANT_UNDER_TEST"] = ""
+    settings.register_profile("probe", max_examples=20, deadline=None, derandomize=True, database=None)
+    settings.load_profile("probe")
     # The cheapest first: a mutant is noticed at once or has to stand all of them.
     vectors = sorted(load(), key=lambda vector: len(str(vector)))
     vectors = [vector for vector in vectors if len(str(vector)) < 3000]
@@ -96,6 +117,7 @@ def main(modules: list[str], sample: int) -> None:
     verdicts = {}
     for module in modules:
         names = list(json.loads(Path(f"kpl_codec/{module}.py.meta").read_text())["exit_code_by_key"])
+        names = [name for name in names if name in only] if only else names
         names = names if sample >= len(names) else sorted(random.Random(module).sample(names, sample))
         for name in names:
             verdicts[name] = verdict(name, run)
@@ -108,4 +130,7 @@ def main(modules: list[str], sample: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[2:], int(sys.argv[1]))
+    # --only FILE: the mutants named there, one a line
+    chosen = sys.argv.index("--only") if "--only" in sys.argv else len(sys.argv)
+    named = Path(sys.argv[chosen + 1]).read_text().split() if chosen < len(sys.argv) else []
+    main(sys.argv[2:chosen], int(sys.argv[1]), frozenset(named))
