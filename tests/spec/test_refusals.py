@@ -1,0 +1,124 @@
+"""What JSON vectors cannot say: values of other types, other containers, and every field of an error.
+
+Written for the mutants that the vectors and laws left alive (fuzz/README.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec import size
+
+ALL = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
+SHARD = {"ShardId": "s", "HashKeyRange": ALL, "SequenceNumberRange": {"StartingSequenceNumber": "1"}}
+
+
+@pytest.mark.requirement("ENC-1")
+@pytest.mark.parametrize(
+    ("record", "code", "field"),
+    [
+        (kpl.UserRecord(b"a", b""), "partition-key-type", "partition_key"),  # type: ignore[arg-type]
+        (kpl.UserRecord(None, b""), "partition-key-type", "partition_key"),  # type: ignore[arg-type]
+        (kpl.UserRecord("", b""), "partition-key-empty", "partition_key"),
+        (kpl.UserRecord("k" * 257, b""), "partition-key-too-long", "partition_key"),
+        (kpl.UserRecord("\ud800", b""), "partition-key-utf-8", "partition_key"),
+        (kpl.UserRecord("a", "text"), "data-type", "data"),  # type: ignore[arg-type]
+        (kpl.UserRecord("a", bytearray(b"x")), "data-type", "data"),  # type: ignore[arg-type]
+        (kpl.UserRecord("a", None), "data-type", "data"),  # type: ignore[arg-type]
+        (kpl.UserRecord("a", b"", 5), "explicit-hash-key", "explicit_hash_key"),  # type: ignore[arg-type]
+        (kpl.UserRecord("a", b"", "+5"), "explicit-hash-key", "explicit_hash_key"),
+        (kpl.UserRecord("a", b"", None, (kpl.Tag("\ud800"),)), "tag", "tags"),
+        (kpl.UserRecord("a", b"", None, (kpl.Tag("k", "\ud800"),)), "tag", "tags"),
+        (kpl.UserRecord("a", b"", None, (kpl.Tag(b"k"),)), "tag", "tags"),  # type: ignore[arg-type]
+    ],
+)
+def test_user_records_that_must_not_be_written(record: kpl.UserRecord, code: str, field: str) -> None:
+    sound = kpl.UserRecord("a", b"x")
+
+    def by_builder() -> None:
+        builder = kpl.AggregatedRecordBuilder()
+        builder.add(sound)
+        builder.add(record)
+
+    for refuse in (lambda: size.check(record, 1), lambda: kpl.encode([sound, record]), by_builder):
+        with pytest.raises(kpl.EncodeError) as caught:
+            refuse()
+        assert caught.value.code == code
+        assert caught.value.fields == {"code": code, "field": field, "record_index": 1}
+        assert caught.value.requirement == "ENC-1"
+
+
+@pytest.mark.requirement("ENC-5")
+def test_a_full_aggregate_says_how_full() -> None:
+    builder = kpl.AggregatedRecordBuilder(100)
+    builder.add(kpl.UserRecord("a", b"x"))
+    with pytest.raises(kpl.AggregateFull) as caught:
+        builder.add(kpl.UserRecord("b", bytes(100)))
+    claimed = builder.size_with(kpl.UserRecord("b", bytes(100)))
+    assert caught.value.fields == {"field": "data", "size": claimed, "max_size": 100, "record_index": 1}
+
+
+@pytest.mark.requirement("SHD-7")
+@pytest.mark.parametrize("more", [{"NextToken": "t"}, {"HasMoreShards": True}])
+def test_a_listing_that_promises_more_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(kpl.ShardMapError) as caught:
+        kpl.ShardMap.from_list_shards({"Shards": [SHARD], **more})
+    assert (caught.value.code, caught.value.shard_ids) == ("incomplete", ())
+    assert len(kpl.ShardMap.from_list_shards({"Shards": [SHARD], "HasMoreShards": False})) == 1
+
+
+@pytest.mark.requirement("SHD-2", "SHD-3")
+@pytest.mark.parametrize(
+    ("pages", "code", "shard_ids"),
+    [
+        ([], "empty", ()),
+        ([5], "malformed", ()),
+        ([{"Shards": 5}], "malformed", ()),
+        ([{"Shards": [5]}], "malformed", ()),
+        ([{"Shards": [{**SHARD, "ShardId": ""}]}], "malformed", ()),
+        ([{"Shards": [{**SHARD, "HashKeyRange": None}]}], "malformed", ("s",)),
+        ([{"Shards": [{**SHARD, "HashKeyRange": {**ALL, "StartingHashKey": "x"}}]}], "malformed", ("s",)),
+        ([{"Shards": [{**SHARD, "ParentShardId": 5}]}], "malformed", ("s",)),
+    ],
+)
+def test_listings_that_are_none(pages: Any, code: str, shard_ids: tuple[str, ...]) -> None:
+    with pytest.raises(kpl.ShardMapError) as caught:
+        kpl.ShardMap.from_list_shards(pages)
+    assert (caught.value.code, caught.value.shard_ids) == (code, shard_ids)
+    assert isinstance(caught.value.fields["reason"], str)
+
+
+@pytest.mark.parametrize("text", ["", "{", b"\xff", "[" * 100_000, "5"])
+def test_texts_that_are_no_listing(text: str | bytes) -> None:
+    with pytest.raises(kpl.ShardMapError) as caught:
+        kpl.ShardMap.from_json(text)
+    assert (caught.value.code, caught.value.shard_ids) == ("malformed", ())
+    assert isinstance(caught.value.fields["reason"], str)
+
+
+@pytest.mark.requirement("SHD-4")
+def test_unknown_shards_and_other_things_than_maps() -> None:
+    shard_map = kpl.ShardMap.from_list_shards({"Shards": [SHARD]})
+    with pytest.raises(kpl.UnknownShard) as caught:
+        shard_map["other"]
+    assert caught.value.fields == {"shard_id": "other", "shard_ids": ("other",)}
+    assert shard_map != "other"
+    assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [{**SHARD, "ShardId": "t"}]})
+    assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [SHARD]}, "AUTO")
+    with pytest.raises(kpl.ShardMapError) as malformed:
+        kpl.ShardMap.from_list_shards({"Shards": [SHARD]}, "OTHER")  # type: ignore[arg-type]
+    assert malformed.value.code == "malformed"
+
+
+def test_a_shard_goes_back_to_what_aws_said() -> None:
+    merged = {
+        **SHARD,
+        "ParentShardId": "a",
+        "AdjacentParentShardId": "b",
+        "SequenceNumberRange": {"StartingSequenceNumber": "1", "EndingSequenceNumber": "9"},
+    }
+    for shard in (SHARD, merged):
+        assert kpl.Shard.from_aws(shard).to_aws() == shard
