@@ -5,6 +5,7 @@ For 1, 4 and 16 million user records, made by `kpl_codec.spark.generate`, in one
     identity     mapInArrow that hands the batches of Kinesis records on: what Spark itself costs
     deaggregate  strict                                                  (all into the noop sink)
     verify       report, with placement
+      to Parquet   the same, written: what Spark's own writer costs
     validate     the whole job: Parquet in, user records and findings as Parquet out
 
 Says the time of each as a ratio to identity on the same data, time per million user records (linear: the
@@ -102,10 +103,14 @@ def main(millions: list[float]) -> None:
             def into_nothing(df: Any) -> Callable[[], None]:
                 return lambda: df.write.format("noop").mode("overwrite").save()
 
+            def to_parquet(df: Any) -> Callable[[], None]:
+                return lambda: df.write.mode("overwrite").parquet(str(scratch / "parquet"))
+
             runs = {
                 "identity": into_nothing(records.mapInArrow(identity, records.schema)),
                 "deaggregate": into_nothing(deaggregate(records)),
                 "verify": into_nothing(verify(records, shard_map)),
+                "  to Parquet": to_parquet(verify(records, shard_map)),
                 "validate": whole,
             }
             taken: dict[str, list[float]] = {name: [] for name in runs}
