@@ -20,6 +20,7 @@ from pathlib import Path
 from hypothesis import settings
 
 from fuzz import corpus, invariants
+from kpl_codec import message
 from spec.reference import model
 from tests.spec import test_vectors
 from tests.spec.vectors import Vector, load
@@ -91,6 +92,7 @@ def verdict(mutant: str, run: Callable[[], None]) -> str:
     child = os.fork()
     if child == 0:
         os.environ["MUTANT_UNDER_TEST"] = mutant
+        message._HEADS.clear()  # filled by the run without a mutant
         signal.alarm(SECONDS)
         try:
             with open(os.devnull, "w") as nowhere:
