@@ -384,6 +384,8 @@ def script(kinesis: LocalKinesis, stream: str, body: str) -> subprocess.Popen[st
 import sys, time, signal, os
 from kpl_codec.aws import Producer
 from kpl_codec.producer import ProducerConfig
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts us without
+signal.alarm(110)  # never outlives its test
 settings = {json.dumps(kinesis.client_settings)}
 producer = Producer({stream!r}, config=ProducerConfig(record_max_buffered_time=200), client_settings=settings)
 """ + textwrap.dedent(body)
