@@ -12,7 +12,7 @@ The plan says of every user record that the KCL drops what becomes of it:
 
 Applying writes down each delivery (old place, new place) before it goes on, and skips what is written
 down: run again after a failure it puts the rest. Between a put and its line in the log at most
-LOG_EVERY user records can be put twice, by a process that was killed.
+2 * LOG_EVERY user records (500) can be put twice, by a process that was killed.
 
     out/repair/plan/      Parquet, with the user records themselves
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
@@ -42,8 +42,8 @@ from .captures import is_local, open_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Deliveries between two writes of the log.
-LOG_EVERY = 500
+#: Deliveries between two writes of the log; as many again may be under way.
+LOG_EVERY = 250
 _IDENTITY = ("shardId", "sequenceNumber", "subSequenceNumber")
 
 
