@@ -256,32 +256,3 @@ def test_eight_lives(make_stream: Any, tmp_path: Path) -> None:
         feeder.finish()
     finish(stream, tmp_path, f"killed: 8 drivers, {workers} workers")
     assert workers >= 6
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.requirement("SPK-50")
-def test_a_speculative_attempt_reads_the_same(make_stream: Any, tmp_path: Path) -> None:
-    stream = make_stream(4)
-    stream.put(40)
-    settings = {
-        "spark.master": "local-cluster[2,1,900]",
-        "spark.executor.memory": "600m",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.minTaskRuntime": "500ms",
-    }
-    stuck = 120.0
-    with FaultProxy(stream.kinesis.endpoint_url) as proxy:
-        # Only tasks ask for so many: one of them hangs, and only another attempt can finish its batch.
-        rule = proxy.on("GetRecords", slow(stuck), times=1, when=lambda request: request["Limit"] == 10_000)
-        options = stream.options(endpointUrl=proxy.endpoint_url, maxFetchRecordsPerShard=9000)
-        begun = time.monotonic()
-        with Driver(tmp_path, options, available_now=True, spark=settings) as driver:
-            driver.wait(lambda: (tmp_path / "sink" / "0.rows").exists(), 200)
-            took = time.monotonic() - begun
-        assert rule.acted == 1
-    finish(stream, tmp_path, f"a task hung for {stuck:.0f} s, its batch was done after {took:.0f} s")
-    assert took < stuck
