@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import adapters
 from kpl_codec.adapters import captured, kinesis_records
+from kpl_codec.adapters.values import SECONDS, write_timestamp
+from kpl_codec.errors import CaptureError
 
 from .conftest import EVENTS, KINESIS_RECORDS, SHARD, STREAM, as_row, expected_user_records, load
 
@@ -158,7 +160,8 @@ def test_a_user_record_that_the_kcl_opened_is_not_opened_again() -> None:
 # -- laws ---------------------------------------------------------------------------------------
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-times = st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1), timezones=st.just(timezone.utc))
+# A float of seconds carries microseconds up to 2^32, in 2106; later ones are refused, not changed.
+times = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(timezone.utc))
 millis = times.map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000))
 
 
@@ -378,3 +381,10 @@ def test_records_of_two_shards_fit_no_answer() -> None:
     for write in (adapters.to_get_records, adapters.to_subscribe_to_shard, adapters.to_kcl):
         with pytest.raises(kpl.CaptureError, match="not-representable"):
             write(rows)
+
+
+def test_a_time_that_a_float_of_seconds_cannot_carry_is_refused() -> None:
+    late = datetime(2107, 1, 1, 0, 0, 0, 69, tzinfo=timezone.utc)
+    with pytest.raises(CaptureError) as caught:
+        write_timestamp(late, SECONDS, "approximateArrivalTimestamp")
+    assert caught.value.code == "not-representable"
