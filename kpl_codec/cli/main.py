@@ -23,7 +23,6 @@ COMMANDS = {
     "demo": "kpl_codec.cli.demo",
     "validate": "kpl_codec.cli.validate",
     "repair": "kpl_codec.cli.repair",
-    "explain": "kpl_codec.cli.explain",
     "inspect": "kpl_codec.cli.inspect",
     "shards": "kpl_codec.cli.shards",
     "keys": "kpl_codec.cli.keys",
