@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
     if outer_key != "buckets":
         assert out == user_records
     else:
-        assert sorted(out) == sorted(user_records)
+        assert Counter(out) == Counter(user_records)
 
 
 @pytest.mark.requirement("PRD-15")
