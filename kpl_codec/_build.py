@@ -30,6 +30,7 @@ class build_ext(_build_ext):
         except (BaseError, CCompilerError) as error:
             if ext.name != NAME or os.environ.get("KPL_CODEC_REQUIRE_SPEEDUPS") == "1":
                 raise
+            ext.optional = True  # an editable install then does not look for it either
             reason = str(error).strip().splitlines() or [type(error).__name__]
             sys.stderr.write(f"kpl_codec: built without _speedups: the same, slower ({reason[-1]})\n")
 
