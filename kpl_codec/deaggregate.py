@@ -267,10 +267,19 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
                 self._on_drop(
                     Drop(record.sequence_number, record.shard_id, lost, outcome.reason, outcome.record_index)
                 )
-        for sub, (pk, data, ehk) in enumerate(kcl.user_records(record.data, outcome.delivered)):
-            placement = None
-            if self._shard_map is not None or self._hash_key_range is not None:
-                placement = self._judge(record, effective_hash_key_or_none(pk, ehk), aggregated=True)
+        judged: dict[tuple[str, str | None], Placement | None] = {}
+
+        def users() -> Iterator[tuple[str, bytes, str | None, Placement | None]]:
+            for pk, data, ehk in kcl.user_records(record.data, outcome.delivered):
+                if (pk, ehk) not in judged:
+                    hash_key = effective_hash_key_or_none(pk, ehk)
+                    judged[pk, ehk] = self._judge(record, hash_key, aggregated=True)
+                yield pk, data, ehk, judged[pk, ehk]
+
+        kind = None
+        if self._shard_map is not None or self._hash_key_range is not None:
+            kind = aggregate_kind(placement.in_range for *_, placement in users() if placement is not None)
+        for sub, (pk, data, ehk, placement) in enumerate(users()):
             yield DeaggregatedRecord(
                 pk,
                 data,
@@ -281,7 +290,7 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
                 True,
                 record.shard_id,
                 record.approximate_arrival_timestamp,
-                placement,
+                placement._replace(aggregate=kind) if placement is not None else None,
             )
 
     def _report(self, record: KinesisRecord, verified: bool) -> Iterator[DeaggregatedRecord]:

@@ -1,4 +1,4 @@
-"""The package's own build: an install goes on where nothing can compile, unless the compiled twin is a must."""
+"""The package's own build: an install goes on where nothing can compile, unless the twin is a must."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -149,25 +150,26 @@ def _batch(
 ) -> Validation:
     """One micro-batch: replaces whatever an earlier attempt at it wrote."""
     system, inner = open_path(output)
-    work = f"{inner}/_work"
-    if system.get_file_info(work).type != fs.FileType.NotFound:
-        system.delete_dir(work)
+    if system.get_file_info(f"{inner}/_work").type != fs.FileType.NotFound:
+        system.delete_dir(f"{inner}/_work")
+    # A place of its own for each run: a task that was given up may write a while longer.
+    beside = f"_work/{number}-{uuid4().hex}"
     for name in ("findings", "tally"):
-        system.create_dir(f"{work}/{name}", recursive=True)
-    rows = checked(df, shard_map, f"{output}/_work")
+        system.create_dir(f"{inner}/{beside}/{name}", recursive=True)
+    rows = checked(df, shard_map, f"{output}/{beside}")
     rows.write.mode("overwrite").parquet(f"{output}/user-records/batch={number}")
-    tally = gather(f"{output}/_work")
+    tally = gather(f"{output}/{beside}")
     if number:
         with system.open_input_stream(f"{inner}/totals/{number - 1}.json") as source:
             tally.merge(Tally.from_bytes(source.read()))
-    _findings(system, inner, number)
+    _findings(system, inner, beside, number)
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
     write_text(system, f"{inner}/totals/{number}.json", tally.to_bytes().decode())
     old = f"{inner}/totals/{number - 2}.json"
     if number >= 2 and system.get_file_info(old).type == fs.FileType.File:
         system.delete_file(old)
-    system.delete_dir(work)
+    system.delete_dir(f"{inner}/_work")
     return _report(tally, shard_map, output, stream, title)
 
 
@@ -205,12 +207,12 @@ def state(output: str, shard_map: ShardMap, stream: str, title: str | None = Non
         return _report(Tally.from_bytes(source.read()), shard_map, output, stream, title)
 
 
-def _findings(system: Any, inner: str, number: int) -> None:
+def _findings(system: Any, inner: str, beside: str, number: int) -> None:
     target = f"{inner}/findings/batch={number}"
     if system.get_file_info(target).type != fs.FileType.NotFound:
         system.delete_dir(target)
     system.create_dir(f"{inner}/findings", recursive=True)
-    for file in system.get_file_info(fs.FileSelector(f"{inner}/_work/findings")):
+    for file in system.get_file_info(fs.FileSelector(f"{inner}/{beside}/findings")):
         if file.base_name.startswith("."):  # an attempt that was killed
             system.delete_file(file.path)
-    system.move(f"{inner}/_work/findings", target)
+    system.move(f"{inner}/{beside}/findings", target)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.testing import strategies
 
 from .test_codec import frame, user_records
 from .test_shards import HALF, SPLIT
@@ -46,6 +47,22 @@ def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRec
         assert (counts.kinesis_records, counts.aggregated_records) == (2, 1)
         assert counts.user_records == len(rows)
         assert not counts.dropped
+
+
+@pytest.mark.requirement("PLC-5", "MSG-12")
+@given(strategies.non_canonical_records(), st.booleans(), st.booleans())
+def test_however_it_is_written_its_user_records_are_the_same(
+    aggregate: strategies.Aggregate, mapped: bool, ranged: bool
+) -> None:
+    shard_map = kpl.ShardMap(SPLIT) if mapped else None
+    hash_key_range = kpl.HashKeyRange(0, HALF) if ranged else None
+    for policy in ("strict", "kcl", "report"):
+        as_written, canonical = (
+            kpl.deaggregate([record(data)], policy, shard_map, hash_key_range)
+            for data in (aggregate.data, kpl.encode(kpl.decode(aggregate.data)))
+        )
+        assert list(as_written) == list(canonical)
+        assert as_written.counts == canonical.counts
 
 
 @pytest.mark.requirement("DAG-2")
