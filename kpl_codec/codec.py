@@ -117,7 +117,11 @@ class AggregatedRecordBuilder:
         return self._size.size
 
     def size_with(self, record: UserRecord) -> int:
-        """Bytes that `build` would give with ``record`` added."""
+        """Bytes that `build` would give with ``record`` added, whether or not they fit.
+
+        Raises EncodeError if it must not be written.
+        """
+        size.check(record, len(self._records))
         return self._size.after(record)
 
     def add(self, record: UserRecord) -> None:

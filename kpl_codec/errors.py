@@ -25,6 +25,7 @@ function documented to raise one of these is a bug.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -37,10 +38,13 @@ class KplError(Exception):
 
     code: str = "error"
     requirement: str | None = None
+    #: Where codes of one class break different requirements: those that are not the class's.
+    requirements: ClassVar[Mapping[str, str]] = {}
     text: ClassVar[str] = "{code}"
 
     def __init__(self, **fields: Any) -> None:
         super().__init__()
+        self.requirement = self.requirements.get(fields.get("code", self.code), self.requirement)
         self.fields = fields
         for name, value in fields.items():
             setattr(self, name, value)
@@ -125,12 +129,8 @@ class MalformedMessage(DecodeError):
 
     code = "malformed"
     requirement = "MSG-1"
+    requirements: ClassVar = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
     text = "malformed message: {code}"
-
-    def __init__(self, **fields: Any) -> None:
-        requirements = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
-        self.requirement = requirements.get(fields.get("code", ""), "MSG-1")
-        super().__init__(**fields)
 
 
 class WrongWireType(DecodeError):
@@ -217,11 +217,19 @@ class HashKeyError(KplError, ValueError):
 class ShardMapError(KplError, ValueError):
     """A shard listing that cannot be used. ``code``:
 
-    empty, incomplete, malformed, duplicate, gap, overlap, cycle. ``shard_ids``: the shards it is about.
+    empty, incomplete, malformed, duplicate, gap, overlap, cycle; contradiction, where it is not what was
+    known of the stream. ``shard_ids``: the shards it is about.
     """
 
     code = "malformed"
-    requirement = "SHD-2"
+    requirement = "SHD-9"
+    requirements: ClassVar = {
+        **dict.fromkeys(("empty", "gap", "overlap"), "SHD-2"),
+        "duplicate": "SHD-3",
+        "cycle": "SHD-6",
+        "incomplete": "SHD-7",
+        "contradiction": "MAP-7",
+    }
     shard_ids: tuple[str, ...] = ()
     text = "shard map refused: {code}: {reason}"
 

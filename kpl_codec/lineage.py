@@ -365,5 +365,6 @@ def _same(known: Shard, listed: Shard) -> Shard:
             code="duplicate",
             reason=f"{listed.shard_id} is not what it was",
             shard_ids=(listed.shard_id,),
+            requirement="LIN-11",
         )
     return listed if known.open else known

@@ -4,7 +4,7 @@ A map is one listing of a stream: open shards, which must tile the hash key spac
 ones as the listing holds, for lineage. It never guesses over a hole: a listing that cannot be trusted
 is refused with ShardMapError. Hash key ranges never change, so a record is always judged against the
 range of the shard it lies on.
-Specification: spec/04-shards-and-placement.md, SHD-1 to SHD-8.
+Specification: spec/04-shards-and-placement.md, SHD-1 to SHD-9.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Shard(NamedTuple):
     @classmethod
     def from_aws(cls, shard: Mapping[str, Any]) -> Shard:
         """From the ``Shard`` structure of ListShards and DescribeStream. Raises ShardMapError."""
+        # SHD-9: "What is not a listing, and a shard whose facts are missing or no values of theirs, MUST be
+        # refused."
         shard_id = shard.get("ShardId") if isinstance(shard, Mapping) else None
         if not isinstance(shard_id, str) or not shard_id:
             raise ShardMapError(code="malformed", reason="a shard without ShardId", shard_ids=())

@@ -92,13 +92,16 @@ cdef class AggregatedRecordBuilder:
         return self.written() if self.records else 0
 
     def size_with(self, record not None):
-        """Bytes that `build` would give with ``record`` added."""
-        return self.put(record, False, False)
+        """Bytes that `build` would give with ``record`` added, whether or not they fit.
+
+        Raises EncodeError if it must not be written.
+        """
+        return self.put(record, False)
 
     def add(self, record not None):
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
         fit; either way nothing has changed."""
-        self.put(record, True, True)
+        self.put(record, True)
 
     def build(self):
         """The aggregated record of what was added. Raises EncodeError if that is nothing."""
@@ -129,7 +132,7 @@ cdef class AggregatedRecordBuilder:
         self.pk_table.count = self.ehk_table.count = self.body.count = 0
         return records
 
-    cdef size_t put(self, object record, bint write, bint check) except 0:
+    cdef size_t put(self, object record, bint write) except 0:
         """The size with `record` added, which is done if `write`. Raises before anything has changed."""
         cdef const char *pk
         cdef const char *ehk = NULL
@@ -141,7 +144,7 @@ cdef class AggregatedRecordBuilder:
         cdef uint8_t *p
         cdef PyObject *known
         partition_key, payload, explicit_hash_key, tags = record
-        if check and not self.plainly_fit(partition_key, payload, explicit_hash_key, tags):
+        if not self.plainly_fit(partition_key, payload, explicit_hash_key, tags):
             _size.check(record, len(self.records))
         pk = PyUnicode_AsUTF8AndSize(partition_key, &pk_size)
         data = payload
@@ -221,5 +224,5 @@ def encode(records):
     """`codec.encode`: one aggregated record of the given user records, in their order."""
     cdef AggregatedRecordBuilder builder = AggregatedRecordBuilder()
     for record in records:
-        builder.put(record, True, True)
+        builder.put(record, True)
     return builder.build()

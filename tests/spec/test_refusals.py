@@ -5,12 +5,14 @@ Written for the mutants that the vectors and laws left alive (fuzz/README.md).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 import kpl_codec as kpl
 from kpl_codec import size
+from kpl_codec.codec import PythonBuilder, encode_in_python
 
 ALL = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
 SHARD = {"ShardId": "s", "HashKeyRange": ALL, "SequenceNumberRange": {"StartingSequenceNumber": "1"}}
@@ -38,12 +40,15 @@ SHARD = {"ShardId": "s", "HashKeyRange": ALL, "SequenceNumberRange": {"StartingS
 def test_user_records_that_must_not_be_written(record: kpl.UserRecord, code: str, field: str) -> None:
     sound = kpl.UserRecord("a", b"x")
 
-    def by_builder() -> None:
-        builder = kpl.AggregatedRecordBuilder()
+    builders = [kpl.AggregatedRecordBuilder(), PythonBuilder()]
+    for builder in builders:
         builder.add(sound)
-        builder.add(record)
-
-    for refuse in (lambda: size.check(record, 1), lambda: kpl.encode([sound, record]), by_builder):
+    for refuse in (
+        lambda: size.check(record, 1),
+        lambda: kpl.encode([sound, record]),
+        lambda: encode_in_python([sound, record]),
+        *(partial(ask, record) for builder in builders for ask in (builder.add, builder.size_with)),
+    ):
         with pytest.raises(kpl.EncodeError) as caught:
             refuse()
         assert caught.value.code == code
@@ -70,7 +75,7 @@ def test_a_listing_that_promises_more_is_refused(more: dict[str, Any]) -> None:
     assert len(kpl.ShardMap.from_list_shards({"Shards": [SHARD], "HasMoreShards": False})) == 1
 
 
-@pytest.mark.requirement("SHD-2", "SHD-3")
+@pytest.mark.requirement("SHD-2", "SHD-9")
 @pytest.mark.parametrize(
     ("pages", "code", "shard_ids"),
     [
@@ -88,9 +93,11 @@ def test_listings_that_are_none(pages: Any, code: str, shard_ids: tuple[str, ...
     with pytest.raises(kpl.ShardMapError) as caught:
         kpl.ShardMap.from_list_shards(pages)
     assert (caught.value.code, caught.value.shard_ids) == (code, shard_ids)
+    assert caught.value.requirement == ("SHD-2" if code == "empty" else "SHD-9")
     assert isinstance(caught.value.fields["reason"], str)
 
 
+@pytest.mark.requirement("SHD-9")
 @pytest.mark.parametrize("text", ["", "{", b"\xff", "[" * 100_000, "5"])
 def test_texts_that_are_no_listing(text: str | bytes) -> None:
     with pytest.raises(kpl.ShardMapError) as caught:
@@ -105,6 +112,7 @@ def test_unknown_shards_and_other_things_than_maps() -> None:
     with pytest.raises(kpl.UnknownShard) as caught:
         shard_map["other"]
     assert caught.value.fields == {"shard_id": "other", "shard_ids": ("other",)}
+    assert caught.value.requirement == "SHD-4"
     assert shard_map != "other"
     assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [{**SHARD, "ShardId": "t"}]})
     assert shard_map != kpl.ShardMap.from_list_shards({"Shards": [SHARD]}, "AUTO")
