@@ -45,10 +45,9 @@ cdef int append_field(Bytes *out, uint8_t tag, const char *at, size_t size) exce
 
 cdef bint is_canonical_hash_key(const char *text, Py_ssize_t size):
     # ENC-1: canonical decimal from 0 to 2^128 - 1.
-    cdef uint8_t key[16]
     if size > 1 and text[0] == c'0':
         return False
-    return read_hash_key(<const uint8_t *>text, size, key)
+    return is_hash_key(<const uint8_t *>text, size)
 
 
 cdef class AggregatedRecordBuilder:

@@ -2,7 +2,7 @@
 # compile this, and no object per user record.
 
 cdef enum:
-    CHUNK = 1 << 20  # bytes hashed before they are parsed, while the cache still has them
+    CHUNK = 1 << 19  # bytes hashed at least before they are parsed, while the cache still has them
     LANES = 16
 
 cdef class Buffer:
@@ -163,7 +163,7 @@ cdef class Frames:
         cdef Answer answer = SOUND if messages != NULL and digests != NULL else NO_MEMORY
         while first < self.count and answer != NO_MEMORY:
             last, sized, asked = first, 0, 0
-            while last < self.count and (sized < CHUNK or asked < LANES):
+            while last < self.count and (sized < CHUNK or asked % LANES):
                 at, size = self.data.item(last), self.data.size_of(last)
                 self.state[last] = 0
                 if not self.data.is_null(last):
@@ -208,12 +208,11 @@ cdef class Frames:
 
     cdef Answer add_plain(self, size_t i, const uint8_t *at, size_t size, bint hash_keys) noexcept nogil:
         cdef Row row
-        cdef uint8_t key[16]
         if size >= NONE or self.pk.size_of(i) >= NONE or self.ehk.size_of(i) >= NONE:
             return NOT_CERTAIN
         row.data, row.size, row.pk, row.ehk, row.frame = at, <uint32_t>size, NONE, NONE, <uint32_t>i
         if not self.ehk.is_null(i):
-            if hash_keys and not read_hash_key(self.ehk.item(i), self.ehk.size_of(i), key):
+            if hash_keys and not is_hash_key(self.ehk.item(i), self.ehk.size_of(i)):
                 return NOT_CERTAIN
             row.ehk = <uint32_t>self.m.ehks.count
             if not add_text(&self.m.ehks, self.ehk.item(i), self.ehk.size_of(i), i):
@@ -242,8 +241,7 @@ cdef class Frames:
             kpl_md5_many(messages, count)
             first += count
         for i in range(self.m.ehks.count):
-            if not read_hash_key(self.m.ehks.at[i].at, self.m.ehks.at[i].size, self.ehk_hashes + 16 * i):
-                return NO_MEMORY  # not reached: every one was read before
+            read_hash_key(self.m.ehks.at[i].at, self.m.ehks.at[i].size, self.ehk_hashes + 16 * i)
         return SOUND
 
     # ── what there is ────────────────────────────────────────────────────────────────────────────────
@@ -410,34 +408,42 @@ cdef class Frames:
     def spread(self, Column column not None, size_t start, size_t stop):
         """(offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls."""
         cdef Output offsets, out
-        cdef size_t i, size = 0
+        cdef size_t i = start, last, size, written
         cdef uint64_t total = 0
-        cdef uint32_t frame = NONE
-        cdef const uint8_t *item = NULL
+        cdef uint8_t *first
         cdef int32_t *ends
         self.check(start, stop)
         if column.count < self.count:
             raise IndexError("column")
-        for i in range(start, stop):
-            if self.m.rows.at[i].frame != frame:
-                frame = self.m.rows.at[i].frame
-                size = column.size_of(frame)
-            total += size
+        while i < stop:
+            last = self.last_of(i, stop)
+            total += (last - i) * column.size_of(self.m.rows.at[i].frame)
+            i = last
         if total > 0x7FFFFFFF:
             raise OverflowError(total)
         offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, total)
         ends = <int32_t *>offsets.at
         with nogil:
-            total, frame = 0, NONE
+            total, i = 0, start
             ends[0] = 0
-            for i in range(start, stop):
-                if self.m.rows.at[i].frame != frame:
-                    frame = self.m.rows.at[i].frame
-                    item, size = column.item(frame), column.size_of(frame)
-                copy(out.at + total, item, size)
-                total += size
-                ends[i - start + 1] = <int32_t>total
+            while i < stop:
+                last = self.last_of(i, stop)
+                first, size = out.at + total, column.size_of(self.m.rows.at[i].frame)
+                copy(first, column.item(self.m.rows.at[i].frame), size)
+                written, size = size, size * (last - i)
+                while written < size:  # what is there, once more behind itself
+                    memcpy(first + written, first, min(written, size - written))
+                    written *= 2
+                size //= last - i
+                while i < last:
+                    total += size
+                    i += 1
+                    ends[i - start] = <int32_t>total
         return offsets.buffer, out.buffer
+
+    cdef inline size_t last_of(self, size_t row, size_t stop) noexcept nogil:
+        """The row, at most `stop`, before which the user records of the same Kinesis record end."""
+        return min(self.starts[<size_t>self.m.rows.at[row].frame + 1], stop)
 
     # ── placement ────────────────────────────────────────────────────────────────────────────────────
 

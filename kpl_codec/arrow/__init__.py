@@ -11,7 +11,7 @@ offsets, without an object per user record; a defective frame goes through `deag
 
 Rows that say ``aggregated``, or have a sub-sequence number other than 0, were opened before: they pass
 as they are, so that running twice does no harm. Output batches are bounded in bytes; what is held
-meanwhile is linear in one input batch.
+meanwhile is bounded as well, by what a few MiB of the input grow to.
 Specification: spec/07-spark.md, SPK-1 to SPK-4; spec/03-deaggregation.md.
 """
 
@@ -32,7 +32,7 @@ from ..limits import MAGIC
 from ..message import parse
 from ..shards import ShardMap
 from .group import Group
-from .layout import ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source
+from .layout import ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
 from .objects import defective_rows
 from .outline import outlines
 from .placer import Placer
@@ -40,6 +40,8 @@ from .side_by_side import SideBySide
 
 #: Bytes that an output batch aims at. A batch is larger only where one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
+#: Bytes of data, about, that are worked on at a time: what is held meanwhile stays in the cache.
+_PART_BYTES = 4 * 1024 * 1024
 
 
 def output_schema(
@@ -88,8 +90,11 @@ class Deaggregator:
         the user records before it; CaptureError there for a row without data."""
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
-        source = Source(batch, self._layout)
-        self.counts.kinesis_records += source.rows
+        self.counts.kinesis_records += batch.num_rows
+        for part in parts(batch, _PART_BYTES):
+            yield from self._process_part(Source(part, self._layout))
+
+    def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
         if speedups is None or source.opened is not None or not source.rows:
             yield from self._process(source, 0, source.rows)
             return

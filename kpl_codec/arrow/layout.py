@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -125,8 +126,19 @@ def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
 
 def lengths(column: pa.Array) -> np.ndarray[Any, Any]:
     """Bytes of text or binary in each row; null counts 0."""
-    filled = pc.fill_null(pc.binary_length(column), 0)
-    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.int64)
+    sizes = pc.binary_length(column)
+    if sizes.null_count:
+        sizes = pc.fill_null(sizes, 0)
+    return np.asarray(sizes.to_numpy(zero_copy_only=False), np.int64)
+
+
+def parts(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Slices of ``batch``, in order, of as many rows each, so that these have about ``max_bytes`` of data."""
+    rows = max(1, batch.num_rows * max_bytes // max(1, batch.column("data").nbytes))
+    for start in range(0, max(1, batch.num_rows), rows):
+        yield batch.slice(start, rows)
 
 
 class Source:
@@ -151,14 +163,21 @@ class Source:
             if field.name not in self.columns:
                 self.columns[field.name] = pa.nulls(self.rows, field.type)
         self.data = self.columns["data"]
-        known = pc.not_equal(pc.fill_null(self.columns["subSequenceNumber"], 0), 0)
-        opened = pc.or_(pc.fill_null(self.columns["aggregated"], False), known)
-        self.opened = opened if pc.any(opened).as_py() else None
+        self.opened = self._opened()
         self._offsets, self._bytes = _buffers(self.data)
         self._null = None if not self.data.null_count else self.data.is_null().to_pylist()
         self._shards: tuple[list[str | None], np.ndarray[Any, Any]] | None = None
         self._width: np.ndarray[Any, Any] | None = None
         self._layout = layout
+
+    def _opened(self) -> pa.Array | None:
+        """Which rows were opened before; None if none was."""
+        numbers, flags = self.columns["subSequenceNumber"], self.columns["aggregated"]
+        if numbers.null_count == flags.null_count == self.rows:
+            return None
+        known = pc.not_equal(pc.fill_null(numbers, 0), 0)
+        opened = pc.or_(pc.fill_null(flags, False), known)
+        return opened if pc.any(opened).as_py() else None
 
     def data_at(self, row: int) -> bytes | None:
         """The data of one row."""
@@ -199,8 +218,10 @@ class Source:
         if self._shards is None:
             coded = self.columns["shardId"].dictionary_encode()
             ids = [*coded.dictionary.to_pylist(), None]
-            codes = pc.fill_null(coded.indices, len(ids) - 1).to_numpy(zero_copy_only=False)
-            self._shards = ids, codes.astype(np.int64)
+            indices = coded.indices
+            if indices.null_count:
+                indices = pc.fill_null(indices, len(ids) - 1)
+            self._shards = ids, indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return self._shards
 
     def width(self) -> np.ndarray[Any, Any]:
