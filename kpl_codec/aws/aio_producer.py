@@ -17,17 +17,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ..live_shard_map import LiveShardMap, Request, State
-from ..producer import (
-    Delivery,
-    DeliveryError,
-    Outcome,
-    Pending,
-    ProducerClosed,
-    ProducerConfig,
-    ProducerCore,
-    ProducerFull,
-)
+from ..live_shard_map import Request, State
+from ..producer import Delivery, Pending, ProducerClosed, ProducerConfig, ProducerFull
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..records import Tag
@@ -35,8 +26,11 @@ from .calls import CALL_ERRORS
 from .put_records import (
     call,
     client_config,
+    drop,
+    end,
     log_failure,
     log_not_delivered,
+    new_core,
     stream_argument,
     what_failed,
 )
@@ -67,8 +61,7 @@ class AsyncProducer:
         self._client_settings = dict(client_settings or {})
         self._own_client: Any = None
         self._observe = observe
-        live = LiveShardMap(stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON")
-        self._core = ProducerCore(self.config, live, chance, observe)
+        self._core = new_core(self._stream, self.config, chance, observe)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
@@ -115,9 +108,7 @@ class AsyncProducer:
         pending.token = future
         while not self._core.has_room(pending.size):
             if self.config.when_full == "drop":
-                future.set_exception(DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=()))
-                if self._observe is not None:
-                    self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
+                drop(future, self._observe)
                 return future
             if self.config.when_full == "fail":
                 raise ProducerFull(records=self._core.outstanding, bytes=self._core.outstanding_bytes)
@@ -235,10 +226,8 @@ class AsyncProducer:
             self._let_go(self._map_waiters)
 
     def _resolve(self) -> None:
-        results: list[tuple[Pending, Delivery | DeliveryError]] = self._core.results()
-        failed = [result for _, result in results if isinstance(result, DeliveryError)]
-        if failed:
-            log_not_delivered(failed)
+        results = self._core.results()
+        log_not_delivered(results)
         for pending, result in results:
             future = pending.token
             self._pending.discard(pending)
@@ -246,12 +235,8 @@ class AsyncProducer:
                 left.discard(pending)
                 if not left and not done.done():
                     done.set_result(None)
-            if future.done():  # cancelled by whoever awaited it
-                continue
-            if isinstance(result, DeliveryError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+            if not future.done():  # or it was cancelled by whoever awaited it
+                end(future, result)
         if results:
             self._flushes = [flush for flush in self._flushes if flush[0]]
             self._let_go(self._waiters)

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any
 
 from ..hash_keys import HashKeyRange
-from ..live_shard_map import LiveShardMap, State
+from ..live_shard_map import State
 from ..shards import ShardMap
 from .calls import CALL_ERRORS, failure_of, send
 from .view import LiveShardMapView
@@ -27,18 +24,7 @@ class AsyncStreamShardMap(LiveShardMapView):
     ``settings`` are those of `LiveShardMap`. Times are of ``clock``, time.monotonic by default.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        stream_name: str | None = None,
-        *,
-        stream_arn: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        **settings: Any,
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._live = LiveShardMap(stream_name, stream_arn=stream_arn, **settings)
+    def _begin(self) -> None:
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import queue
 import random
 import threading
 import time
@@ -34,30 +33,13 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from ..live_shard_map import Failure, LiveShardMap, Request, State
-from ..producer import (
-    Delivery,
-    DeliveryError,
-    Outcome,
-    Pending,
-    ProducerClosed,
-    ProducerConfig,
-    ProducerCore,
-    ProducerFull,
-)
+from ..live_shard_map import Failure, Request, State
+from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerClosed, ProducerConfig, ProducerFull
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..records import Tag
-from .calls import CALL_ERRORS
-from .put_records import (
-    call,
-    client_config,
-    log_failure,
-    log_not_delivered,
-    logger,
-    stream_argument,
-    what_failed,
-)
+from .put_records import client_config, drop, end, log_not_delivered, logger, new_core, stream_argument
+from .workers import Workers
 
 
 class DeliveryFuture(Future[Delivery]):
@@ -118,9 +100,7 @@ class Producer:
         self._wake = threading.Condition(self._lock)  # the owning thread sleeps here
         self._space = threading.Condition(self._lock)  # blocked callers of put
         self._news = threading.Condition(self._lock)  # those who wait for the map
-        name, arn = self._stream.get("StreamName"), self._stream.get("StreamARN")
-        live = LiveShardMap(name, stream_arn=arn, shard_filter="FROM_TRIM_HORIZON")
-        self._core = ProducerCore(self.config, live, self._chance, self._observe)
+        self._core = new_core(self._stream, self.config, self._chance, self._observe)
         self._inbox: list[Pending] = []
         self._inbox_bytes = 0
         self._taken: list[Pending] = []
@@ -129,16 +109,13 @@ class Producer:
         self._flushes: list[_Flush] = []
         self._new_flushes: list[_Flush] = []
         self._futures: set[DeliveryFuture] = set()
-        self._calls: queue.SimpleQueue[PutRecordsRequest | Request | None] = queue.SimpleQueue()
-        self._workers: list[threading.Thread] = []
-        self._busy = 0  # calls given to workers and not answered
         self._closing = False
         self._told_to_close = False
         self._gave_up = False
         self._give_up_at: float | None = None
         self._broken: BaseException | None = None
         self._thread: threading.Thread | None = None
-        self._client: Any = None
+        self._workers: Workers | None = None
 
     # -- callers ------------------------------------------------------------------------------
 
@@ -162,9 +139,7 @@ class Producer:
             self._ensure_running()
             while not self._has_room(pending.size):
                 if self.config.when_full == "drop":
-                    future.set_exception(DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=()))
-                    if self._observe is not None:
-                        self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
+                    drop(future, self._observe)
                     return future
                 if self.config.when_full == "fail" or threading.current_thread() is self._thread:
                     records, size = self._held()
@@ -264,11 +239,14 @@ class Producer:
         if self._forked and self._given_client is not None:
             raise ProducerClosed(code="forked")  # its connections are the parent's
         if self._thread is None:
-            if self._client is None:
-                self._client = self._given_client or self._new_client()
-            self._spawn_worker()
+            if self._workers is None:
+                client = self._given_client or self._new_client()
+                self._workers = Workers(client, self._stream, self.config.max_connections, self._report)
+            self._workers.start_one()
             name = next(iter(self._stream.values()))
-            self._thread = threading.Thread(target=self._run, name=f"kpl-codec producer {name}", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(self._workers,), name=f"kpl-codec producer {name}", daemon=True
+            )
             self._thread.start()
 
     def _new_client(self) -> Any:
@@ -280,22 +258,21 @@ class Producer:
 
     # -- the owning thread --------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, workers: Workers) -> None:
         try:
             self._core.start(self._clock())
             for request in self._core.requests(self._clock()):  # the map, before the first record
-                self._dispatch(request)
-            while self._turn():
+                workers.give(request)
+            while self._turn(workers):
                 pass
         except BaseException as error:
             # A bug of ours, or of a metrics callback: nobody may wait for ever for it.
             self._fall_apart(error)
             raise
         finally:
-            for _ in self._workers:
-                self._calls.put(None)
+            workers.stop()
 
-    def _turn(self) -> bool:
+    def _turn(self, workers: Workers) -> bool:
         """Take what has come, let the core decide, carry it out. False: closed and nothing left."""
         core = self._core
         with self._lock:
@@ -309,7 +286,7 @@ class Producer:
             flushes, self._new_flushes = self._new_flushes, []
             closing = self._closing
         now = self._clock()
-        self._busy -= len(answers)
+        workers.taken(len(answers))
         map_answered = False
         for request, answer, failure, answered in answers:
             map_answered = map_answered or isinstance(request, Request)
@@ -343,7 +320,7 @@ class Producer:
             self._gave_up = True
             core.abandon(now)
         for request in core.requests(now):
-            self._dispatch(request)
+            workers.give(request)
         self._resolve(core.results())
         return not (closing and inbox_empty and not core.outstanding)
 
@@ -358,22 +335,25 @@ class Producer:
         if results:
             with self._lock:
                 self._space.notify_all()
-            failed = [result for _, result in results if isinstance(result, DeliveryError)]
-            if failed:
-                log_not_delivered(failed)
+            log_not_delivered(results)
         for pending, result in results:
             future = pending.token
             self._futures.discard(future)
             for flush in self._flushes:
                 flush.waiting_for.discard(future)
-            if isinstance(result, DeliveryError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+            end(future, result)
         if self._flushes:
             for flush in [flush for flush in self._flushes if not flush.waiting_for]:
                 self._flushes.remove(flush)
                 flush.done.set()
+
+    def _report(
+        self, request: PutRecordsRequest | Request, answer: Any, failure: Failure | None, answered: bool
+    ) -> None:
+        """Called by workers."""
+        with self._lock:
+            self._answers.append((request, answer, failure, answered))
+            self._wake.notify()
 
     def _fall_apart(self, error: BaseException) -> None:
         with self._lock:
@@ -389,52 +369,6 @@ class Producer:
                 future.set_exception(broken)
         for flush in flushes:
             flush.done.set()
-
-    # -- workers ------------------------------------------------------------------------------
-
-    def _dispatch(self, request: PutRecordsRequest | Request) -> None:
-        self._workers = [worker for worker in self._workers if worker.is_alive()]
-        if len(self._workers) <= min(self._busy, self.config.max_connections):
-            self._spawn_worker()
-        self._busy += 1
-        self._calls.put(request)
-
-    def _spawn_worker(self) -> None:
-        worker = threading.Thread(target=self._work, name="kpl-codec PutRecords", daemon=True)
-        try:
-            worker.start()
-        except RuntimeError:  # no new threads while the interpreter exits; those there are will do
-            if not self._workers:
-                raise
-        else:
-            self._workers.append(worker)
-
-    def _work(self) -> None:
-        client, calls = self._client, self._calls
-        while True:
-            request = calls.get()
-            if request is None:
-                return
-            answer: Any = None
-            failure: Failure | None = None
-            answered = True
-            try:
-                answer = call(client, request, self._stream)
-            except BaseException as error:
-                failure, answered = what_failed(error)
-                if not isinstance(error, CALL_ERRORS):
-                    self._report(request, None, failure, answered)
-                    raise  # a bug: the call counts as one without an answer, this thread is replaced
-            self._report(request, answer, failure, answered)
-
-    def _report(
-        self, request: PutRecordsRequest | Request, answer: Any, failure: Failure | None, answered: bool
-    ) -> None:
-        if failure is not None:
-            log_failure(request, failure, answered)
-        with self._lock:
-            self._answers.append((request, answer, failure, answered))
-            self._wake.notify()
 
     # -- fork and exit ------------------------------------------------------------------------
 

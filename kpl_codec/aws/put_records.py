@@ -1,12 +1,16 @@
-"""What both producer skins share: the client they make, the call, what its failures mean, the log.
+"""What both producer skins share: the core and the client they make, the call, what its failures mean, how a
+future ends, the log.
 
 The log (logger "kpl_codec.producer") tells codes, counts and shard ids; never data, never keys.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 from botocore.exceptions import (
@@ -21,9 +25,11 @@ from botocore.exceptions import (
     ProxyConnectionError,
 )
 
-from ..live_shard_map import Failure, Request
-from ..producer import DeliveryError, ProducerConfig
+from ..live_shard_map import Failure, LiveShardMap, Request
+from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from ..producer.collector import PutRecordsRequest
+from ..producer.metrics import Observe
+from ..producer.partitioner import Chance
 from .calls import failure_of, send
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
@@ -54,6 +60,32 @@ def stream_argument(stream_name: str | None, stream_arn: str | None) -> dict[str
     if stream_arn is not None and stream_name is None:
         return {"StreamARN": stream_arn}
     raise ValueError("give stream_name or stream_arn")
+
+
+def new_core(
+    stream: Mapping[str, str], config: ProducerConfig, chance: Chance, observe: Observe | None
+) -> ProducerCore:
+    """A core for ``stream`` (of `stream_argument`). Its map knows the closed shards too: a record may still
+    land on one."""
+    live = LiveShardMap(
+        stream.get("StreamName"), stream_arn=stream.get("StreamARN"), shard_filter="FROM_TRIM_HORIZON"
+    )
+    return ProducerCore(config, live, chance, observe)
+
+
+def drop(future: Future[Delivery] | asyncio.Future[Delivery], observe: Observe | None) -> None:
+    """End the future of a user record that the full producer was told to drop."""
+    end(future, DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=()))
+    if observe is not None:
+        observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
+
+
+def end(future: Future[Delivery] | asyncio.Future[Delivery], result: Delivery | DeliveryError) -> None:
+    """Give a user record's future its result."""
+    if isinstance(result, DeliveryError):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 def call(client: Any, request: PutRecordsRequest | Request, stream: Mapping[str, str]) -> Any:
@@ -96,12 +128,11 @@ def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered
         )
 
 
-def log_not_delivered(errors: list[DeliveryError]) -> None:
-    """One line for user records that failed for good, by outcome and code."""
-    counts: dict[tuple[str, str], int] = {}
-    for error in errors:
-        key = error.outcome.value, error.code
-        counts[key] = counts.get(key, 0) + 1
+def log_not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
+    """One line for those of the user records that failed for good, by outcome and code."""
+    counts = Counter(
+        (result.outcome.value, result.code) for _, result in results if isinstance(result, DeliveryError)
+    )
     for (outcome, code), count in counts.items():
         logger.error(
             "%d user records not delivered: %s (%s)",

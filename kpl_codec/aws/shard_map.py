@@ -98,18 +98,7 @@ class StreamShardMap(LiveShardMapView):
     ``settings`` are those of `LiveShardMap`. Times are of ``clock``, time.monotonic by default.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        stream_name: str | None = None,
-        *,
-        stream_arn: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        **settings: Any,
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._live = LiveShardMap(stream_name, stream_arn=stream_arn, **settings)
+    def _begin(self) -> None:
         self._changed = threading.Condition()
         self._closing = False
         self._crash: BaseException | None = None

@@ -1,6 +1,10 @@
-"""What the thread skin and the asyncio skin both show of their live shard map."""
+"""What the thread skin and the asyncio skin of a live shard map share: how they are made, what they show."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
 
 from ..lineage import Lineage
 from ..live_shard_map import LiveShardMap, State, StreamUnavailable
@@ -8,9 +12,28 @@ from ..shards import ShardMap
 
 
 class LiveShardMapView:
-    """Reads of one attribute each: no lock, no waiting."""
+    """A skin's `LiveShardMap`, client and clock. The reads are of one attribute each: no lock, no waiting.
 
-    _live: LiveShardMap
+    ``settings`` are those of `LiveShardMap`. Times are of ``clock``, in seconds.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        stream_name: str | None = None,
+        *,
+        stream_arn: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        **settings: Any,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._live = LiveShardMap(stream_name, stream_arn=stream_arn, **settings)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What the skin needs to wait with."""
+        raise NotImplementedError
 
     @property
     def state(self) -> State:

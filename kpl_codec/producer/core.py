@@ -306,12 +306,10 @@ class ProducerCore:
         if isinstance(request, Request):
             self._map_answered(self.live.receive(request, answer, now), now)
             return
-        flight = self._in_flight.pop(request.number, None)
+        flight = self._landed(request, now)
         if flight is None:
             return
         units, started = flight
-        if self._meter is not None:
-            self._meter.answered(now - started)
         entries = answer.get("Records")
         # PRD-23: "An answer that does not have one entry for each record sent tells nothing about any of
         # them; all MUST be sent again."
@@ -332,12 +330,10 @@ class ProducerCore:
         if isinstance(request, Request):
             self._map_answered(self.live.fail(request, failure, now), now)
             return
-        flight = self._in_flight.pop(request.number, None)
+        flight = self._landed(request, now)
         if flight is None:
             return
         units, started = flight
-        if self._meter is not None:
-            self._meter.answered(now - started)
         outcome = outcome_of(failure.code, answered=answered)
         if outcome is Outcome.INVALID:
             failure = Failure(failure.code)  # its text repeats what was invalid: data and keys
@@ -346,6 +342,13 @@ class ProducerCore:
         else:
             self._all_failed(units, outcome, failure.code, failure.reason, started, now)
         self._run_held(now)
+
+    def _landed(self, request: PutRecordsRequest, now: float) -> tuple[list[Outgoing], float] | None:
+        """What was in flight with ``request``, and since when; None if it has been given up."""
+        flight = self._in_flight.pop(request.number, None)
+        if flight is not None and self._meter is not None:
+            self._meter.answered(now - flight[1])
+        return flight
 
     def _all_failed(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,21 +23,7 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .test_producer import PATIENT, delivered, reshard, through
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def stream(kinesis_local: LocalKinesis, stream_name: str) -> Iterator[str]:
-    kinesis_local.create_stream(stream_name, shards=2)
-    yield stream_name
-    kinesis_local.delete_stream(stream_name)
-
-
-@pytest.fixture
-def proxy(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
-    with FaultProxy(kinesis_local.endpoint_url, seed=5) as running:
-        yield running
 
 
 @pytest.mark.requirement("PRD-27", "PRD-28", "PRD-29", "PRD-32")

@@ -11,7 +11,6 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
 
@@ -43,21 +42,7 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 #: And the bound keeps us from offering more than it takes.
 PATIENT: dict[str, Any] = {"request_timeout": 40_000, "record_ttl": 80_000, "max_outstanding_records": 400}
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def stream(kinesis_local: LocalKinesis, stream_name: str) -> Iterator[str]:
-    kinesis_local.create_stream(stream_name, shards=2)
-    yield stream_name
-    kinesis_local.delete_stream(stream_name)
-
-
-@pytest.fixture
-def proxy(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
-    with FaultProxy(kinesis_local.endpoint_url, seed=5) as running:
-        yield running
 
 
 def through(kinesis: LocalKinesis, proxy: FaultProxy) -> dict[str, str]:

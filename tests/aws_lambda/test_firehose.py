@@ -18,8 +18,6 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .conftest import STREAM, as_row, expected_user_records, load
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
-
 
 def data_of(result: dict[str, Any]) -> bytes:
     return base64.b64decode(result["data"], validate=True)

@@ -17,7 +17,6 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .test_events import Handler, numbers
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120), pytest.mark.requirement("LMB-13")]
 
 

@@ -16,8 +16,6 @@ from kpl_codec.shards import ShardMap
 
 from ..shards.model import ModelStream, sequence_number
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
-
 REAL = """
 {"Shards": [
  {"ShardId": "shardId-000000000000",

@@ -595,7 +595,9 @@ def test_abandon_gives_every_record_its_result_wherever_it_is() -> None:
     assert bench.results[b"in flight"].may_be_stored  # type: ignore[union-attr]
     assert not bench.results[b"open"].may_be_stored  # type: ignore[union-attr]
     bench.serve(call)  # the answer comes too late, and changes nothing
+    bench.core.fail(call, Failure("ValidationException"), bench.now, answered=True)
     assert bench.core.outstanding == 0
+    assert not bench.core.results()
 
 
 @pytest.mark.requirement("PRD-22")

@@ -11,8 +11,6 @@ from kpl_codec.producer.allocator import ShardKeyAllocator
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(60)]
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
-
 
 @pytest.mark.requirement("HKA-3", "HKA-4")
 def test_as_many_records_on_every_shard(kinesalite, stream_name):

@@ -32,8 +32,6 @@ from kpl_codec.testing.faults import (
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(60)]
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
-
 
 @pytest.fixture
 def proxy(kinesalite):

@@ -20,8 +20,6 @@ from kpl_codec.testing.node import LocalKinesisError, find_node, install
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
-
 LINUX = sys.platform.startswith("linux")
 KINDS = ["kinesis-local", "kinesalite"]
 

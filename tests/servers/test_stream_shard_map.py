@@ -37,8 +37,6 @@ from kpl_codec.testing.faults import (
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
-
 FAST = {"first_backoff": 0.01, "max_backoff": 0.05}
 HALF = 2**127
 

@@ -14,7 +14,6 @@ import pytest
 
 from .test_live import Stream, read, stream
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
 __all__ = ["stream"]
 

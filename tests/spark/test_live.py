@@ -13,7 +13,6 @@ import kpl_codec as kpl
 from kpl_codec.cli.main import main
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
 
 

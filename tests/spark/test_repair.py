@@ -17,7 +17,6 @@ from kpl_codec.cli.main import main
 from .test_captures import answer
 from .test_live import Stream, stream
 
-pytest_plugins = ["kpl_codec.testing.fixtures"]
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
 __all__ = ["stream"]
 
