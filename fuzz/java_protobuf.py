@@ -19,7 +19,7 @@ from google.protobuf import descriptor_pb2
 
 from kpl_codec import kcl, wire
 from kpl_codec.errors import MalformedMessage
-from kpl_codec.schema import TAGGED
+from kpl_codec.schema import MESSAGE
 
 from . import corpus
 from .invariants import frame
@@ -85,7 +85,7 @@ def theirs(messages: list[bytes]) -> list[str]:
     jars = Path(pyspark.__file__).parent / "jars"
     wanted = [*jars.glob("spark-connect_*.jar"), *jars.glob("guava-*.jar"), *jars.glob("failureaccess-*.jar")]
     file = descriptor_pb2.FileDescriptorProto()
-    TAGGED.DESCRIPTOR.file.CopyToProto(file)
+    MESSAGE.DESCRIPTOR.file.CopyToProto(file)
     for message in file.message_type:
         for field in message.field:
             field.ClearField("default_value")

@@ -177,19 +177,18 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         rows = zip(
             parsed.partition_keys(),
             parsed.data,
-            repeat(None) if explicit_hash_keys is None else explicit_hash_keys,
-            repeat(()) if parsed.tags is None else parsed.tags,
+            _NONE if explicit_hash_keys is None else explicit_hash_keys,
+            _EMPTY if parsed.tags is None else parsed.tags,
             repeat(record.sequence_number),
             count(),
-            repeat(True),
+            _TRUE,
             repeat(record.shard_id),
             repeat(record.approximate_arrival_timestamp),
-            repeat(None) if placements is None else placements,
-            repeat(()),
-            repeat(how),
-            strict=False,
+            _NONE if placements is None else placements,
+            _EMPTY,
+            _NONE if how is None else repeat(how),
         )
-        return map(tuple.__new__, repeat(DeaggregatedRecord), rows)
+        return map(_NEW, _KIND, rows)
 
     def _quick(self, record: KinesisRecord, how: str | None) -> list[DeaggregatedRecord] | None:
         """The user records of a verified frame, where nothing needs judging; None: not certain."""
@@ -415,6 +414,9 @@ def _with_digests(kinesis_records: Iterable[KinesisRecord]) -> Iterator[tuple[Ki
 
 
 _AHEAD = 64
+# What the rows of every aggregate share; endless, so nothing is used up.
+_NEW, _KIND = tuple.__new__, repeat(DeaggregatedRecord)
+_NONE, _EMPTY, _TRUE = repeat(None), repeat(()), repeat(True)
 
 
 def _template(record: KinesisRecord, how: str | None) -> tuple[object, ...]:

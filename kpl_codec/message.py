@@ -9,7 +9,8 @@ Specification: spec/01-aggregated-record.md, MSG and ENC.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import repeat
 from typing import Any, overload
 
@@ -123,10 +124,16 @@ def parse(message: bytes) -> AggregatedRecord | None:
     """Decode a sound message. None means "not certain": ask wire.py."""
     parts = speedups.parse(message) if speedups is not None else None
     if parts is None:
-        from . import runtime  # protobuf is loaded only where the compiled parser is not enough
-
-        parts = runtime.parse(message)
+        parts = _protobuf()(message)
     return None if parts is None else AggregatedRecord(*parts)
+
+
+@cache
+def _protobuf() -> Callable[[bytes], tuple[Any, ...] | None]:
+    """`runtime.parse`. protobuf is loaded only where the compiled parser is not enough."""
+    from .runtime import parse as parse_with_protobuf
+
+    return parse_with_protobuf
 
 
 def varint(value: int) -> bytes:

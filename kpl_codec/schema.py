@@ -1,12 +1,13 @@
 """The proto2 message of spec/kpl.proto, built into a descriptor pool of our own.
 
 No generated code: that refuses older protobuf runtimes, and its names clash with aws_kinesis_agg's in
-the default pool. Two departures from the text of kpl.proto, neither visible on the wire:
+the default pool. `MESSAGE` is kpl.proto, but for a default of ``explicit_hash_key_index`` that no table
+can hold (2^64 - 1): it cannot be seen on the wire, and "absent" costs no question per record. The two
+others read the same bytes as what they are not, because that is quicker:
 
-* ``explicit_hash_key_index`` has a default that no table can hold (2^64 - 1), so that "absent" costs
-  no question per record;
-* `UNTAGGED` lacks ``tags``, which no known producer but aiokpl writes, and `PLAIN` lacks explicit hash
-  keys as well: reading without them is quicker, and runtime.py notices when there were some.
+* `COLUMNS` takes all ``records`` for one message that comes in parts. Parts are merged, so that its
+  repeated fields hold the indices and the data of all user records. Says nothing of which stood where;
+* `OUTLINE` leaves each user record as bytes.
 """
 
 from __future__ import annotations
@@ -22,69 +23,62 @@ _PACKAGE = "kpl_codec"
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
-def _file(name: str, *, hash_keys: bool, tags: bool) -> descriptor_pb2.FileDescriptorProto:
+_OPTIONAL, _REQUIRED, _REPEATED = _Field.LABEL_OPTIONAL, _Field.LABEL_REQUIRED, _Field.LABEL_REPEATED
+
+
+def _build(name: str, records: tuple[Any, ...], **messages: list[tuple[Any, ...]]) -> Any:
+    """The class of AggregatedRecord with the field ``records`` and the other ``messages`` it needs.
+
+    A field: number, name, label, type or name of a message, and perhaps its default.
+    """
     file = descriptor_pb2.FileDescriptorProto(
         name=f"kpl_codec/{name}.proto", package=_PACKAGE, syntax="proto2"
     )
-
-    def message(message_name: str, *fields: tuple[Any, ...]) -> None:
+    messages["AggregatedRecord"] = [
+        (1, "partition_key_table", _REPEATED, _Field.TYPE_STRING),
+        (2, "explicit_hash_key_table", _REPEATED, _Field.TYPE_STRING),
+        records,
+    ]
+    for message_name, fields in messages.items():
         descriptor = file.message_type.add(name=message_name)
-        for number, field_name, label, kind, default in fields:
+        for number, field_name, label, kind, *default in fields:
             field = descriptor.field.add(name=field_name, number=number, label=label)
             if isinstance(kind, str):
                 field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
             else:
                 field.type = kind
-            if default is not None:
-                field.default_value = default
-
-    optional, required, repeated = _Field.LABEL_OPTIONAL, _Field.LABEL_REQUIRED, _Field.LABEL_REPEATED
-    record: list[tuple[Any, ...]] = [
-        (1, "partition_key_index", required, _Field.TYPE_UINT64, None),
-        (3, "data", required, _Field.TYPE_BYTES, None),
-    ]
-    tables: list[tuple[Any, ...]] = [
-        (1, "partition_key_table", repeated, _Field.TYPE_STRING, None),
-        (3, "records", repeated, "Record", None),
-    ]
-    if hash_keys:
-        record.append((2, "explicit_hash_key_index", optional, _Field.TYPE_UINT64, str(ABSENT)))
-        tables.append((2, "explicit_hash_key_table", repeated, _Field.TYPE_STRING, None))
-    if tags:
-        message(
-            "Tag",
-            (1, "key", required, _Field.TYPE_STRING, None),
-            (2, "value", optional, _Field.TYPE_STRING, None),
-        )
-        record.append((4, "tags", repeated, "Tag", None))
-    message("Record", *record)
-    message("AggregatedRecord", *tables)
-    return file
-
-
-def _build(name: str, *, hash_keys: bool, tags: bool) -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(_file(name, hash_keys=hash_keys, tags=tags))
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.AggregatedRecord"))
-
-
-#: Message class with every field of kpl.proto.
-TAGGED: Any = _build("tagged", hash_keys=True, tags=True)
-#: The same without Record.tags.
-UNTAGGED: Any = _build("untagged", hash_keys=True, tags=False)
-#: The same without explicit hash keys: neither their table nor their indices.
-PLAIN: Any = _build("plain", hash_keys=False, tags=False)
-
-
-def _outline() -> Any:
-    file = _file("outline", hash_keys=True, tags=False)
-    records = next(field for field in file.message_type[-1].field if field.name == "records")
-    records.type = _Field.TYPE_BYTES
-    records.ClearField("type_name")
+            if default:
+                field.default_value = default[0]
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.AggregatedRecord"))
 
 
-#: The same with each user record left as bytes.
-OUTLINE: Any = _outline()
+#: The message class of kpl.proto.
+MESSAGE: Any = _build(
+    "message",
+    (3, "records", _REPEATED, "Record"),
+    Tag=[
+        (1, "key", _REQUIRED, _Field.TYPE_STRING),
+        (2, "value", _OPTIONAL, _Field.TYPE_STRING),
+    ],
+    Record=[
+        (1, "partition_key_index", _REQUIRED, _Field.TYPE_UINT64),
+        (2, "explicit_hash_key_index", _OPTIONAL, _Field.TYPE_UINT64, str(ABSENT)),
+        (3, "data", _REQUIRED, _Field.TYPE_BYTES),
+        (4, "tags", _REPEATED, "Tag"),
+    ],
+)
+#: All user records as one.
+COLUMNS: Any = _build(
+    "columns",
+    (3, "records", _OPTIONAL, "Columns"),
+    Columns=[
+        (1, "partition_key_index", _REPEATED, _Field.TYPE_UINT64),
+        (2, "explicit_hash_key_index", _REPEATED, _Field.TYPE_UINT64),
+        (3, "data", _REPEATED, _Field.TYPE_BYTES),
+        (4, "tags", _REPEATED, _Field.TYPE_BYTES),
+    ],
+)
+#: Each user record left as bytes.
+OUTLINE: Any = _build("outline", (3, "records", _REPEATED, _Field.TYPE_BYTES))
