@@ -262,6 +262,20 @@ def check_user_records(records: list[kpl.UserRecord]) -> None:
     assert check_frame(data) == rows(records)
 
 
+def naive_shards(listed: Iterable[kpl.Shard]) -> list[shards.Shard]:
+    """The same shards to the executable spec."""
+    return [
+        shards.Shard(
+            shard.shard_id,
+            shard.hash_key_range.starting_hash_key,
+            shard.hash_key_range.ending_hash_key,
+            shard.parent_shard_ids,
+            shard.open,
+        )
+        for shard in listed
+    ]
+
+
 def check_listing(pages: Any, probes: Iterable[int]) -> None:
     """A listing is a map that finds what linear search finds, or one typed error, the right one."""
     try:
@@ -273,16 +287,7 @@ def check_listing(pages: Any, probes: Iterable[int]) -> None:
             assert error.code == shards.problem(naive) or error.code in ("gap", "overlap"), error
             assert shards.problem(naive) is not None
         return
-    naive = [
-        shards.Shard(
-            shard.shard_id,
-            shard.hash_key_range.starting_hash_key,
-            shard.hash_key_range.ending_hash_key,
-            shard.parent_shard_ids,
-            shard.open,
-        )
-        for shard in found
-    ]
+    naive = naive_shards(found)
     assert shards.problem(naive) is None
     edges = [
         edge

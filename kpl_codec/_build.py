@@ -19,7 +19,7 @@ from setuptools.errors import BaseError, CCompilerError
 NAME = "kpl_codec._speedups"
 
 
-class build_ext(_build_ext):
+class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's where there is Cython
     """`build_ext` that may fail with one clear line."""
 
     def build_extension(self, ext: Extension) -> None:

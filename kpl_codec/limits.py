@@ -16,7 +16,6 @@ FRAME_OVERHEAD: Final = len(MAGIC) + DIGEST_SIZE
 
 #: Hash keys are unsigned 128-bit integers (KEY-1).
 HASH_KEY_BITS: Final = 128
-MIN_HASH_KEY: Final = 0
 MAX_HASH_KEY: Final = 2**HASH_KEY_BITS - 1
 
 #: Longest partition key, in Unicode code points (MSG-9).
@@ -35,7 +34,3 @@ LARGEST_MAX_RECORD_SIZE: Final = 10 * 1024 * 1024
 #: What one shard takes in a second (AWS service limits).
 SHARD_RECORDS_PER_SECOND: Final = 1000
 SHARD_BYTES_PER_SECOND: Final = 1024 * 1024
-#: What one shard gives: calls and bytes a second, records and bytes a call (AWS service limits).
-GET_RECORDS_CALLS_PER_SECOND: Final = 5
-GET_RECORDS_BYTES_PER_SECOND: Final = 2 * 1024 * 1024
-MAX_GET_RECORDS: Final = 10_000

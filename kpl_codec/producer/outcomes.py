@@ -148,10 +148,6 @@ class Attempt(NamedTuple):
     code: str | None = None
     message: str | None = None
 
-    @property
-    def duration(self) -> float:
-        return self.ended_at - self.started_at
-
 
 class Delivery(NamedTuple):
     """A user record is in the stream. ``attempts``: all of them, the last is the one that delivered."""

@@ -21,20 +21,17 @@ from typing import Literal, NamedTuple, get_args
 Severity = Literal["critical", "error", "warning", "info"]
 #: Worst first.
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-#: What one finding of a kind is about.
-Scope = Literal["user record", "aggregate", "frame", "shard", "stream", "capture"]
 
 
 class Kind(NamedTuple):
     """One kind of finding. ``meaning`` and ``todo`` are sentences for people, plain text.
 
-    ``scope``: what one finding of this kind is about. ``requirement``: the sentence of spec/ behind it.
-    ``evidence``: the fields of `Finding` that such a finding has.
+    ``requirement``: the sentence of spec/ behind it. ``evidence``: the fields of `Finding` that such a
+    finding has.
     """
 
     name: str
     severity: Severity
-    scope: Scope
     title: str
     meaning: str
     todo: str
@@ -59,7 +56,7 @@ _CORRUPT = (
 
 
 def _broken(name: str, title: str, meaning: str, requirement: str, todo: str = _REWRITE) -> Kind:
-    return Kind(name, "error", "frame", title, meaning, todo, _BROKEN, requirement)
+    return Kind(name, "error", title, meaning, todo, _BROKEN, requirement)
 
 
 #: Codes of `CaptureError`; a finding's kind is ``capture-`` and the code.
@@ -87,7 +84,6 @@ _LISTED = (
     Kind(
         "naive-aggregator",
         "critical",
-        "stream",
         "Aggregates put together without looking at shards",
         "User records of several shards were put into one aggregate, as a plain RecordAggregator does on a "
         "stream with more than one shard. No shard, now or earlier, held all their hash keys, so no reshard "
@@ -102,7 +98,6 @@ _LISTED = (
     Kind(
         "mixed-aggregate",
         "critical",
-        "aggregate",
         "Aggregate with user records of other shards",
         "Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them, "
         "also those that are in their right place.",
@@ -114,7 +109,6 @@ _LISTED = (
     Kind(
         "foreign-aggregate",
         "critical",
-        "aggregate",
         "Aggregate on a shard that none of its user records belongs to",
         "None of its user records belongs to the shard it lies on. The KCL drops it. Either it was put under "
         "a key that is not its own, or it is what a producer left behind when it sent the same user records "
@@ -129,7 +123,6 @@ _LISTED = (
     Kind(
         "stray",
         "error",
-        "user record",
         "Record outside its shard",
         "Its explicit hash key is known, and it is not one of the shard it lies on. Consumers that rely on "
         "the order per key, or look a key up on its shard, do not find it.",
@@ -141,7 +134,6 @@ _LISTED = (
     Kind(
         "on-child",
         "warning",
-        "shard",
         "The shard map is older than the stream",
         "These user records lie on a shard that came out of the one the map has open for their hash keys: "
         "the stream was resharded after the map was taken.",
@@ -152,7 +144,6 @@ _LISTED = (
     Kind(
         "on-parent",
         "info",
-        "shard",
         "Written before a reshard",
         "These user records lie on a shard that has since been split or merged. They are where they "
         "belonged when they were written.",
@@ -163,7 +154,6 @@ _LISTED = (
     Kind(
         "unknown-shard",
         "warning",
-        "shard",
         "A shard that the map does not have",
         "Without the shard's range these user records cannot be judged: nobody knows whether the KCL drops "
         "them. The shard has expired, the map is of another stream, or the capture does not say the shard.",
@@ -174,7 +164,6 @@ _LISTED = (
     Kind(
         "explicit-hash-key-implied",
         "info",
-        "shard",
         "Plain records put with an explicit hash key",
         "Their partition keys do not hash into the shard they lie on, so they were put with an explicit "
         "hash key, which no read call returns. They are delivered by every consumer.",
@@ -186,7 +175,6 @@ _LISTED = (
     Kind(
         "distribution-auto",
         "warning",
-        "stream",
         "The stream distributes records itself",
         "The record distribution strategy of this stream is AUTO: the service ignores keys, so no record "
         "is misplaced. A KCL consumer still applies its range rule to aggregates, and drops those that the "
@@ -319,7 +307,6 @@ _LISTED = (
     Kind(
         "duplicate",
         "warning",
-        "user record",
         "The same user record captured twice",
         "Shard, sequence number and sub-sequence number are the same: captures overlap, or a consumer "
         "wrote its output twice. It is one user record on the stream.",
@@ -332,7 +319,6 @@ _LISTED = (
         Kind(
             f"capture-{code}" if code else "capture",
             "error",
-            "capture",
             title,
             f"{meaning} What is in it has not been checked.",
             "Look at the place named, and capture that part again.",
@@ -344,7 +330,6 @@ _LISTED = (
     Kind(
         "no-records",
         "warning",
-        "capture",
         "Nothing to check",
         "There is not one Kinesis record in what was read. That is not the same as a clean stream.",
         "Check that this is the right place, and that the capture wrote something.",
@@ -355,7 +340,6 @@ _LISTED = (
     Kind(
         "skewed-shard",
         "warning",
-        "shard",
         "A shard that gets far more than its share",
         "Of the open shards this one gets more than twice the mean. It reaches its limits while the others "
         "are idle.",
@@ -367,7 +351,6 @@ _LISTED = (
     Kind(
         "unknown-parent",
         "info",
-        "shard",
         "A parent that is no longer listed",
         "The shard came out of one that has expired, so what lay there cannot be told from this listing.",
         "Nothing.",
@@ -377,7 +360,6 @@ _LISTED = (
     Kind(
         "lineage",
         "warning",
-        "shard",
         "Shards that do not descend as a stream's do",
         "The listing says something of these shards that the service would not make: two listings of "
         "different streams in one, or a stream made again under its old name.",

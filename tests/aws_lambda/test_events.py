@@ -24,7 +24,6 @@ from kpl_codec.aws_lambda import (
 from .conftest import FIRST, KINESIS_RECORDS, SHARD, STREAM, as_row, expected_user_records
 from .source_mapping import deliver
 
-Failing = dict[tuple[str, int], int]
 Id = tuple[str | None, int]
 
 

@@ -9,7 +9,6 @@ installed with apt-get.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -227,11 +226,6 @@ class Page:
     def media(self, media: str) -> None:
         """Show it as on ``media``; "" ends pretending."""
         self.send("Emulation.setEmulatedMedia", media=media, features=[])
-
-    def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        """A PNG of the page, ``whole`` or only what is in view."""
-        shot = self.send("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     @property
     def requests(self) -> list[str]:

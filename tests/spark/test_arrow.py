@@ -18,24 +18,9 @@ from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_
 from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.limits import MAGIC
 
-MAX = 2**128 - 1
-HALF = 2**127
+from ..core.test_shards import HALF, MAX, SPLIT, shard
+
 WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
-
-
-def shard(number: int, start: int, end: int, *parents: int, closed: bool = False) -> kpl.Shard:
-    ids = [f"shardId-{p:012d}" for p in parents]
-    return kpl.Shard(
-        f"shardId-{number:012d}",
-        kpl.HashKeyRange(start, end),
-        ids[0] if ids else None,
-        ids[1] if len(ids) > 1 else None,
-        str(100 * number),
-        str(100 * number + 50) if closed else None,
-    )
-
-
-SPLIT = (shard(0, 0, MAX, closed=True), shard(1, 0, HALF - 1, 0), shard(2, HALF, MAX, 0))
 MAPS = [None, kpl.ShardMap(SPLIT), kpl.ShardMap(SPLIT, "AUTO"), kpl.ShardMap([shard(0, 0, MAX)])]
 SHARD_IDS = [*(f"shardId-{n:012d}" for n in range(4)), None]
 

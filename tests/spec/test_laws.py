@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from fuzz.invariants import check_frame, check_listing, check_user_records, frame
+from fuzz.invariants import check_frame, check_listing, check_user_records, frame, naive_shards
 from kpl_codec.schema import TAGGED, UNTAGGED
 from kpl_codec.testing import strategies as kst
 from spec.reference import model, shards
@@ -104,16 +104,7 @@ def test_verdicts_are_those_of_the_table(
     ids = [shard.shard_id for shard in history.now]
     shard_id = data.draw(st.sampled_from([*ids, "shardId-unknown", None]))
     shard_map = kpl.ShardMap(history.now, "AUTO" if auto else "USER_PARTITION_KEY")
-    naive = [
-        shards.Shard(
-            shard.shard_id,
-            shard.hash_key_range.starting_hash_key,
-            shard.hash_key_range.ending_hash_key,
-            shard.parent_shard_ids,
-            shard.open,
-        )
-        for shard in history.now
-    ]
+    naive = naive_shards(history.now)
     hash_key = model.effective_hash_key(pk, ehk)
     record = kpl.DeaggregatedRecord(pk, b"", ehk, (), "1", 0, aggregated, shard_id, None)
     found = kpl.verify_placement(record, shard_map)

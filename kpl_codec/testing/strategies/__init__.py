@@ -1,0 +1,61 @@
+"""Hypothesis strategies for everything a Kinesis consumer or producer meets.
+
+    from hypothesis import given
+    from kpl_codec.testing import strategies as kst
+
+    @given(kst.aggregated_records())
+    def test_my_consumer_takes_every_user_record(example):
+        assert my_consumer(example.data) == list(example.user_records)
+
+    @given(kst.defective_frames())
+    def test_my_consumer_reports_what_is_broken(frame):
+        with pytest.raises(MyError):
+            my_consumer(frame.data)
+
+| strategy | draws |
+|---|---|
+| `partition_keys`, `explicit_hash_keys`, `hash_keys`, `tags`, `user_records` | the parts |
+| `aggregated_records` | `Aggregate`: user records and the bytes that `encode` makes of them |
+| `non_canonical_records` | `Aggregate`: the same user records in other bytes that are as legal |
+| `defective_frames` | `DefectiveFrame`: a sound aggregate with one named thing wrong |
+| `plain_data` | data that is no aggregate, look-alikes among it |
+| `shard_maps` | open shards that tile the hash key space |
+| `reshard_histories` | `ReshardHistory`: splits and merges, with sequence numbers as Kinesis writes them |
+
+Everything shrinks towards one small user record, one shard, no reshard. The frames are built here
+from protobuf's wire format, not by this library's encoder, so that a mistake there cannot hide.
+"""
+
+from .aggregates import (
+    DEFECTS,
+    Aggregate,
+    DefectiveFrame,
+    aggregated_records,
+    defective_frames,
+    explicit_hash_keys,
+    hash_keys,
+    non_canonical_records,
+    partition_keys,
+    plain_data,
+    tags,
+    user_records,
+)
+from .shards import ReshardHistory, reshard_histories, shard_maps
+
+__all__ = [
+    "DEFECTS",
+    "Aggregate",
+    "DefectiveFrame",
+    "ReshardHistory",
+    "aggregated_records",
+    "defective_frames",
+    "explicit_hash_keys",
+    "hash_keys",
+    "non_canonical_records",
+    "partition_keys",
+    "plain_data",
+    "reshard_histories",
+    "shard_maps",
+    "tags",
+    "user_records",
+]
