@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from fuzz.invariants import check_frame, check_listing, check_user_records, frame, naive_shards
-from kpl_codec.schema import TAGGED, UNTAGGED
+from kpl_codec.schema import MESSAGE
 from kpl_codec.testing import strategies as kst
 from spec.reference import model, shards
 
@@ -190,19 +190,18 @@ def test_the_schema_is_that_of_kpl_proto() -> None:
     kinds = descriptor_pb2.FieldDescriptorProto
     declared = _proto_fields(REPOSITORY / "spec" / "kpl.proto")
     assert set(declared) == {"Tag", "Record", "AggregatedRecord"}
-    for message_class in (TAGGED, UNTAGGED):
-        file = descriptor_pb2.FileDescriptorProto()
-        message_class.DESCRIPTOR.file.CopyToProto(file)
-        for message in file.message_type:
-            found = [
-                (
-                    kinds.Label.Name(field.label).removeprefix("LABEL_").lower(),
-                    field.type_name.rpartition(".")[2]
-                    or kinds.Type.Name(field.type).removeprefix("TYPE_").lower(),
-                    field.name,
-                    field.number,
-                )
-                for field in message.field
-            ]
-            wanted = [f for f in declared[message.name] if message_class is TAGGED or f[2] != "tags"]
-            assert sorted(found, key=lambda field: field[3]) == wanted
+    file = descriptor_pb2.FileDescriptorProto()
+    MESSAGE.DESCRIPTOR.file.CopyToProto(file)
+    assert {message.name for message in file.message_type} == set(declared)
+    for message in file.message_type:
+        found = [
+            (
+                kinds.Label.Name(field.label).removeprefix("LABEL_").lower(),
+                field.type_name.rpartition(".")[2]
+                or kinds.Type.Name(field.type).removeprefix("TYPE_").lower(),
+                field.name,
+                field.number,
+            )
+            for field in message.field
+        ]
+        assert sorted(found, key=lambda field: field[3]) == declared[message.name]
