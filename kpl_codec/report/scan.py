@@ -12,7 +12,8 @@ naive aggregator's stream would have as many findings as records. Facts about a 
 before a reshard, say) are counted here and become findings in `build_report`.
 
 The rows of one Kinesis record must be neighbours, as they come out of deaggregation; where a Kinesis
-record is cut between two scans it still counts once, but its finding has the counts of its first part.
+record is cut between two scans it still counts once, but its finding has the counts of its first part
+(the row about a frame as a whole, sub-sequence number -1, must be in one scan with what follows it).
 Memory: one batch.
 """
 
