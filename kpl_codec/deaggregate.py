@@ -203,37 +203,42 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         return rows
 
     def _placements(self, record: KinesisRecord, parsed: AggregatedRecord) -> list[Placement] | None:
-        """One verdict per user record; each distinct key is hashed and judged once."""
-        if self._shard_map is None and self._hash_key_range is None:
-            return None
+        """One verdict per user record; each entry of the key tables is hashed and judged once."""
         shard_map, hash_key_range = self._shard_map, self._range(record)
-        predicts = shard_map is not None and shard_map.distribution != "AUTO"
+        if shard_map is None and hash_key_range is None:
+            return None
+        predicting = shard_map if shard_map is not None and shard_map.distribution != "AUTO" else None
         lowest, highest = 0, -1
         if hash_key_range is not None:
             lowest, highest = hash_key_range.starting_hash_key, hash_key_range.ending_hash_key
         items = _deciding_keys(parsed)
-        hash_keys = _hash_keys(parsed, set(items))
+        hash_keys = _hash_keys(parsed, items)
+        # Within the range of an open shard that is the expected one; else the map is asked.
+        home = record.shard_id
+        if predicting is None or home is None or home not in predicting or not predicting[home].open:
+            home = None
         # What else the verdict depends on is the same for the whole aggregate: judge each kind once.
         kinds: dict[tuple[str | None, bool], Placement] = {}
-        judged: dict[int, Placement] = {}
-        for item, hash_key in hash_keys.items():
-            expected = shard_map.shard_for(hash_key).shard_id if predicts and shard_map is not None else None
-            kind = expected, lowest <= hash_key <= highest
+        judged = []
+        for hash_key in hash_keys:
+            inside = lowest <= hash_key <= highest
+            expected = home if inside else None
+            if expected is None and predicting is not None:
+                expected = predicting.shard_for(hash_key).shard_id
+            kind = expected, inside
             placement = kinds.get(kind)
             if placement is None:
                 placement = self._judge(record, hash_key, aggregated=True)
                 assert placement is not None
                 kinds[kind] = placement
-            judged[item] = placement
-        whole = aggregate_kind(placement.in_range for placement in kinds.values())
+            judged.append(placement)
+        used = kinds.values() if len(kinds) == 1 else map(judged.__getitem__, items)
+        whole = aggregate_kind(placement.in_range for placement in used)
         # Straight to the tuple: the named one's own __new__ takes as long as all the rest.
-        new = tuple.__new__
-        placements = {
-            item: new(
-                Placement, (of[0], hash_keys[item], of.shard_id, of.expected_shard_id, of.in_range, whole)
-            )
-            for item, of in judged.items()
-        }
+        placements = [
+            _NEW(Placement, (of[0], hash_key, of[2], of[3], of[4], whole))
+            for of, hash_key in zip(judged, hash_keys, strict=True)
+        ]
         return list(map(placements.__getitem__, items))
 
     def _kcl(self, record: KinesisRecord, verified: bool) -> Iterator[DeaggregatedRecord]:
@@ -432,26 +437,26 @@ def _message(record: KinesisRecord, verified: bool) -> bytes:
 
 
 def _deciding_keys(parsed: AggregatedRecord) -> Sequence[int]:
-    """Per user record the index of the key that decides its hash key: of the partition key, or -1 - index
-    of the explicit hash key."""
+    """Per user record where in `_hash_keys` its hash key stands: that of a partition key counted from
+    the start, that of an explicit hash key from the end."""
     pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
     if ehks is None:
         return pks
     return [pk if ehk < 0 else -1 - ehk for pk, ehk in zip(pks, ehks, strict=True)]
 
 
-def _hash_keys(parsed: AggregatedRecord, items: set[int]) -> dict[int, int]:
-    """The hash keys of keys, by what `_deciding_keys` calls them."""
-    table = parsed.partition_key_table
-    pks = [item for item in items if item >= 0]
-    if speedups is not None:
-        digests = speedups.md5_many([table[pk].encode() for pk in pks])
-        found = {pk: hash_key_from_bytes(digest) for pk, digest in zip(pks, digests, strict=True)}
-    else:
-        found = {pk: partition_key_hash(table[pk]) for pk in pks}
-    for item in items:
-        if item < 0:
-            found[item] = effective_hash_key("", parsed.explicit_hash_key_table[-1 - item])
+def _hash_keys(parsed: AggregatedRecord, items: Sequence[int]) -> list[int]:
+    """The hash keys of both key tables, the second one backwards; nothing of a table nobody uses."""
+    found: list[int] = []
+    if max(items) >= 0:
+        if speedups is not None:
+            digests = speedups.md5_many(list(map(str.encode, parsed.partition_key_table)))
+            found.extend(map(hash_key_from_bytes, digests))
+        else:
+            found.extend(map(partition_key_hash, parsed.partition_key_table))
+    if min(items) < 0:
+        # Of what a decoder lets through (KEY-3), int makes the same number.
+        found.extend(map(int, reversed(parsed.explicit_hash_key_table)))
     return found
 
 
