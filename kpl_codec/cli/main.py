@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -87,13 +88,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
+    except OSError as error:  # no space, no permission, not a folder
+        print(f"kpl-codec: {error}", file=sys.stderr)
+        return FAILURE
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main())
+    try:
+        status = main()
+    except Exception:  # noqa: BLE001 - a defect of ours: told in full, and never with the status of findings
+        traceback.print_exc()
+        status = FAILURE
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from .main import CLEAN, FINDINGS
 
@@ -30,15 +31,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..spark.repair import apply_repair, plan_repair
+    from ..spark.captures import is_local
+    from ..spark.repair import apply_repair, check_results, plan_repair
     from ..spark.session import local_session
+    from ..spark.validate import LOG
     from .progress import progress, spark_errors
     from .source import UsageError
 
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
-    spark = local_session("kpl-codec repair")
-    with spark_errors(None), progress(spark, "repairing", quiet=args.quiet):
+    check_results(args.results, planned=args.apply)
+    log_file = str(Path(args.results) / LOG) if is_local(args.results) else None
+    spark = local_session("kpl-codec repair", log_file=log_file)
+    with spark_errors(log_file), progress(spark, "repairing", quiet=args.quiet):
         if args.apply:
             given = {"region_name": args.region, "endpoint_url": args.endpoint_url}
             settings = {name: value for name, value in given.items() if value is not None}

@@ -21,7 +21,7 @@ _EPILOG = """\
 --input: files or folders of JSON (GetRecords answers, Lambda events, Firehose events; also compressed) and
 Parquet with a binary column data. The shard of each record is taken from the record, else from a file or
 folder named after it (shardId-000000000000), else from the sequence number. --shards is then needed: what
-`aws kinesis list-shards --stream-name NAME` prints.
+`aws kinesis list-shards --stream-name NAME` prints. Names that begin with . or _ are left out.
 
 --stream: the stream itself, from its oldest record to now; with --follow and what comes, until interrupted.
 
@@ -88,12 +88,12 @@ def run(args: argparse.Namespace) -> int:
         shard_map = None if args.follow else shard_map_now
     if not args.follow:
         check_output(args.output)
-    if not args.quiet:
-        print("starting Spark ...", file=sys.stderr, flush=True)
     log_file = None
     if is_local(args.output):
         Path(args.output).mkdir(parents=True, exist_ok=True)
         log_file = str(Path(args.output) / LOG)
+    if not args.quiet:
+        print("starting Spark ...", file=sys.stderr, flush=True)
     spark = local_session("kpl-codec validate", cores=args.cores, memory=args.memory, log_file=log_file)
     with spark_errors(log_file):
         if args.follow:

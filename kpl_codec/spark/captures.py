@@ -61,7 +61,7 @@ CAPTURE_SCHEMA = pa.schema(
 
 
 class InputError(CaptureError):
-    """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path."""
+    """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
 
     code = "no-such-path"
     requirement = "SPK-10"
@@ -111,12 +111,17 @@ def plan(paths: Iterable[str], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
         if info.type == fs.FileType.NotFound:
             raise InputError(code="no-such-path", path=path)
         if info.type == fs.FileType.Directory:
-            found = system.get_file_info(fs.FileSelector(inner, recursive=True))
+            try:
+                found = system.get_file_info(fs.FileSelector(inner, recursive=True))
+            except OSError as error:
+                raise InputError(code="unreadable", path=path, reason=str(error)) from None
             depth = len(PurePosixPath(inner).parts)
+            if is_local(path):
+                found += system.get_file_info(_dangling(inner))
             found = [
                 file
                 for file in found
-                if file.type == fs.FileType.File
+                if file.type != fs.FileType.Directory
                 and not any(part[0] in "._" for part in PurePosixPath(file.path).parts[depth:])
             ]
             if not found:
@@ -124,6 +129,9 @@ def plan(paths: Iterable[str], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
         else:
             found = [info]
         for file in sorted(found, key=lambda file: str(file.path)):
+            if file.type != fs.FileType.File:
+                pieces.append(Piece(prefix + file.path, 0, 0, -1))
+                continue
             size = file.size or 0
             cuts = [0]
             if _compression(file.path) is None:
@@ -133,6 +141,12 @@ def plan(paths: Iterable[str], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
                 for start, stop in zip(cuts, [*cuts[1:], size], strict=True)
             ]
     return pieces
+
+
+def _dangling(folder: str) -> list[str]:
+    """Links under ``folder`` to files that are not there: a listing leaves them out."""
+    files = (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
+    return [path for path in files if not os.path.exists(path)]
 
 
 def _compression(path: str) -> str | None:
@@ -147,6 +161,8 @@ class _Rows:
         self._path = path
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
+        #: Whether there was anything at all: a record, a value without records, something unreadable.
+        self.seen = False
 
     def record(
         self, record: KinesisRecord, stream: str | None, position: int, line: int | None, index: int
@@ -178,6 +194,7 @@ class _Rows:
     def _add(self, *row: Any) -> None:
         self._rows.append(row)
         self._bytes += 100
+        self.seen = True
 
     def full(self) -> bool:
         return self._bytes >= _BATCH_BYTES or len(self._rows) >= _BATCH_ROWS
@@ -198,8 +215,11 @@ def read_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
     over a machine that runs out of memory."""
     rows = _Rows(piece.path)
     if piece.size == 0:
-        # SPK-11: "A file without a byte in it MUST be reported as empty."
         rows.unreadable("empty", "the file is empty", 0)
+        yield from rows.take()
+        return
+    if piece.size < 0:
+        rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
         yield from rows.take()
         return
     position = piece.start
@@ -219,6 +239,10 @@ def read_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
         # SPK-12: "A file that cannot be read, or not to its end, MUST be reported as file with
         # the place; what was read before it counts, and so do the other files."
         rows.unreadable("file", _first_line(error), position)
+    # SPK-11: "A file without a byte in it, or of white space alone, also unpacked, MUST be reported as
+    # empty."
+    if piece.whole and not rows.seen:
+        rows.unreadable("empty", "nothing but white space in it", 0)
     yield from rows.take()
 
 
@@ -370,25 +394,41 @@ def _add_values(data: bytes, offset: int, line: int | None, rows: _Rows) -> None
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         rows.unreadable("utf-8", "not UTF-8", offset + error.start, line)
-        return
+        if data.count(b"\n", 0, -1) == 0:
+            return
+        # Values over many lines: the others are not to suffer.
+        text = data.decode("utf-8", "surrogateescape")
     pos = 1 if offset == 0 and text[:1] == "\ufeff" else 0
+    told = 0  # up to where ``offset`` and ``line`` have been counted
     while True:
         while pos < len(text) and text[pos] in " \t\r\n,":
             pos += 1
         if pos >= len(text):
             return
-        at = offset + len(text[:pos].encode())
+        offset += _size(text[told:pos])
+        line = line + text.count("\n", told, pos) if line is not None else None
+        told, rows.seen = pos, True
         try:
             value, end = _DECODER.raw_decode(text, pos)
-        except json.JSONDecodeError as error:
-            where = offset + len(text[: error.pos].encode())
-            rows.unreadable("json", f"{error.msg} (byte {where})", at, line)
-            return
-        except (ValueError, RecursionError) as error:  # numbers of 5000 digits, nesting without end
-            rows.unreadable("json", type(error).__name__, at, line)
-            return
-        _add_records(value, at, line, rows)
+        except (ValueError, RecursionError) as error:  # also numbers of 5000 digits, nesting without end
+            reason = type(error).__name__
+            if isinstance(error, json.JSONDecodeError):
+                where = offset + _size(text[pos : error.pos])
+                reason = f"{error.msg} (byte {where})"
+            rows.unreadable("json", reason, offset, line)
+            # The next value starts a line, as the broken one did.
+            after = [at for at in (text.find("\n{", pos), text.find("\n[", pos)) if at >= 0]
+            if not after:
+                return
+            end = min(after)
+        else:
+            _add_records(value, offset, line, rows)
         pos = end
+
+
+def _size(text: str) -> int:
+    """How many bytes of the file ``text`` was."""
+    return len(text.encode("utf-8", "surrogateescape"))
 
 
 def _add_records(value: Any, position: int, line: int | None, rows: _Rows) -> None:
@@ -411,7 +451,8 @@ def _add_records(value: Any, position: int, line: int | None, rows: _Rows) -> No
 def _name(envelope: dict[str, Any], key: str) -> str | None:
     """What a capture says beside ``Records``: GetRecords itself names neither stream nor shard."""
     value = envelope.get(key, envelope.get(key[0].lower() + key[1:]))
-    return value if isinstance(value, str) and value else None
+    # JSON can escape half a surrogate pair, which has no UTF-8 form: no column could hold it.
+    return value.encode(errors="replace").decode() if isinstance(value, str) and value else None
 
 
 def _stream_of(record: Any) -> str | None:
@@ -468,9 +509,14 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
         ours = wanted.get(_ALIASES.get(low, low))
         if ours is not None:
             found.setdefault(ours, name)
-    # SPK-15: "A Parquet file without a column data MUST be reported."
+    # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
+    # may be base64 or not."
     if "data" not in found:
         raise CaptureError(code="no-data-column", field=", ".join(schema.names)[:200])
+    kind = schema.field(found["data"]).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
+        raise CaptureError(code="wrong-type", field=f"{found['data']} is {kind}")
     return found
 
 

@@ -60,17 +60,30 @@ def _at(output: str) -> str:
     return os.path.abspath(output) if is_local(output) else output
 
 
+def check_results(output: str, *, planned: bool) -> None:
+    """Raises RepairError: no-results, no-plan where one must be ``planned``, planned where none may be."""
+    system, inner = open_path(_at(output))
+
+    def there(path: str) -> bool:
+        return bool(system.get_file_info(f"{inner}/{path}").type != fs.FileType.NotFound)
+
+    # validate moves the findings to their place when all user records are written.
+    if not (there("user-records") and there("findings")):
+        raise RepairError(code="no-results", path=_at(output))
+    if there("repair/plan/_SUCCESS") != planned:
+        raise RepairError(code="no-plan" if planned else "planned", path=_at(output))
+
+
 def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
-    """Write the plan; gives the user records by decision. Raises RepairError (no-results, planned)."""
+    """Write the plan; gives the user records by decision. Raises RepairError (no-results, planned).
+
+    A plan that a killed process left half-written is written anew.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
+    check_results(output, planned=False)
     output = _at(output)
-    system, inner = open_path(output)
-    if system.get_file_info(f"{inner}/user-records").type == fs.FileType.NotFound:
-        raise RepairError(code="no-results", path=output)
-    if system.get_file_info(f"{inner}/repair").type != fs.FileType.NotFound:
-        raise RepairError(code="planned", path=output)
     rows = spark.read.parquet(f"{output}/user-records")
     lost = rows.where("kcl = 'dropped'").dropDuplicates(list(_IDENTITY))
     content = [
@@ -135,7 +148,8 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
         .sortWithinPartitions(
             "expectedShardId", f.length("sequenceNumber"), "sequenceNumber", "subSequenceNumber"
         )
-        .write.parquet(f"{output}/repair/plan")
+        .write.mode("overwrite")
+        .parquet(f"{output}/repair/plan")
     )
     counts = spark.read.parquet(f"{output}/repair/plan").groupBy("decision").count().collect()
     return {row["decision"]: row["count"] for row in counts}
@@ -149,10 +163,9 @@ def apply_repair(
 
     ``client_settings`` go to ``boto3.client``: region_name, endpoint_url ... Raises RepairError (no-plan).
     """
+    check_results(output, planned=True)
     output = _at(output)
     system, inner = open_path(output)
-    if system.get_file_info(f"{inner}/repair/plan/_SUCCESS").type == fs.FileType.NotFound:
-        raise RepairError(code="no-plan", path=output)
     # SPK-30: "Nothing MUST be put before a plan was written that names every user record concerned and what
     # becomes of it."
     files = sorted(

@@ -72,8 +72,10 @@ def read_shard_map(path: str, distribution: Any = "USER_PARTITION_KEY") -> Shard
     try:
         with system.open_input_stream(inner) as source:
             text = source.read()
-    except OSError:
+    except FileNotFoundError:
         raise InputError(code="no-such-path", path=path) from None
+    except OSError as error:
+        raise InputError(code="unreadable", path=path, reason=str(error)) from None
     return ShardMap.from_json(text, distribution)
 
 

@@ -6,6 +6,7 @@ import base64
 import bz2
 import gzip
 import json
+import os
 import random
 import tracemalloc
 from datetime import datetime, timezone
@@ -141,6 +142,53 @@ def test_bad_values_are_named_with_their_place_and_hide_nothing(tmp_path: Path) 
         ("json", starts[9], 10),
     ]
     assert [r["recordIndex"] for r in rows if r["captureError"] == "base64"] == [1]
+
+
+@pytest.mark.requirement("SPK-14")
+def test_a_value_over_many_lines_that_breaks_hides_no_other(tmp_path: Path) -> None:
+    pretty = [json.dumps(answer(b"%d" % number), indent=4).encode() for number in range(4)]
+    cut = pretty[1][:-40]
+    path = tmp_path / "pages.json"
+    path.write_bytes(b"\n".join([pretty[0], cut, pretty[2], b"TRAILER", pretty[3]]))
+    rows = read(path)
+    assert data(rows) == [b"0", b"2", b"3"]
+    second = len(pretty[0]) + 1
+    trailer = second + len(cut) + 1 + len(pretty[2]) + 1
+    lines = pretty[0].count(b"\n") + 2, len(b"\n".join([pretty[0], cut, pretty[2], b""]).split(b"\n"))
+    assert bad(rows) == [("json", second, lines[0]), ("json", trailer, lines[1])]
+    # A byte that is not UTF-8 costs what it stands in, and is told once more where that is a key.
+    path.write_bytes(b"\n".join(pretty).replace(b'"k"', b'"\xff"', 1))
+    rows = read(path)
+    assert data(rows) == [b"1", b"2", b"3"]
+    assert [code for code, _, _ in bad(rows)] == ["utf-8", "utf-8"]
+
+
+@pytest.mark.requirement("SPK-14")
+def test_a_name_without_utf_8_form_is_no_end_of_the_job(tmp_path: Path) -> None:
+    path = tmp_path / "names.jsonl"
+    path.write_text(json.dumps({**answer(b"a"), "StreamName": "\ud800", "ShardId": "\udc80"}))
+    (row,) = read(path)
+    assert (row["data"], row["streamName"], row["shardId"]) == (b"a", "?", "?")
+
+
+@pytest.mark.requirement("SPK-11", "SPK-12", "SPK-15")
+def test_what_holds_nothing_or_is_no_capture_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "blank.json").write_text(" \n\n")
+    (tmp_path / "blank.json.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "no-records.json").write_text(json.dumps(answer()))
+    (tmp_path / "link.json").symlink_to(tmp_path / "gone")
+    os.mkfifo(tmp_path / "pipe.json")
+    pq.write_table(pa.table({"data": ["YQ=="]}), tmp_path / "text.parquet")
+    pq.write_table(pa.table({"data": pa.array([b"a"]).dictionary_encode()}), tmp_path / "words.parquet")
+    found = [(Path(row["file"]).name, row["captureError"]) for row in read(tmp_path)]
+    assert found == [
+        ("blank.json", "empty"),
+        ("blank.json.gz", "empty"),
+        ("link.json", "file"),
+        ("pipe.json", "file"),
+        ("text.parquet", "wrong-type"),
+        ("words.parquet", None),
+    ]
 
 
 @pytest.mark.requirement("SPK-11", "SPK-12")

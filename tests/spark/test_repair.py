@@ -43,7 +43,12 @@ def test_a_naive_stream_is_made_whole(spark: Any, stream: Stream, tmp_path: Path
     assert repair(stream, out, "--apply") == 2
     assert stream.validate(out) == 1
     before = len(list(read_stream(stream.client, stream.name)))
+    killed = out / "repair" / "plan" / "part-00000-half.snappy.parquet"
+    killed.parent.mkdir(parents=True)  # what a planning that was killed leaves
+    killed.write_bytes(b"PAR1")
+    assert repair(stream, out, "--apply") == 2  # no plan yet
     assert repair(stream, out) == 0  # the dry run
+    assert not killed.exists()
     assert len(list(read_stream(stream.client, stream.name))) == before
     plan = pq.read_table(out / "repair" / "plan").to_pylist()
     assert Counter(row["data"] for row in plan if row["decision"] == "put") == lost

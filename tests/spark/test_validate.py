@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.cli.main import main
+from kpl_codec.cli.main import entry, main
 from kpl_codec.spark.captures import plan
 from kpl_codec.spark.checking import gather, pack, task
 
@@ -164,6 +164,10 @@ def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> 
     assert run() == 2
     assert "shards.json" in run.err
     run.shards.write_text(MAP.to_json())
+    assert run("--shards", str(tmp_path)) == 2
+    assert "unreadable" in run.err
+    assert run("--output", str(run.shards / "below")) == 2
+    assert "Not a directory" in run.err
     run.output.mkdir()
     (run.output / "mine.txt").write_text("keep me")
     assert run() == 2
@@ -172,6 +176,20 @@ def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> 
     with pytest.raises(SystemExit) as caught:
         main(["validate", "--input", "x"])
     assert caught.value.code == 2
+
+
+@pytest.mark.requirement("SPK-19")
+def test_a_defect_of_ours_does_not_end_with_the_status_of_findings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> int:
+        raise ZeroDivisionError("told in full")
+
+    monkeypatch.setattr("kpl_codec.cli.main.main", broken)
+    with pytest.raises(SystemExit) as caught:
+        entry()
+    assert caught.value.code == 2
+    assert "told in full" in capsys.readouterr().err
 
 
 @pytest.mark.requirement("SPK-12")
