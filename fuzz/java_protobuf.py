@@ -2,8 +2,9 @@
 
     python -m fuzz.java_protobuf --messages 100000 --seed 1
 
-Needs a JDK (17 or newer) on PATH and pyspark, whose Spark Connect jar carries protobuf-java under another
-package name. Messages are those of the vectors, damaged. Prints every difference; exit code 1 for any.
+Needs a JDK (17 or newer, with its compiler) on PATH and pyspark, whose Spark Connect jar carries protobuf-java
+under another package name. Messages are those of the vectors, damaged. Prints every difference; exit code 1
+for any.
 """
 
 from __future__ import annotations
@@ -71,11 +72,15 @@ def ours(message: bytes) -> str:
     out = ["OK", *(f"p{key.encode().hex()}" for key in tables.partition_keys if key is not None)]
     out += [f"e{key.encode().hex()}" for key in tables.explicit_hash_keys if key is not None]
     for record in records:
-        ehk = record.explicit_hash_key_index
+        pk, ehk = record.partition_key_index or 0, record.explicit_hash_key_index
         start, stop = record.data or (0, 0)
-        pk_index = kcl._java_index(record.partition_key_index or 0)
-        out.append(f"r{pk_index},{'-' if ehk is None else kcl._java_index(ehk)},{data[start:stop].hex()}")
+        out.append(f"r{as_int(pk)},{'-' if ehk is None else as_int(ehk)},{data[start:stop].hex()}")
     return " ".join(out)
+
+
+def as_int(index: int) -> int:
+    """Cast to a Java int: the low 32 bits, signed."""
+    return (index + 2**31) % 2**32 - 2**31
 
 
 def theirs(messages: list[bytes]) -> list[str]:

@@ -64,7 +64,7 @@ def expectation(data: bytes) -> invariants.Rows | frozenset[str]:
 
 def laws() -> list[Callable[[], None]]:
     """The tests of tests/core that need no argument: Hypothesis's, and plain ones."""
-    modules = ("test_hash_keys", "test_shards", "test_codec", "test_placement", "test_explain")
+    modules = ("test_hash_keys", "test_shards", "test_codec", "test_kcl", "test_placement", "test_explain")
     found = []
     for name in modules:
         module = importlib.import_module(f"tests.core.{name}")

@@ -59,12 +59,6 @@ def java_text(data: bytes) -> str:
     return data.decode("utf-8", "kpl_codec.java")
 
 
-def _java_index(index: int) -> int:
-    """An index cast to a Java int: the low 32 bits, signed."""
-    index &= 0xFFFFFFFF
-    return index - 2**32 if index >= 2**31 else index
-
-
 def outcome_of_sound(parsed: AggregatedRecord, hash_key_range: HashKeyRange | None) -> Outcome:
     """The outcome of an aggregate that `decode` accepts: all of it, or nothing."""
     total = len(parsed)
@@ -165,7 +159,7 @@ def _keyed(data: bytes, tables: wire.Scan) -> Iterator[tuple[wire.WireRecord, st
             if index is None:
                 keys.append(None)
                 continue
-            at = _java_index(index)
-            failed = failed or not 0 <= at < len(table)
+            at = index & 0xFFFFFFFF  # to Java negative from 2^31 on: in no table either way
+            failed = failed or at >= len(table)
             keys.append(None if failed else table[at])
         yield record, None if failed else keys[0], keys[1]

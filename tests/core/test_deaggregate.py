@@ -146,24 +146,6 @@ def test_nested_aggregates_stay_closed() -> None:
     assert [r.data for r in rows] == [inner]
 
 
-@pytest.mark.requirement("KCL-6")
-@pytest.mark.parametrize(
-    ("raw", "text"),
-    [
-        (b"p\xffk", "p\ufffdk"),
-        (b"\xed\xa0\x80", "\ufffd"),
-        (b"\xed\xa0\x80\xed\xb0\x80!", "\ufffd\ufffd!"),
-        (b"\xed\xa0", "\ufffd"),
-        (b"\xf0\x9f\x98", "\ufffd"),
-        (b"\xc3\xa9\xe2\x82", "é\ufffd"),
-    ],
-)
-def test_keys_as_java_reads_them(raw: bytes, text: str) -> None:
-    message = b"\x0a" + bytes([len(raw)]) + raw + b"\x1a\x05\x08\x00\x1a\x01x"
-    (row,) = kpl.deaggregate([record(frame(message))], "kcl")
-    assert row.partition_key == text
-
-
 def test_a_key_of_ten_megabytes_of_nonsense_takes_linear_time() -> None:
     raw = b"\xff" * 3_000_000
     message = b"\x0a" + b"\xc0\x8d\xb7\x01" + raw + b"\x1a\x05\x08\x00\x1a\x01x"
