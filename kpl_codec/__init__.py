@@ -9,7 +9,7 @@ The core takes bytes, numbers and times as arguments; it reads no clock, no chan
 boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.arrow.
 """
 
-from .codec import AggregatedRecordBuilder, decode, encode, is_aggregated, is_canonical
+from .codec import AggregatedRecordBuilder, decode, encode, encode_many, is_aggregated, is_canonical
 from .deaggregate import Counts, Deaggregation, Drop, deaggregate
 from .errors import (
     AggregateFull,
@@ -86,6 +86,7 @@ __all__ = [
     "decode",
     "effective_hash_key",
     "encode",
+    "encode_many",
     "explain",
     "format_hash_key",
     "hash_key_from_bytes",

@@ -5,7 +5,7 @@ certain", and then Python decides. It never raises on bad bytes and never explai
     parse, rows, frame_rows      one message -> tables, indices, data -> named tuples     (message.py)
     sound_digests, md5_many      MD5 of many frames, of many keys, side by side           (deaggregate.py)
     Frames                       the columns of an Arrow batch -> those of user records   (arrow/)
-    AggregatedRecordBuilder      and encode                                               (codec.py)
+    AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
 
 Rules that hold everywhere below: a pointer is read only below an `end` that stands beside it; sizes
 are compared with `end - p`, never added to a pointer first; an index from the bytes is used only after

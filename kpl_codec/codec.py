@@ -76,6 +76,24 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
     return encode_in_python(user_records)
 
 
+def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
+    """`encode` of every group of user records: as many aggregated records, in the same order.
+
+    Quicker than one at a time where it is compiled, twice where user records are large: one MD5 cannot
+    be sped up, sixteen can be made side by side. Raises EncodeError for the first user record refused,
+    with its group; nothing is written then.
+    """
+    if speedups is not None:
+        return speedups.encode_many(groups)  # type: ignore[no-any-return]
+    frames = []
+    for index, records in enumerate(groups):
+        try:
+            frames.append(encode_in_python(records))
+        except EncodeError as error:
+            raise error.in_group(index) from None
+    return frames
+
+
 def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
     """`encode` where nothing is compiled."""
     records = list(user_records)

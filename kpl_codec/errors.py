@@ -185,16 +185,23 @@ class EncodeError(KplError, ValueError):
     """A user record that must not be written. ``field`` names the part, ``code`` the reason:
 
     partition-key-type, partition-key-empty, partition-key-too-long, partition-key-utf-8,
-    explicit-hash-key, data-type, tag, no-user-records.
+    explicit-hash-key, data-type, tag, no-user-records. ``record_index`` says which, and ``group_index`` in
+    which of several groups.
     """
 
     code = "invalid-user-record"
     requirement = "ENC-1"
     record_index: int | None = None
+    group_index: int | None = None
     text = "user record refused: {code} ({field})"
+
+    def in_group(self, index: int) -> EncodeError:
+        """The same error, told which of several groups of user records it is about."""
+        return type(self)(**{**self.fields, "group_index": index})
 
     def __str__(self) -> str:
         at = f" (at user record {self.record_index})" if self.record_index is not None else ""
+        at += f" (in group {self.group_index})" if self.group_index is not None else ""
         return f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
 
 

@@ -28,7 +28,7 @@ from .ordering import WAITING, Ordering
 from .outbox import Outbox
 from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
 from .partitioner import Chance
-from .pending import Outgoing, Pending, Preparation, ProducerClosed, ProducerFull
+from .pending import Outgoing, Pending, Preparation, ProducerClosed, ProducerFull, build_all
 from .router import Router
 
 #: After so many misplacements a user record goes alone: bare records the KCL never drops.
@@ -243,7 +243,7 @@ class ProducerCore:
                 continue  # all of them had expired
             self._numbers += 1
             self._in_flight[self._numbers] = (units, now)
-            calls.append(PutRecordsRequest(self._numbers, [unit.build() for unit in units]))
+            calls.append(PutRecordsRequest(self._numbers, build_all(units)))
             if self._meter is not None:
                 self._meter.sent(units, self.outstanding, now)
         self._run_held(now)

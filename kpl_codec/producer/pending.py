@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..codec import encode_many
 from ..errors import EncodeError, KplError
-from ..frame import join_frame, looks_aggregated
+from ..frame import looks_aggregated
 from ..hash_keys import format_hash_key, partition_key_hash
-from ..message import serialize
 from ..records import UserRecord
 from ..size import AggregateSize, check
 from .config import ProducerConfig
@@ -228,14 +228,21 @@ class Outgoing:
 
     def build(self) -> dict[str, Any]:
         """The entry of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
-        if self.aggregated:
-            data = join_frame(serialize([pending.record for pending in self.records]))
-        else:
-            data = self.records[0].record.data
-        # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
-        # hash key, a lone record under its own."
-        return {
-            "Data": data,
-            "PartitionKey": self.partition_key,
-            "ExplicitHashKey": format_hash_key(self.records[0].hash_key),
+        return build_all([self])[0]
+
+
+def build_all(units: list[Outgoing]) -> list[dict[str, Any]]:
+    """The entries of a PutRecords request. All aggregates are encoded together."""
+    frames = iter(
+        encode_many([pending.record for pending in unit.records] for unit in units if unit.aggregated)
+    )
+    # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
+    # hash key, a lone record under its own."
+    return [
+        {
+            "Data": next(frames) if unit.aggregated else unit.records[0].record.data,
+            "PartitionKey": unit.partition_key,
+            "ExplicitHashKey": format_hash_key(unit.records[0].hash_key),
         }
+        for unit in units
+    ]

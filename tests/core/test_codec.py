@@ -41,6 +41,23 @@ def test_decode_inverts_encode(records: list[kpl.UserRecord]) -> None:
     assert kpl.is_canonical(data)
 
 
+@given(st.lists(st.lists(user_records, min_size=1, max_size=4), max_size=20))
+def test_many_aggregates_are_each_what_encode_writes(groups: list[list[kpl.UserRecord]]) -> None:
+    assert kpl.encode_many(groups) == [kpl.encode(group) for group in groups]
+
+
+def test_a_refused_user_record_is_told_with_its_group() -> None:
+    good = kpl.UserRecord("k", b"")
+    with pytest.raises(kpl.EncodeError) as caught:
+        kpl.encode_many([[good], [good, kpl.UserRecord("", b"")], [good]])
+    assert (caught.value.group_index, caught.value.record_index) == (1, 1)
+    assert "user record 1" in str(caught.value)
+    assert "group 1" in str(caught.value)
+    with pytest.raises(kpl.EncodeError) as caught:
+        kpl.encode_many([[good], []])
+    assert (caught.value.code, caught.value.group_index) == ("no-user-records", 1)
+
+
 @pytest.mark.requirement("ENC-5", "ENC-6")
 @given(st.lists(user_records, min_size=1, max_size=20), st.integers(20, 3000))
 def test_size_claimed_is_size_written(records: list[kpl.UserRecord], max_size: int) -> None:
