@@ -351,8 +351,10 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         def rows() -> Iterator[DeaggregatedRecord]:
             return (self._row(record, found, tables, judged) for found in wire.records(data, start, end))
 
-        # Walked twice rather than kept: defects weigh hundreds of times what their bytes do.
-        kind = aggregate_kind(row.placement.in_range for row in rows() if row.placement is not None)
+        kind = None
+        if self._shard_map is not None or self._hash_key_range is not None:
+            # Walked twice rather than kept: defects weigh hundreds of times what their bytes do.
+            kind = aggregate_kind(row.placement.in_range for row in rows() if row.placement is not None)
         for row in rows():
             if outcome.raw:
                 how = "raw"
