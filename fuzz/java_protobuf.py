@@ -2,9 +2,9 @@
 
     python -m fuzz.java_protobuf --messages 100000 --seed 1
 
-Needs a JDK (17 or newer, with its compiler) on PATH and pyspark, whose Spark Connect jar carries protobuf-java
-under another package name. Messages are those of the vectors, damaged. Prints every difference; exit code 1
-for any.
+Needs a JDK (17 or newer, with its compiler) on PATH and pyspark, whose Spark Connect jar carries
+protobuf-java under another package name. Messages are those of the vectors, damaged. Prints every
+difference; exit code 1 for any.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ MODULES = (
 NOTICED = ("killed", "timeout", "segfault")
 
 #: The tests that have to notice.
-TESTS = ("tests/core", "tests/spec/test_vectors.py", "tests/spec/test_laws.py")
+TESTS = ("tests/core", "tests/spec/test_vectors.py", "tests/spec/test_laws.py", "tests/spec/test_refusals.py")
 
 _SETTINGS = """[mutmut]
 source_paths=kpl_codec

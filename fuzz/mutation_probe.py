@@ -13,9 +13,10 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hypothesis import settings
 
@@ -36,6 +37,10 @@ TESTS = {
     "placement": (test_vectors.test_placement,),
     "deaggregate": (test_vectors.test_deaggregate,),
 }
+LAWS = (
+    "core.test_hash_keys", "core.test_shards", "core.test_codec", "core.test_kcl", "core.test_placement",
+    "core.test_explain", "core.test_deaggregate", "spec.test_refusals",
+)  # fmt: skip
 
 
 def inputs() -> list[bytes]:
@@ -62,16 +67,27 @@ def expectation(data: bytes) -> invariants.Rows | frozenset[str]:
         return refused.requirements
 
 
+def cases(test: Callable[..., None]) -> Iterator[Callable[[], None]]:
+    """A test of no fixtures, once for each of its parameters."""
+    runs: list[dict[str, Any]] = [{}]
+    for mark in getattr(test, "pytestmark", ()):
+        if mark.name == "parametrize":
+            names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+            rows = [values if len(names) > 1 else (values,) for values in mark.args[1]]
+            runs = [{**run, **dict(zip(names, row, strict=True))} for run in runs for row in rows]
+    if set(inspect.signature(test).parameters) == runs[0].keys():
+        yield from (partial(test, **run) for run in runs)
+
+
 def laws() -> list[Callable[[], None]]:
-    """The tests of tests/core that need no argument: Hypothesis's, and plain ones."""
-    modules = ("test_hash_keys", "test_shards", "test_codec", "test_kcl", "test_placement", "test_explain")
-    found = []
-    for name in modules:
-        module = importlib.import_module(f"tests.core.{name}")
+    """The tests of tests/core, Hypothesis's and plain ones, and those of what must be refused."""
+    found: list[Callable[[], None]] = []
+    for name in LAWS:
+        module = importlib.import_module(f"tests.{name}")
         for test, function in vars(module).items():
-            slow = "huge" in test  # under the trampolines of every mutant
-            if test.startswith("test_") and not slow and not inspect.signature(function).parameters:
-                found.append(function)
+            slow = "huge" in test or "linear" in test  # under the trampolines of every mutant
+            if test.startswith("test_") and not slow and function.__module__ == module.__name__:
+                found += cases(function)
     return found
 
 
