@@ -5,7 +5,8 @@
         delivery = await future                               # Delivery, or raises DeliveryError
 
 The same core as `kpl_codec.aws.producer`, driven by one event loop; use it from that loop only.
-Leaving the block, or `close`, delivers what is outstanding. A task that is cancelled while it awaits a
+Leaving the block, or `close`, delivers what is outstanding; a producer that goes away with its event loop
+and was never closed logs how many user records it had left. A task that is cancelled while it awaits a
 delivery does not take the record back: it is still delivered (and its result seen by nobody).
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -29,6 +31,7 @@ from .put_records import (
     drop,
     end,
     log_failure,
+    log_never_closed,
     log_not_delivered,
     new_core,
     stream_argument,
@@ -62,6 +65,7 @@ class AsyncProducer:
         self._own_client: Any = None
         self._observe = observe
         self._core = new_core(self._stream, self.config, chance, observe)
+        weakref.finalize(self, log_never_closed, self._core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False

@@ -128,10 +128,20 @@ def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered
         )
 
 
+def log_never_closed(core: ProducerCore) -> None:
+    """One line for a producer that went away with user records in it."""
+    if core.outstanding:
+        logger.error(
+            "%d user records not delivered: the producer was never closed",
+            core.outstanding,
+            extra={"outcome": Outcome.CLOSED.value, "user_records": core.outstanding},
+        )
+
+
 def log_not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
     """One line for those of the user records that failed for good, by outcome and code."""
     counts = Counter(
-        (result.outcome.value, result.code) for _, result in results if isinstance(result, DeliveryError)
+        (result.outcome.value, result.reason) for _, result in results if isinstance(result, DeliveryError)
     )
     for (outcome, code), count in counts.items():
         logger.error(

@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 
 from ..adapters.reading import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
+from ..codec import encode
 from ..deaggregate import deaggregate
 from ..errors import CaptureError, DecodeError
-from ..records import DeaggregatedRecord
+from ..frame import looks_aggregated
+from ..records import DeaggregatedRecord, UserRecord
 from .events import Poison, log_exception, settle_poison
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
@@ -164,20 +166,13 @@ def _size(result: Mapping[str, Any]) -> int:
 def put_back(client: Any, stream_arn: str, *, attempts: int = 5) -> Reingest:
     """A ``reingest`` that puts into a Kinesis stream. ``client``: a boto3 Kinesis client.
 
-    User records keep partition key and explicit hash key. What PutRecords refuses is sent again up to
-    ``attempts`` times; RuntimeError if any remain.
+    User records keep partition key, explicit hash key and tags. What PutRecords refuses is sent again up
+    to ``attempts`` times; RuntimeError if any remain: of those put until then Firehose's error output has
+    a second copy.
     """
 
     def reingest(user_records: Sequence[DeaggregatedRecord]) -> None:
-        entries = []
-        for record in user_records:
-            entry = {
-                "Data": record.data,
-                "PartitionKey": record.partition_key or record.sequence_number or "-",
-            }
-            if record.explicit_hash_key is not None:
-                entry["ExplicitHashKey"] = record.explicit_hash_key
-            entries.append(entry)
+        entries = [_entry(record) for record in user_records]
         for _ in range(attempts):
             remaining = []
             for batch in _batches(entries):
@@ -189,6 +184,17 @@ def put_back(client: Any, stream_arn: str, *, attempts: int = 5) -> Reingest:
         raise RuntimeError(f"{len(entries)} user records refused after {attempts} attempts")
 
     return reingest
+
+
+def _entry(record: DeaggregatedRecord) -> dict[str, Any]:
+    """The PutRecords entry of a user record: bare, or an aggregate of one where bare would change it."""
+    data, key = record.data, record.partition_key or ""
+    if record.tags or looks_aggregated(data) or (record.aggregated and not key):
+        data = encode([UserRecord(key, data, record.explicit_hash_key, record.tags)])
+    entry = {"Data": data, "PartitionKey": key or record.sequence_number or "-"}
+    if record.explicit_hash_key is not None:
+        entry["ExplicitHashKey"] = record.explicit_hash_key
+    return entry
 
 
 def _batches(entries: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

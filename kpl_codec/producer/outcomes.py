@@ -161,8 +161,8 @@ class Delivery(NamedTuple):
 class DeliveryError(KplError):
     """A user record was accepted and not delivered. ``outcome`` says why, ``attempts`` what was tried.
 
-    ``code`` is the service's error code where the last attempt had one, else the outcome. Carries
-    neither data nor keys.
+    ``code`` is the service's error code where that ended it, else the outcome. Carries neither data nor
+    keys.
     """
 
     code = "not-delivered"
@@ -171,7 +171,17 @@ class DeliveryError(KplError):
     attempts: tuple[Attempt, ...] = ()
 
     def describe(self) -> str:
-        return f"user record not delivered: {self.outcome} ({self.code}) after {len(self.attempts)} attempts"
+        return (
+            f"user record not delivered: {self.outcome} ({self.reason}) after {len(self.attempts)} attempts"
+        )
+
+    @property
+    def reason(self) -> str:
+        """The code; for one whose time was up or was given up, that of its last attempt if it had one."""
+        last = self.attempts[-1] if self.attempts else None
+        if last is None or self.outcome not in (Outcome.EXPIRED, Outcome.CLOSED):
+            return str(self.code)
+        return last.code or str(last.outcome)
 
     @property
     def may_be_stored(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import Counter
 from typing import Any
@@ -148,3 +149,38 @@ def test_a_cancelled_close_still_gives_every_future_its_result(
         assert all(isinstance(future.exception(), DeliveryError) for future in futures)
 
     asyncio.run(main())
+
+
+@pytest.mark.requirement("PRD-9")
+def test_one_that_was_never_closed_tells_what_it_had_left(
+    kinesis_local: LocalKinesis, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        producer = await AsyncProducer(stream, client_settings=kinesis_local.client_settings).__aenter__()
+        for number in range(50):
+            await producer.put(f"key-{number}", b"x")
+
+    asyncio.run(main())
+    gc.collect()
+    (line,) = [record for record in caplog.records if record.name == "kpl_codec.producer"]
+    assert line.getMessage() == "50 user records not delivered: the producer was never closed"
+
+
+@pytest.mark.requirement("PRD-10")
+def test_an_expired_record_says_what_kept_it(caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = {
+        "endpoint_url": "http://127.0.0.1:9",
+        "region_name": "us-east-1",
+        "aws_access_key_id": "none",
+        "aws_secret_access_key": "none",
+    }
+
+    async def main() -> None:
+        config = ProducerConfig(record_ttl=700)
+        async with AsyncProducer("orders", config=config, client_settings=nowhere) as producer:
+            future = await producer.put("key", b"x")
+        with pytest.raises(DeliveryError, match=r"expired \(EndpointConnectionError\) after"):
+            await future
+
+    asyncio.run(main())
+    assert "1 user records not delivered: expired (EndpointConnectionError)" in caplog.text

@@ -204,6 +204,33 @@ def test_put_back_puts_user_records_into_the_stream(kinesalite: LocalKinesis, st
     assert sorted(found) == [("p", b"one"), ("q", b"two"), ("r", b"three")]
 
 
+def test_put_back_changes_no_user_record() -> None:
+    """Bare, a frame inside a user record would be opened, tags would be gone, an empty key another."""
+    put: list[dict[str, Any]] = []
+
+    class Stream:
+        def put_records(self, StreamARN: str, Records: list[Any]) -> Any:
+            put.extend(Records)
+            return {"Records": [{"SequenceNumber": "1"} for _ in Records]}
+
+    inner = kpl.encode([kpl.UserRecord("x", b"1"), kpl.UserRecord("y", b"2")])
+    users = [
+        kpl.UserRecord("frame", inner, "7"),
+        kpl.UserRecord("tagged", b"data", None, (kpl.Tag("t", "v"),)),
+        kpl.UserRecord("plain", b"data"),
+    ]
+    put_back(Stream(), STREAM)(list(kpl.deaggregate([kpl.KinesisRecord("a", kpl.encode(users), "1")])))
+    again = [kpl.KinesisRecord(entry["PartitionKey"], entry["Data"], "2") for entry in put]
+    found = list(kpl.deaggregate(again))
+    assert [(r.partition_key, r.data, r.tags) for r in found] == [(u[0], u[1], u[3]) for u in users]
+    assert [entry.get("ExplicitHashKey") for entry in put] == ["7", None, None]
+    put.clear()
+    (keyless,) = kpl.deaggregate([kpl.KinesisRecord("a", kpl.encode(users[:1]), "1")])
+    with pytest.raises(kpl.EncodeError, match="partition-key-empty"):
+        put_back(Stream(), STREAM)([keyless._replace(partition_key="", data=b"d")])
+    assert not put
+
+
 def test_put_back_gives_up_loudly() -> None:
     class Refuses:
         def put_records(self, StreamARN: str, Records: list[Any]) -> Any:

@@ -521,3 +521,8 @@ def test_differs_md5_under_fips(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="unsupported"):
         old(records)
     assert len(new(records)) == 5
+
+
+def test_an_event_without_records_has_no_user_records() -> None:
+    for event in ({"Records": []}, {"records": []}):
+        assert new_deaggregator.deaggregate_records(event) == []

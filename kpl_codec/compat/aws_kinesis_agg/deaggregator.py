@@ -36,7 +36,7 @@ def iter_deaggregate_records(
     with ``errors="raw"`` the Kinesis record comes out whole instead, unopened, as a plain one does.
     """
     if isinstance(records, Mapping):
-        records = records.get("Records") or records.get("records") or [records]
+        records = next((records[key] for key in ("Records", "records") if key in records), [records])
     for record in records:
         shaped, data = _lambda_shape(record, data_format)
         # CMP-3: "An aggregated record that is not sound MUST raise, or come out whole where the caller
