@@ -62,6 +62,7 @@ class Explanation(NamedTuple):
 
     @property
     def sound(self) -> bool:
+        """Whether `decode` takes it: an aggregated record without a defect."""
         return not self.defects
 
     def __str__(self) -> str:

@@ -109,7 +109,10 @@ def format_hash_key(hash_key: int) -> str:
 
 
 def hash_key_to_bytes(hash_key: int) -> bytes:
-    """A hash key as columns hold it: 16 bytes, big-endian (they sort as the numbers do)."""
+    """A hash key as columns hold it: 16 bytes, big-endian (they sort as the numbers do).
+
+    Raises HashKeyError outside 0 to 2^128 - 1.
+    """
     # KEY-6: "In columns a hash key MUST be 16 bytes, big-endian."
     try:
         return hash_key.to_bytes(HASH_KEY_BITS // 8, "big")

@@ -187,6 +187,7 @@ class LiveShardMap:
 
     @property
     def state(self) -> State:
+        """See the table of this module."""
         if self._trusted is not None:
             return State.READY
         return State.UPDATING if self._refresh is not None else State.INVALID

@@ -103,6 +103,7 @@ class SequenceHint(NamedTuple):
 
     @property
     def shard_id(self) -> str:
+        """The id of the shard that the number was made on."""
         return f"shardId-{self.shard_index:012d}"
 
 

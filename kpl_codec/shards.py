@@ -32,6 +32,7 @@ class Shard(NamedTuple):
 
     @property
     def open(self) -> bool:
+        """Whether the shard takes records."""
         # SHD-1: "A shard is open if and only if it has no ending sequence number."
         return self.ending_sequence_number is None
 

@@ -25,6 +25,7 @@ class Skew:
 
     @property
     def total(self) -> int:
+        """What all ranges have together."""
         return sum(self.counts)
 
     @property

@@ -153,7 +153,7 @@ class StreamShardMap(LiveShardMapView):
         """Wait until the map is READY.
 
         Raises StreamUnavailable at once for a permanent error, and TimeoutError after ``timeout``
-        seconds with the last StreamUnavailable as its cause.
+        seconds with the last StreamUnavailable as its cause; RuntimeError once it is closed.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:

@@ -40,6 +40,12 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     return _loop.run_until_complete(coroutine)
 
 
+async def _handle(handler: AsyncHandler, record: DeaggregatedRecord) -> None:
+    made = handler(record)
+    if hasattr(made, "__await__"):  # a plain handler has done its work already
+        await made
+
+
 async def process_user_records(
     event: Mapping[str, Any],
     handler: AsyncHandler,
@@ -55,7 +61,8 @@ async def process_user_records(
     """As `events.process_user_records`, with up to ``concurrency`` user records under way at once.
 
     User records of one partition key are handled one after the other, in order. After a failure those
-    under way are finished, and none is begun that the failure holds back.
+    under way are finished, and none is begun that the failure holds back. Raises ValueError for a
+    ``concurrency`` below 1.
     """
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
@@ -84,7 +91,8 @@ async def process_user_records(
                     return
                 key = idempotency_key(record, unit.stream_arn)
                 try:
-                    await (handler(record) if once is None else once(key, partial(handler, record)))
+                    call = partial(_handle, handler, record)
+                    await (call() if once is None else once(key, call))
                 except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                     log_exception("user record failed: %s", key)
                     failed.setdefault(index, unit)

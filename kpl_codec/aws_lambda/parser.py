@@ -41,4 +41,5 @@ class KinesisUserRecordEnvelope(KinesisDataStreamEnvelope):
     """
 
     def parse(self, data: dict[str, Any] | Any | None, model: Any) -> Any:
+        """The user records of a Lambda event, each as ``model``."""
         return super().parse(user_record_event(data) if isinstance(data, Mapping) else data, model)

@@ -16,22 +16,24 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools.utilities.batch import AsyncBatchProcessor, BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
     KinesisStreamRecord,
     KinesisStreamRecordPayload,
 )
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
-from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
 
 from ..adapters.values import encode_base64
 from ..deaggregate import Drop, Policy
 from ..errors import CaptureError, DecodeError, KplError
 from ..records import DeaggregatedRecord
 from ..shards import ShardMap
-from .events import Once, ShardMaps, units
+from .events import Once, ShardMaps, done, units
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
+    from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
 
 
 class KinesisUserRecordPayload(KinesisStreamRecordPayload):
@@ -58,6 +60,7 @@ class KinesisUserRecord(KinesisStreamRecord):
 
     @property
     def kinesis(self) -> KinesisUserRecordPayload:
+        """Key, data and numbers of the user record."""
         return KinesisUserRecordPayload(self["kinesis"])
 
     @property
@@ -189,12 +192,14 @@ def once(
     moment counts as failed, so that it comes again. What the handler returns is not kept. Powertools
     wants to know the time left: ``config.register_lambda_context(context)`` in the handler.
     """
+    # Loads boto3, which a function that only processes batches can do without.
+    from aws_lambda_powertools.utilities.idempotency import idempotent_function
 
     @idempotent_function(  # type: ignore[untyped-decorator]
         data_keyword_argument="key", persistence_store=persistence_store, config=config, key_prefix=key_prefix
     )
     def call_once(key: str, call: Callable[[], object]) -> None:
-        call()
+        done(call())
 
     def run(key: str, call: Callable[[], object]) -> None:
         call_once(key=key, call=call)

@@ -183,7 +183,7 @@ class HashKeyAllocator:
         return key
 
     def peek(self) -> int:
-        """What `next_key` would give."""
+        """What `next_key` would give. Raises what it would raise."""
         # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
         # thinner half, the lower one if both hold as many keys."
         low, high, part = self._bounds()

@@ -63,6 +63,7 @@ class UniformStickyPartitioner:
 
     @property
     def shards(self) -> tuple[str, ...]:
+        """Ids of the shards it chooses from."""
         return self._shards
 
     @property

@@ -53,6 +53,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
+        """That of its kind."""
         return kind_of(self.kind).severity
 
 

@@ -129,11 +129,13 @@ class Tally:
         group[2] = example(group[2], sequence_number)
 
     def add_kinesis_records(self, shard_id: str | None, kinesis_records: int, aggregated: int) -> None:
+        """So many Kinesis records on a shard, so many of them aggregated."""
         shard = self.shards[self.known(shard_id)]
         shard[0] += kinesis_records
         shard[1] += aggregated
 
     def add_arrivals(self, shard_id: str | None, first: int, last: int) -> None:
+        """When the first and the last of some records came to a shard, in seconds since 1970."""
         shard = self.shards[self.known(shard_id)]
         shard[2] = first if shard[2] is None else min(shard[2], first)
         shard[3] = last if shard[3] is None else max(shard[3], last)

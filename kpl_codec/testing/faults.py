@@ -43,9 +43,11 @@ class Answer(NamedTuple):
 
     @property
     def json(self) -> Any:
+        """The body read as JSON; {} where it is empty."""
         return json.loads(self.body or b"{}")
 
     def with_json(self, value: Any) -> Answer:
+        """The same answer with another body."""
         return Answer(self.status, json.dumps(value).encode(), self.content_type)
 
 
@@ -229,6 +231,7 @@ class Rule:
     acted: int = field(default=0, init=False)
 
     def applies(self, operation: str, request: Mapping[str, Any], chance: float) -> bool:
+        """Whether it acts on this call, which it counts. ``chance``: 0 to 1, against ``rate``."""
         if self.operation not in ("*", operation) or (self.when and not self.when(request)):
             return False
         if self.times is not None and self.acted >= self.times:
@@ -295,6 +298,7 @@ class FaultProxy:
 
     @property
     def endpoint_url(self) -> str:
+        """``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> FaultProxy:

@@ -164,11 +164,12 @@ class LocalKinesis:
 
     @property
     def pid(self) -> int | None:
+        """The server's process id; None when it is not running."""
         return self._process.pid if self._process else None
 
     @property
     def endpoint_url(self) -> str:
-        """``http://127.0.0.1:<port>``."""
+        """``http://127.0.0.1:<port>``. Raises LocalKinesisError before the start."""
         if self._process is None:
             raise LocalKinesisError(code="not-ready", detail="the server is not started")
         return f"http://127.0.0.1:{self._port}"

@@ -39,6 +39,7 @@ class ReshardHistory(NamedTuple):
 
     @property
     def now(self) -> ShardMap:
+        """The last of the maps."""
         return self.maps[-1]
 
     def sequence_number(self, shard_id: str, generation: int, index: int = 0) -> str:
