@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from . import frame, size, wire
 from .compiled import speedups
 from .errors import AggregateFull, EncodeError
-from .limits import DIGEST_SIZE, FRAME_OVERHEAD
+from .limits import DIGEST_SIZE
 from .message import AggregatedRecord, parse, serialize
 from .records import UserRecord
 
@@ -147,14 +147,11 @@ class AggregatedRecordBuilder:
         fit; either way nothing has changed."""
         size.check(record, len(self._records))
         # ENC-5: "A builder MUST take a user record whole or refuse it with an error that says so."
-        cost = self._size.cost(record)
-        if self.max_size is not None:
-            after = (self._size.size or FRAME_OVERHEAD) + cost
-            if after > self.max_size:
-                raise AggregateFull(
-                    field="data", size=after, max_size=self.max_size, record_index=len(self._records)
-                )
-        self._size.add(record, cost)
+        after = self._size.add(record, self.max_size)
+        if self.max_size is not None and after > self.max_size:
+            raise AggregateFull(
+                field="data", size=after, max_size=self.max_size, record_index=len(self._records)
+            )
         self._records.append(record)
 
     def build(self) -> bytes:

@@ -148,19 +148,41 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-_HEADS: dict[tuple[int, int, int], bytes] = {}
+_MOST_KEPT = 65536
 
 
-def _head(pk_index: int, ehk_index: int, size: int) -> bytes:
-    """Everything of a tagless user record that stands before its data."""
-    inner = b"\x08" + varint(pk_index)
-    if ehk_index >= 0:
-        inner += b"\x10" + varint(ehk_index)
-    inner += b"\x1a" + varint(size)
-    head = b"\x1a" + varint(len(inner) + size) + inner
-    if len(_HEADS) < 65536:
-        _HEADS[pk_index, ehk_index, size] = head
-    return head
+class _Fields(dict[int, bytes]):
+    """A tag and a varint behind it, by number: made once."""
+
+    def __init__(self, tag: bytes) -> None:
+        self._tag = tag
+
+    def __missing__(self, value: int) -> bytes:
+        field = self._tag + varint(value)
+        if len(self) < _MOST_KEPT:
+            self[value] = field
+        return field
+
+
+_PARTITION_KEY_INDEX, _EXPLICIT_HASH_KEY_INDEX = _Fields(b"\x08"), _Fields(b"\x10")
+# Of a user record, and of the data in it: the number is its length.
+_LENGTH = _Fields(b"\x1a")
+
+
+class _Heads(dict[tuple[int, int], bytes]):
+    """Everything before the data of a user record that has no more than a partition key, by the key's
+    index and the size of the data."""
+
+    def __missing__(self, of: tuple[int, int]) -> bytes:
+        pk_index, size = of
+        inner = _PARTITION_KEY_INDEX[pk_index] + _LENGTH[size]
+        head = _LENGTH[len(inner) + size] + inner
+        if len(self) < _MOST_KEPT:
+            self[of] = head
+        return head
+
+
+_HEADS = _Heads()
 
 
 def tag_bytes(tag: Tag) -> bytes:
@@ -182,22 +204,18 @@ def serialize(records: Iterable[UserRecord]) -> bytes:
     for partition_key, data, explicit_hash_key, tags in records:
         # ENC-3: "Key tables MUST hold each distinct key once, in the order of first use."
         pk_index = partition_keys.setdefault(partition_key, len(partition_keys))
-        ehk_index = (
-            -1
-            if explicit_hash_key is None
-            else explicit_hash_keys.setdefault(explicit_hash_key, len(explicit_hash_keys))
-        )
         size = len(data)
-        if tags:
-            tail = b"".join(map(tag_bytes, tags))
-            inner = b"\x08" + varint(pk_index)
-            if ehk_index >= 0:
-                inner += b"\x10" + varint(ehk_index)
-            inner += b"\x1a" + varint(size)
-            parts += (b"\x1a", varint(len(inner) + size + len(tail)), inner, data, tail)
-        else:
-            parts.append(heads.get((pk_index, ehk_index, size)) or _head(pk_index, ehk_index, size))
+        if explicit_hash_key is None and not tags:
+            parts.append(heads[pk_index, size])
             parts.append(data)
+            continue
+        inner = _PARTITION_KEY_INDEX[pk_index]
+        if explicit_hash_key is not None:
+            ehk_index = explicit_hash_keys.setdefault(explicit_hash_key, len(explicit_hash_keys))
+            inner += _EXPLICIT_HASH_KEY_INDEX[ehk_index]
+        inner += _LENGTH[size]
+        tail = b"".join(map(tag_bytes, tags)) if tags else b""
+        parts += (_LENGTH[len(inner) + size + len(tail)], inner, data, tail)
     # ENC-2: "An aggregated record MUST hold at least one user record."
     if not parts:
         raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
@@ -205,7 +223,6 @@ def serialize(records: Iterable[UserRecord]) -> bytes:
     # records, each user record's fields by ascending number, with minimal varints."
     tables: list[bytes] = []
     for tag_byte, table in ((b"\x0a", partition_keys), (b"\x12", explicit_hash_keys)):
-        for key in table:
-            encoded = key.encode()
+        for encoded in map(str.encode, table):
             tables += (tag_byte, varint(len(encoded)), encoded)
     return b"".join(tables) + b"".join(parts)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from .errors import EncodeError, HashKeyError
 from .hash_keys import parse_hash_key
-from .limits import FRAME_OVERHEAD, MAX_PARTITION_KEY_LENGTH
+from .limits import FRAME_OVERHEAD, MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
 from .records import UserRecord
+
+_LARGEST_HASH_KEY = str(MAX_HASH_KEY)
 
 
 def varint_size(value: int) -> int:
@@ -24,6 +26,19 @@ def field_size(length: int) -> int:
     return 1 + varint_size(length) + length
 
 
+def _is_canonical(text: str) -> bool:
+    """Whether `parse_hash_key` would read an explicit hash key, quick to say of nearly all."""
+    return (
+        type(text) is str
+        and 0 < len(text) <= len(_LARGEST_HASH_KEY)
+        and text.isascii()
+        and text.encode().isdigit()
+        and (text[0] != "0" or text == "0")
+        # Digits of the same number compare as the numbers do.
+        and (len(text) < len(_LARGEST_HASH_KEY) or text <= _LARGEST_HASH_KEY)
+    )
+
+
 def check(record: UserRecord, record_index: int | None = None) -> None:
     """Refuse a user record that must not be written. Raises EncodeError with its place.
 
@@ -36,8 +51,8 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
         and 0 < len(key) <= MAX_PARTITION_KEY_LENGTH
         and key.isascii()
         and type(data) is bytes
-        and explicit_hash_key is None
         and not tags
+        and (explicit_hash_key is None or _is_canonical(explicit_hash_key))
     ):
         return  # nearly every user record there is
 
@@ -80,56 +95,56 @@ class AggregateSize:
     tables seen so far and the running total. An empty aggregate has size 0: there is no such thing.
     """
 
-    __slots__ = ("_body", "_explicit_hash_keys", "_partition_keys", "count")
+    __slots__ = ("_explicit_hash_keys", "_partition_keys", "count", "size")
 
     def __init__(self) -> None:
         self._partition_keys: dict[str, int] = {}
         self._explicit_hash_keys: dict[str, int] = {}
-        self._body = 0
+        self.size = 0
         self.count = 0
 
-    @property
-    def size(self) -> int:
-        return FRAME_OVERHEAD + self._body if self.count else 0
+    def after(self, record: UserRecord) -> int:
+        """What `size` would be with ``record`` added."""
+        return self.add(record, 0)
 
-    def cost(self, record: UserRecord) -> int:
-        """Bytes that ``record`` would add to what there is (frame aside)."""
+    def add(self, record: UserRecord, max_size: int | None = None) -> int:
+        """Count ``record`` in, unless that gives more than ``max_size``. Either way: what it gives.
+
+        Exact for user records that `check` passes.
+        """
         key, data, explicit_hash_key, tags = record
-        cost = 0
-        pk_index = self._partition_keys.get(key)
+        partition_keys, explicit_hash_keys = self._partition_keys, self._explicit_hash_keys
+        size = self.size or FRAME_OVERHEAD
+        pk_index = partition_keys.get(key)
+        new_key = pk_index is None
         if pk_index is None:
-            pk_index = len(self._partition_keys)
-            cost = field_size(len(key) if key.isascii() else len(key.encode()))
+            pk_index = len(partition_keys)
+            size += field_size(len(key) if key.isascii() else len(key.encode()))
         length = len(data)
         # Two tags and the data; then the varints, which for nearly all have one byte or two.
         inner = 2 + length
         inner += 1 if pk_index < 0x80 else varint_size(pk_index)
         inner += 1 if length < 0x80 else varint_size(length)
+        ehk_index: int | None = None
         if explicit_hash_key is not None:
-            ehk_index = self._explicit_hash_keys.get(explicit_hash_key)
+            ehk_index = explicit_hash_keys.get(explicit_hash_key)
             if ehk_index is None:
-                ehk_index = len(self._explicit_hash_keys)
-                cost += field_size(len(explicit_hash_key.encode()))
-            inner += 1 + varint_size(ehk_index)
+                ehk_index = len(explicit_hash_keys)
+                size += field_size(len(explicit_hash_key))  # digits
+            inner += 2 if ehk_index < 0x80 else 1 + varint_size(ehk_index)
         for tag in tags:
             body = field_size(len(tag.key.encode()))
             if tag.value is not None:
                 body += field_size(len(tag.value.encode()))
             inner += field_size(body)
-        return cost + 1 + (1 if inner < 0x80 else varint_size(inner)) + inner
-
-    def after(self, record: UserRecord) -> int:
-        """What `size` would be with ``record`` added."""
-        return FRAME_OVERHEAD + self._body + self.cost(record)
-
-    def add(self, record: UserRecord, cost: int | None = None) -> None:
-        """Count ``record`` in; ``cost``, where known, is what `cost` says of it now.
-
-        The size is exact for user records that `check` passes.
-        """
+        size += 1 + (1 if inner < 0x80 else varint_size(inner)) + inner
+        if max_size is not None and size > max_size:
+            return size
         # ENC-6: "The size an aggregate is said to have MUST be the number of bytes written for it."
-        self._body += self.cost(record) if cost is None else cost
-        self._partition_keys.setdefault(record[0], len(self._partition_keys))
-        if record[2] is not None:
-            self._explicit_hash_keys.setdefault(record[2], len(self._explicit_hash_keys))
+        self.size = size
         self.count += 1
+        if new_key:
+            partition_keys[key] = pk_index
+        if explicit_hash_key is not None and ehk_index is not None:
+            explicit_hash_keys[explicit_hash_key] = ehk_index
+        return size
