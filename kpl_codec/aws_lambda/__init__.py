@@ -11,7 +11,7 @@ Lambda does not read the answer, and what failed is gone.
 `events` user_records, process_user_records    `windows` tumbling windows    `aio` async handlers
 `firehose` transformations    `placement` a shard map kept across invocations
 `powertools` BatchProcessor, data class, idempotency    `parser` pydantic models
-Specification: spec/06-lambda.md, LMB-1 to LMB-14.
+Specification: spec/06-lambda.md, LMB-1 to LMB-15.
 """
 
 from .events import Poison, idempotency_key, process_user_records, user_records

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ..adapters.reading import captured, kinesis_records
@@ -138,6 +139,17 @@ def answer(sequence_numbers: Iterable[str]) -> dict[str, Any]:
     return {"batchItemFailures": [{"itemIdentifier": number} for number in dict.fromkeys(sequence_numbers)]}
 
 
+def done(result: object) -> object:
+    """``result`` of the caller's function, if that has run: of a coroutine or generator nothing has."""
+    # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
+    # fail: it has not run, and its record MUST NOT count as handled."
+    if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
+        if isinstance(result, (CoroutineType, GeneratorType)):
+            result.close()
+        raise TypeError("nothing of an async or generator function has run: for async handlers see aio")
+    return result
+
+
 def settle_poison(poison: Poison, on_poison: Callable[[Poison], object] | None) -> bool:
     """Hand a record that cannot be opened to ``on_poison``; whether that took it. It has failed if not."""
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, unless the caller's
@@ -146,11 +158,15 @@ def settle_poison(poison: Poison, on_poison: Callable[[Poison], object] | None) 
         log("kinesis record cannot be opened: %s", poison.error)
         return False
     try:
-        on_poison(poison)
+        done(on_poison(poison))
     except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record was not taken
         log_exception("poison hook failed: %s", poison.error)
         return False
     return True
+
+
+def _handle(handler: Handler, record: DeaggregatedRecord) -> object:
+    return done(handler(record))
 
 
 def process_user_records(
@@ -200,9 +216,9 @@ def process_user_records(
             key = idempotency_key(record, unit.stream_arn)
             try:
                 if once is None:
-                    handler(record)
+                    done(handler(record))
                 else:
-                    once(key, partial(handler, record))
+                    done(once(key, partial(_handle, handler, record)))
             except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                 log_exception("user record failed: %s", key)
                 failed.append(unit.sequence_number)

@@ -22,7 +22,7 @@ from ..deaggregate import deaggregate
 from ..errors import CaptureError, DecodeError
 from ..frame import looks_aggregated
 from ..records import DeaggregatedRecord, UserRecord
-from .events import Poison, log_exception, settle_poison
+from .events import Poison, done, log_exception, settle_poison
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
 MAX_RESPONSE_SIZE = 6_000_000
@@ -140,7 +140,7 @@ def _overflow(
     if reingest is None or (alone and len(user_records) == 1):
         return _result(record_id, "ProcessingFailed")
     try:
-        reingest(user_records)
+        done(reingest(user_records))
     except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, nothing was put back for sure
         log_exception("putting back failed: record id %s", record_id)
         return _result(record_id, "ProcessingFailed")

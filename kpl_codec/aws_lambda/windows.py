@@ -13,7 +13,7 @@ from typing import Any
 from ..deaggregate import Drop, Policy
 from ..records import DeaggregatedRecord
 from ..shards import ShardMap
-from .events import Poison, ShardMaps, answer, idempotency_key, log_exception, settle_poison, units
+from .events import Poison, ShardMaps, answer, done, idempotency_key, log_exception, settle_poison, units
 
 State = dict[str, Any]
 
@@ -46,6 +46,7 @@ def process_window(
         for record in unit.user_records:
             try:
                 changed = handler(state, record)
+                done(changed)
                 state = state if changed is None else changed
             except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                 log_exception("user record failed: %s", idempotency_key(record, unit.stream_arn))
@@ -58,5 +59,5 @@ def process_window(
             break
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
     if event.get("isFinalInvokeForWindow") and not failed and on_window_end is not None:
-        on_window_end(state, event)
+        done(on_window_end(state, event))
     return {**answer(failed), "state": state}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from kpl_codec.aws_lambda import (
     aio,
     idempotency_key,
     process_user_records,
+    process_window,
     user_records,
 )
 
@@ -392,3 +394,39 @@ def test_the_loop_lives_on_between_invocations() -> None:
 
 def test_the_fixture_is_what_the_tests_think() -> None:
     assert [len(list(kpl.deaggregate([r]))) for r in KINESIS_RECORDS] == [1, 5, 2]
+
+
+@pytest.mark.requirement("LMB-15")
+def test_a_function_that_has_not_run_has_handled_nothing() -> None:
+    """An async handler given to the plain call makes a coroutine and nothing else."""
+    seen: list[object] = []
+
+    async def asynchronous(*arguments: object) -> None:
+        seen.append(arguments)
+
+    def generator(*arguments: object) -> Iterator[None]:
+        yield seen.append(arguments)
+
+    async def both(*arguments: object) -> AsyncIterator[None]:
+        yield seen.append(arguments)
+
+    rows = [kpl.KinesisRecord("k", b"data", number, SHARD) for number in "01"]
+    plain, broken = (adapters.to_lambda([row], stream_arn=STREAM) for row in rows)
+    broken["Records"][0]["kinesis"]["data"] = "%%%"
+    for function in (asynchronous, generator, both):
+        assert numbers(process_user_records(plain, function)) == ["0"]
+        assert numbers(process_user_records(plain, seen.append, once=function)) == ["0"]
+        assert numbers(process_user_records(plain, function, once=lambda key, call: call())) == ["0"]
+        assert numbers(process_user_records(broken, seen.append, on_poison=function)) == ["1"]
+        assert numbers(aio.run(aio.process_user_records(broken, asynchronous, on_poison=function))) == ["1"]
+        assert numbers(dict(batchItemFailures=process_window(plain, function)["batchItemFailures"])) == ["0"]
+        with pytest.raises(TypeError, match="nothing of an async"):
+            process_window(
+                {"Records": [], "isFinalInvokeForWindow": True},
+                lambda state, record: None,
+                on_window_end=function,
+            )
+    assert not seen
+    # The other way round nothing is amiss: a plain handler has run.
+    assert numbers(aio.run(aio.process_user_records(plain, seen.append))) == []
+    assert len(seen) == 1

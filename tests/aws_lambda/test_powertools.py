@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -247,3 +249,9 @@ def test_under_way_elsewhere_counts_as_failed(event: Any, dynamodb: Any) -> None
 
     assert numbers(process_user_records(event, handler, once=guard)) == []
     assert inner == [[str(FIRST)]]
+
+
+def test_batch_processing_does_not_need_boto3() -> None:
+    """Powertools' idempotency does, which only `once` loads."""
+    code = "import sys; sys.modules['boto3'] = None; import kpl_codec.aws_lambda.powertools"
+    subprocess.run([sys.executable, "-c", code], check=True)
