@@ -17,7 +17,7 @@ from ..testing import conformance
 from ..testing.conformance import ADAPTERS, ProgramError, Result, adapter_command, table, vector_files
 from ..testing.conformance.running import load
 
-HELP = "run the specification's vectors against this or any other implementation"
+HELP = "Run the specification's vectors against this or any other implementation."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--failures", action="store_true", help="list every vector that did not pass")
     parser.add_argument("--json", action="store_true", help="the judgements as JSON instead of a table")
     parser.add_argument(
-        "--timeout", type=float, default=20.0, help="seconds to wait for an answer (default 20)"
+        "--timeout", type=float, default=20.0, help="seconds to wait for an answer (default: 20)"
     )
 
 

@@ -11,13 +11,18 @@ HELP = "Make captured Kinesis records of any size, the same every time, as Parqu
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
-    parser.add_argument("--user-records", type=int, default=1_000_000, metavar="N")
-    parser.add_argument("--shards", type=int, default=4, metavar="N")
-    parser.add_argument("--per-aggregate", type=int, default=500, metavar="N")
-    parser.add_argument("--data-size", type=int, default=100, metavar="BYTES")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--mixed-every", type=int, default=0, metavar="N", help="a mixed aggregate every N")
-    parser.add_argument("--broken-every", type=int, default=0, metavar="N", help="a broken frame every N")
+    for option, default, metavar, what in (
+        ("--user-records", 1_000_000, "N", "how many"),
+        ("--shards", 4, "N", "on how many shards"),
+        ("--per-aggregate", 500, "N", "user records in each aggregate"),
+        ("--data-size", 100, "BYTES", "data of each user record"),
+        ("--seed", 0, "N", "another seed, other records"),
+        ("--mixed-every", 0, "N", "make every Nth aggregate a mixed one; 0: none"),
+        ("--broken-every", 0, "N", "break every Nth frame; 0: none"),
+    ):
+        parser.add_argument(
+            option, type=int, default=default, metavar=metavar, help=f"{what} (default: {default})"
+        )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from ..records import UserRecord
 from .source import UsageError, add_connection, client_of, read_bytes
 from .terminal import paint, print_json
 
-HELP = "show one record byte by byte, with its defects, and what the KCL and others make of it"
+HELP = "Show one record byte by byte, with its defects, and what the KCL and others make of it."
 
 #: Other implementations to ask, where they can be had: adapters of ``kpl_codec.testing.conformance``.
 OTHERS = ("aws_kinesis_agg",)
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--records", action="store_true", help="list the user records (keys and lengths)")
     parser.add_argument("--no-others", action="store_true", help="do not ask other implementations")
-    parser.add_argument("--max-nodes", type=int, default=400, help="tree lines at most (default 400)")
+    parser.add_argument("--max-nodes", type=int, default=400, help="tree lines at most (default: 400)")
     parser.add_argument("--json", action="store_true", help="JSON instead of the tree")
 
 

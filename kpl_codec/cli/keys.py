@@ -13,7 +13,7 @@ from ..skew import Skew, skew_of
 from .source import UsageError, add_source, load_shard_map, read_lines, write_text
 from .terminal import print_json, table, width
 
-HELP = "hash partition keys, weigh them on shards, allocate balanced hash keys, split the key space"
+HELP = "Hash partition keys, weigh them on shards, allocate balanced hash keys, split the key space."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "halved again. Keys in use are given with --existing; the same keys in any order, the same answer.",
     )
     add_source(allocate, required=False)
-    allocate.add_argument("count", type=int, nargs="?", default=1, help="how many (default 1)")
+    allocate.add_argument("count", type=int, nargs="?", default=1, help="how many (default: 1)")
     allocate.add_argument("--existing", metavar="FILE", help="hash keys in use, one a line; - for stdin")
     allocate.add_argument("--shard-count", type=int, metavar="N", help="on N even shards")
     allocate.add_argument("--space", metavar="START:END", help="another key space, both ends included")

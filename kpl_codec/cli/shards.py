@@ -27,7 +27,7 @@ from .source import (
 )
 from .terminal import paint, print_json, table, width
 
-HELP = "list a stream's shards, predict where keys go, show their history, watch them change"
+HELP = "List a stream's shards, predict where keys go, show their history, watch them change."
 
 _GOOD = {Verdict.EXPECTED, Verdict.EXPLICIT_HASH_KEY_IMPLIED, Verdict.DISTRIBUTION_AUTO}
 
@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     watch = commands.add_parser("watch", help="keep looking, and tell of every split, merge and failure")
     watch.add_argument("--stream", required=True, metavar="NAME", help="a stream's name or ARN")
     add_connection(watch)
-    watch.add_argument("--interval", type=float, default=10.0, help="seconds between looks (default 10)")
+    watch.add_argument("--interval", type=float, default=10.0, help="seconds between looks (default: 10)")
     watch.add_argument("--looks", type=int, help="stop after so many looks (default: never)")
     watch.add_argument("--json", action="store_true", help="a JSON object a line")
     watch.set_defaults(action=_watch)
