@@ -73,7 +73,7 @@ def outline(message: bytes) -> tuple[tuple[str, ...], tuple[str, ...], list[int]
         parsed = OUTLINE.FromString(message)
         parsed.DiscardUnknownFields()
         # Written again it is the same: nothing unknown, tables first, every length in the fewest bytes.
-        if parsed.SerializeToString() != message or not parsed.records:
+        if parsed.SerializeToString() != message:
             return None
     except (DecodeError, UnicodeError):
         return None
@@ -81,9 +81,10 @@ def outline(message: bytes) -> tuple[tuple[str, ...], tuple[str, ...], list[int]
         tuple(parsed.partition_key_table[:]),
         tuple(parsed.explicit_hash_key_table[:]),
     )
-    if not are_keys(partition_keys) or not are_hash_keys(explicit_hash_keys):
+    lengths = list(map(len, parsed.records[:]))
+    if not lengths or not are_keys(partition_keys) or not are_hash_keys(explicit_hash_keys):
         return None
-    return partition_keys, explicit_hash_keys, list(map(len, parsed.records))
+    return partition_keys, explicit_hash_keys, lengths
 
 
 def _tags(records: Any) -> list[tuple[Tag, ...]] | None:

@@ -8,6 +8,7 @@ records).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -75,61 +76,66 @@ class _Columns:
         hash_keys: list[str] = []
         data: list[bytes] = []
         tags: list[Any] = []
-        rows, pks, ehks, payloads, subs, frames = [], [], [], [], [], []
+        pks: list[Any] = []
+        ehks: list[Any] = []
         starts, ends = [], []
-        for number, (start, stop, parsed) in enumerate(parts):
-            span = np.arange(start - self._first, stop - self._first)
+        # Per part: how many user records; what its key, explicit hash key and payload numbers start from.
+        counts, key_bases, hash_key_bases, bases = [], [], [], []
+        for start, stop, parsed in parts:
+            key_bases.append(base + len(keys) if parsed is not None else 0)
+            hash_key_bases.append(base + len(hash_keys) if parsed is not None else 0)
             if parsed is None:
-                rows.append(span)
+                span = np.arange(start - self._first, stop - self._first)
                 pks.append(span)
                 ehks.append(span)
-                payloads.append(span)
-                subs.append(np.zeros(len(span), np.int64))
-                frames.append(np.full(len(span), -1))
-                tags.extend([None] * len(span))
+                bases.append(start - self._first)
+                counts.append(stop - start)
+                tags.extend(repeat(None, stop - start))
                 if cuts:
                     of_rows = source.spans(start, stop)
                     starts.append(of_rows[0])
                     ends.append(of_rows[1])
                 continue
             count = len(parsed.partition_key_indices)
-            rows.append(np.full(count, start - self._first))
-            pks.append(np.array(parsed.partition_key_indices, np.int64) + (base + len(keys)))
+            counts.append(count)
+            pks.append(parsed.partition_key_indices)
             keys.extend(parsed.partition_key_table)
             if parsed.explicit_hash_key_indices is None:
-                ehks.append(np.full(count, -1))
+                ehks.append(_NONE.repeat(count))
             else:
-                indices = np.array(parsed.explicit_hash_key_indices, np.int64)
-                ehks.append(np.where(indices < 0, -1, indices + (base + len(hash_keys))))
+                ehks.append(parsed.explicit_hash_key_indices)
                 hash_keys.extend(parsed.explicit_hash_key_table)
-            subs.append(np.arange(count))
-            frames.append(np.full(count, number))
-            if cuts and isinstance(parsed, Outline):
+            bases.append(base + len(data))
+            parsed_tags = None
+            if not isinstance(parsed, Outline):
+                data.extend(parsed.data)
+                parsed_tags = parsed.tags
+            elif cuts:
                 starts.append(parsed.starts)
                 ends.append(parsed.ends)
-                tags.extend([None] * count)
-                continue
-            if isinstance(parsed, Outline):
-                spans = zip(parsed.starts.tolist(), parsed.ends.tolist(), strict=True)
-                payload, parsed_tags = [source.bytes[a:b].tobytes() for a, b in spans], None
             else:
-                payload, parsed_tags = list(parsed.data), parsed.tags
-            payloads.append(np.arange(count) + (base + len(data)))
-            data.extend(payload)
-            tags.extend([None] * count if parsed_tags is None else parsed_tags)
-        self.rows, self.pks, self.ehks, self.subs, self.frames = (
-            np.concatenate(arrays) for arrays in (rows, pks, ehks, subs, frames)
-        )
+                spans = zip(parsed.starts.tolist(), parsed.ends.tolist(), strict=True)
+                data.extend(source.bytes[a:b].tobytes() for a, b in spans)
+            tags.extend(repeat(None, count) if parsed_tags is None else parsed_tags)
+        total = sum(counts)
+        within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        opened = np.repeat([parsed is not None for _, _, parsed in parts], counts)
+        self.rows = np.repeat([start - self._first for start, _, _ in parts], counts) + within * ~opened
+        self.subs = within * opened
+        self.frames = np.where(opened, np.repeat(np.arange(len(parts)), counts), -1)
+        self.pks = np.concatenate(pks) + np.repeat(key_bases, counts)
+        ehk_indices = np.concatenate(ehks)
+        self.ehks = np.where(ehk_indices < 0, -1, ehk_indices + np.repeat(hash_key_bases, counts))
         self._key_table = self._table("partitionKey", keys, pa.string())
         self._hash_key_table = self._table("explicitHashKey", hash_keys, pa.string())
         if cuts:
             self._data_table = source.cut(np.concatenate(starts), np.concatenate(ends))
-            self.payloads = 2 * np.arange(len(self.rows)) + 1
+            self.payloads = 2 * np.arange(total) + 1
         else:
             self._data_table = self._table("data", data, pa.binary())
-            self.payloads = np.concatenate(payloads)
+            self.payloads = np.repeat(bases, counts) + within
         self._tags = tags if layout.tags and any(tags) else None
-        self.counts = int((self.frames >= 0).sum()), sum(parsed is not None for _, _, parsed in parts)
+        self.counts = int(opened.sum()), sum(parsed is not None for _, _, parsed in parts)
         self.in_range: np.ndarray[Any, Any] | None = None
         if placer is not None:
             self._place(placer, keys, hash_keys, base)
@@ -285,6 +291,7 @@ class _Columns:
             columns[name] = pc.if_else(mask, was, now)
 
 
+_NONE = np.array([-1])
 #: Columns that `Source` makes up as null where a batch lacks them: null there says nothing.
 _STAND_INS = ("subSequenceNumber", "aggregated")
 _KINDS = pa.array([None, "whole", "mixed", "foreign"], pa.string())
