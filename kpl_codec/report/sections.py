@@ -31,6 +31,7 @@ def _counts(report: Report) -> Markup:
             "Mixed aggregates",
             "broken frames",
             "misplaced",
+            "Not read",
         )
         return tag(
             "div",

@@ -93,7 +93,16 @@ def verdict(report: Report) -> str:
     serious = [count for count in report.kinds if count.kind.severity in ("critical", "error")]
     if serious:
         found = sum(count.findings for count in serious)
-        return f"{plural(found, 'thing')} cannot be read as written. A KCL consumer drops no user record."
+        return (
+            f"{plural(found, 'thing')} cannot be read as written. "
+            "A KCL consumer drops none of the user records that could be."
+        )
+    unknown = sum(count.user_records for count in report.kinds if count.kind.name == "unknown-shard")
+    if unknown:
+        return (
+            f"Every record can be read. Whether a KCL consumer drops {plural(unknown, 'user record')} is not "
+            "known: the map does not have their shards."
+        )
     if not report.clean:
         return "Every record can be read and reaches a KCL consumer; some things need a look."
     if report.distribution is None:
@@ -111,8 +120,11 @@ def totals_table(report: Report) -> list[tuple[str, str, str]]:
         ("  aggregated", number(totals.aggregated_records), _per_aggregate(report)),
     ]
     if totals.broken_frames:
-        rows.append(("  broken frames", number(totals.broken_frames), "look aggregated, cannot be opened"))
+        rows.append(("  broken frames", number(totals.broken_frames), "cannot be opened, or have no data"))
     rows.append(("User records", number(user), size(totals.bytes) + " of data"))
+    unread = sum(count.findings for count in report.kinds if count.kind.name.startswith("capture"))
+    if unread:
+        rows.append(("Not read", number(unread), "files, lines and records; what is in them is not counted"))
     if report.distribution is not None:
         rows.append(
             (

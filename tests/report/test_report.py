@@ -27,7 +27,7 @@ from kpl_codec.report import (
     write_page,
 )
 from kpl_codec.report.markup import join, tag
-from kpl_codec.report.summary import percent, size
+from kpl_codec.report.summary import percent, size, verdict
 from kpl_codec.shards import Shard, ShardMap
 
 from .examples import HOSTILE, Stream, mixed_stream, report_of, scanned
@@ -186,6 +186,22 @@ def test_the_summary_of_a_clean_stream_is_short_and_says_so(reports: dict[str, R
     assert reports["clean"].clean
     assert "Clean: every record can be read, lies where it belongs" in text
     assert len(text.splitlines()) < 25
+
+
+def test_the_verdict_claims_nothing_of_what_could_not_be_read_or_judged() -> None:
+    tally = Tally()
+    tally.kinesis_records = 20
+    tally.add_group("shardId-000000000000", "shardId-000000000000", "expected", "delivered", 20, 70, "12")
+    unread = report_of(tally, FOUR, findings=[Finding("capture-file"), Finding("capture-json")])
+    assert "2 things cannot be read as written. A KCL consumer drops none of the user records" in verdict(
+        unread
+    )
+    assert "Not read                           2  files" in summary_text(unread)
+    assert "Not read" in render_page(unread)
+    tally.add_group("shardId-99", None, "unknown-shard", "delivered", 4, 40, "13")
+    unjudged = report_of(tally, FOUR)
+    assert "Whether a KCL consumer drops 4 user records is not known" in verdict(unjudged)
+    assert "Not read" not in summary_text(unjudged)
 
 
 def test_hostile_texts_do_not_reach_the_terminal(reports: dict[str, Report]) -> None:
