@@ -1,0 +1,266 @@
+"""What comes of a user record in the core: outcomes, what is done about them, and limits."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kpl_codec.live_shard_map import Failure
+from kpl_codec.producer import (
+    Attempt,
+    Delivery,
+    DeliveryError,
+    Outcome,
+    ProducerClosed,
+    ProducerFull,
+)
+from kpl_codec.producer.limiter import MAX_BACKOFF, Lane, TokenBucket
+from kpl_codec.producer.outcomes import ACTIONS, Action, outcome_of
+
+from .bench import HIGH, LOW, Bench, data_of
+
+# -- outcomes -------------------------------------------------------------------------------------
+
+CODES = [
+    ("ProvisionedThroughputExceededException", Outcome.THROTTLED),
+    ("KMSThrottlingException", Outcome.THROTTLED),
+    ("InternalFailure", Outcome.INTERNAL),
+    ("ServiceUnavailable", Outcome.INTERNAL),
+    ("ExpiredTokenException", Outcome.INTERNAL),
+    ("AnErrorNobodyHasHeardOf", Outcome.INTERNAL),
+    ("ValidationException", Outcome.INVALID),
+    ("InvalidArgumentException", Outcome.INVALID),
+    ("ResourceNotFoundException", Outcome.REFUSED),
+    ("AccessDeniedException", Outcome.REFUSED),
+    ("KMSDisabledException", Outcome.REFUSED),
+]
+
+
+@pytest.mark.requirement("PRD-22")
+@pytest.mark.parametrize(("code", "outcome"), CODES)
+def test_each_error_code_has_its_outcome(code: str, outcome: Outcome) -> None:
+    assert outcome_of(code) is outcome
+    assert outcome_of(code, answered=False) is Outcome.NO_ANSWER
+
+
+def test_errors_pickle() -> None:
+    attempt = Attempt(Outcome.THROTTLED, 1.0, 2.0, "shardId-0", code="Throttled")
+    error = DeliveryError(outcome=Outcome.EXPIRED, code="expired", attempts=(attempt,))
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.outcome, again.attempts, str(again)) == (error.outcome, error.attempts, str(error))
+    for other in (ProducerFull(records=1, bytes=2), ProducerClosed(code="forked")):
+        assert pickle.loads(pickle.dumps(other)) == other
+
+
+def test_every_outcome_has_an_action() -> None:
+    assert set(ACTIONS) == set(Outcome)
+
+
+@pytest.mark.requirement("PRD-22")
+@pytest.mark.parametrize("whole_call", [True, False])
+@pytest.mark.parametrize(("code", "outcome"), CODES)
+def test_each_action_is_taken(code: str, outcome: Outcome, whole_call: bool) -> None:
+    bench = Bench()
+    bench.put(b"1", LOW)
+    bench.core.flush()
+    (call,) = bench.puts()
+    if whole_call:
+        bench.core.fail(call, Failure(code), bench.now, answered=True)
+    else:
+        answer = {"Records": [{"ErrorCode": code, "ErrorMessage": "because"}], "FailedRecordCount": 1}
+        bench.core.receive(call, answer, bench.now)
+    bench.run(10.0)
+    result = bench.results[b"1"]
+    if ACTIONS[outcome] is Action.BACK_OFF:
+        assert isinstance(result, Delivery)
+        assert bench.outcomes(b"1") == [outcome, Outcome.DELIVERED]
+        assert result.attempts[0].code == code
+    else:  # refused, or invalid and by itself already
+        assert isinstance(result, DeliveryError)
+        assert (result.outcome, result.code) == (Outcome.REFUSED, code)
+        assert bench.stream.stored == []
+
+
+@pytest.mark.requirement("PRD-23")
+@pytest.mark.parametrize(
+    "answer", [{}, {"Records": None}, {"Records": []}, {"Records": [{}, {}, {}]}, {"Records": [{}, None]}]
+)
+def test_an_answer_that_does_not_match_is_no_answer(answer: Any) -> None:
+    bench = Bench()
+    bench.put(b"1", LOW)
+    bench.put(b"2", HIGH)
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.core.receive(call, answer, bench.now)
+    bench.run(10.0)
+    assert bench.outcomes(b"1") == bench.outcomes(b"2") == [Outcome.COUNT_MISMATCH, Outcome.DELIVERED]
+
+
+def test_fail_if_throttled() -> None:
+    bench = Bench(fail_if_throttled=True)
+    bench.stream.throttled = {bench.stream.open[0].shard_id}
+    bench.put(b"low", LOW)
+    bench.put(b"high", HIGH)
+    bench.run(1.0)
+    assert isinstance(bench.results[b"high"], Delivery)
+    failed = bench.results[b"low"]
+    assert isinstance(failed, DeliveryError)
+    assert failed.outcome is Outcome.THROTTLED
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.sets(st.integers(0, 11)))
+def test_halving_finds_exactly_the_bad_records(shards: list[int], bad: set[int]) -> None:
+    """A service that refuses every call with a bad record in it."""
+    bench = Bench(4, record_max_buffered_time=0)
+    for number, shard in enumerate(shards):
+        word = b"bad" if number in bad else b"good"
+        bench.put(word + b"%d" % number, shard * 2**126 + number)
+    bench.core.flush()
+    for _ in range(200):
+        calls = bench.puts(0.01)
+        if not calls and not bench.core.outstanding:
+            break
+        for call in calls:
+            if any(data.startswith(b"bad") for unit in data_of(call) for data in unit):
+                bench.core.fail(call, Failure("ValidationException"), bench.now, answered=True)
+            else:
+                bench.serve(call)
+    bench.collect()
+    assert len(bench.results) == len(shards)
+    for data, result in bench.results.items():
+        assert isinstance(result, DeliveryError if data.startswith(b"bad") else Delivery)
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("PRD-20")
+@given(
+    st.floats(1, 1000), st.floats(1, 1000),
+    st.lists(st.tuples(st.floats(0, 50), st.floats(0, 5)), max_size=40),
+)  # fmt: skip
+def test_a_token_bucket_never_gives_more_than_it_has(
+    rate: float, capacity: float, steps: Sequence[tuple[float, float]]
+) -> None:
+    bucket, now, given_away = TokenBucket(rate, capacity), 0.0, 0.0
+    for cost, wait in steps:
+        now += wait
+        delay = bucket.wait(cost, now)
+        if delay == 0.0:
+            bucket.take(cost)
+            given_away += cost
+        else:
+            now += delay
+            assert bucket.wait(cost, now) == pytest.approx(0.0, abs=1e-6)
+        assert given_away <= capacity + now * rate + max([cost for cost, _ in steps]) + 1e-6
+
+
+@pytest.mark.requirement("PRD-20")
+def test_a_shard_gets_at_most_its_rate() -> None:
+    bench = Bench(1, rate_limit=100, aggregation_enabled=False, max_outstanding_records=10_000)
+    for number in range(4000):
+        bench.put(b"%d" % number, LOW)
+    sent = []
+    for _ in range(300):
+        for call in bench.puts(0.01):
+            sent += [bench.now] * len(call.records)
+            bench.serve(call)
+    at = {second: sum(1 for time in sent if time <= 100 + second) for second in (1, 2, 3)}
+    assert at[1] <= 2000 + 20
+    assert at[2] == pytest.approx(3000, abs=30)
+    assert len(sent) == pytest.approx(4000, abs=30)
+
+
+@pytest.mark.requirement("PRD-21")
+@given(st.integers(0, 1023), st.integers(1, 20))
+def test_backoff_doubles_is_bounded_and_starts_anew(drawn: int, failures: int) -> None:
+    lane, now = Lane("s", 150, lambda n: drawn % n), 0.0
+    for number in range(failures):
+        lane.failed(now)
+        whole = min(MAX_BACKOFF, 0.1 * 2**number)
+        assert whole * 0.499 <= lane.backoff_until - now <= whole * 1.001
+        until = lane.backoff_until
+        lane.failed(now)  # more records of the same answer: one failure
+        assert lane.backoff_until == until
+        now = until
+    lane.succeeded()
+    lane.failed(now)
+    assert lane.backoff_until - now <= 0.1001
+
+
+@pytest.mark.requirement("PRD-7", "PRD-9")
+def test_what_is_outstanding_is_bounded_and_nothing_is_accepted_beyond() -> None:
+    bench = Bench(max_outstanding_records=3)
+    for number in range(3):
+        bench.put(b"%d" % number)
+    with pytest.raises(ProducerFull) as caught:
+        bench.put(b"4")
+    assert caught.value.records == 3
+    bench.run(1.0)
+    bench.put(b"5")
+    bench.core.close()
+    with pytest.raises(ProducerClosed):
+        bench.put(b"6")
+    bench.run(1.0)
+    assert set(bench.results) == {b"0", b"1", b"2", b"5"}
+
+
+@pytest.mark.requirement("PRD-7")
+def test_bytes_are_bounded_too() -> None:
+    bench = Bench(max_outstanding_bytes=2**20)
+    bench.put(b"x" * 700_000)
+    with pytest.raises(ProducerFull):
+        bench.put(b"y" * 700_000)
+
+
+@pytest.mark.requirement("PRD-9")
+def test_abandon_gives_every_record_its_result_wherever_it_is() -> None:
+    bench = Bench(ordering="partition-key", max_connections=1, record_max_buffered_time=50)
+    bench.put(b"in flight", LOW, key="a")
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.put(b"held", LOW, key="a")
+    bench.put(b"open", HIGH, key="b")
+    bench.core.abandon(bench.now)
+    bench.collect()
+    assert {data: r.outcome for data, r in bench.results.items()} == {  # type: ignore[union-attr]
+        b"in flight": Outcome.CLOSED, b"held": Outcome.CLOSED, b"open": Outcome.CLOSED
+    }  # fmt: skip
+    assert bench.results[b"in flight"].may_be_stored  # type: ignore[union-attr]
+    assert not bench.results[b"open"].may_be_stored  # type: ignore[union-attr]
+    bench.serve(call)  # the answer comes too late, and changes nothing
+    bench.core.fail(call, Failure("ValidationException"), bench.now, answered=True)
+    assert bench.core.outstanding == 0
+    assert not bench.core.results()
+
+
+@pytest.mark.requirement("PRD-22")
+def test_at_most_so_many_calls_at_a_time() -> None:
+    bench = Bench(max_connections=2, collection_max_count=1, record_max_buffered_time=0)
+    for number in range(6):
+        bench.put(b"%d" % number, LOW if number % 2 else HIGH, key=f"k{number}")
+        bench.calls()
+    assert len(bench.core._in_flight) == 2
+
+
+@pytest.mark.requirement("PRD-33")
+def test_every_metric_name_is_one_of_the_kpls() -> None:
+    from kpl_codec.producer import METRICS
+
+    bench = Bench()
+    bench.stream.throttled = {bench.stream.open[0].shard_id}
+    bench.put(b"1", LOW)
+    bench.put(b"2", HIGH)
+    bench.run(1.0)
+    bench.stream.throttled = set()
+    bench.run(20.0)
+    assert set(bench.measured) == set(METRICS)
+    assert bench.measured["UserRecordsReceived"] == bench.measured["UserRecordsPut"] == 2
+    assert bench.measured["UserRecordsDataPut"] == 2
+    assert bench.measured["AllErrors"] == bench.measured["RetriesPerRecord"] > 0
