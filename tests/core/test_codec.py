@@ -37,6 +37,8 @@ def test_decode_inverts_encode(records: list[kpl.UserRecord]) -> None:
     assert list(decoded) == records
     assert [decoded[i] for i in range(len(decoded))] == records
     assert decoded[1:] == records[1:]
+    assert decoded == kpl.decode(data) != kpl.decode(kpl.encode([*records, kpl.UserRecord("k", b"")]))
+    assert decoded != records
     assert kpl.is_aggregated(data)
     assert kpl.is_canonical(data)
 
