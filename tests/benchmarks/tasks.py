@@ -83,6 +83,9 @@ class KplCodec:
     def placed(self, corpus: Corpus) -> list[Any]:
         return list(kpl.deaggregate(self.records, self.policy, self.map))
 
+    def each(self, corpus: Corpus) -> Iterator[Any]:
+        return kpl.deaggregate(self.records, self.policy)
+
     def columns(self, corpus: Corpus, shard_map: kpl.ShardMap | None = None) -> Iterator[Any]:
         from kpl_codec.arrow import Deaggregator
 
@@ -109,6 +112,9 @@ class KplCodec:
     def encode(self, corpus: Corpus) -> list[bytes]:
         return [kpl.encode(records) for records in self.user_records]
 
+    def encode_many(self, corpus: Corpus) -> list[bytes]:
+        return kpl.encode_many(self.user_records)
+
     def aggregate(self, corpus: Corpus) -> list[bytes]:
         """One record at a time, its exact size known before it goes in."""
         frames = []
@@ -131,11 +137,13 @@ class KplCodec:
 
     def tasks(self) -> dict[str, Task]:
         return {
+            "each object": self.each,
             "objects": self.objects,
             "objects+placement": self.placed,
             "columns": self.columns,
             "columns+placement": lambda corpus: self.columns(corpus, self.map),
             "encode": self.encode,
+            "encode many": self.encode_many,
             "aggregate": self.aggregate,
             "lookup": self.lookup,
         }
@@ -157,8 +165,11 @@ class AwsKinesisAgg:
         ]
         self.user_records = user_records(corpus)
 
+    def each(self, corpus: Corpus) -> Iterator[Any]:
+        return self.deaggregate(self.records, "Boto3")  # type: ignore[no-any-return]
+
     def objects(self, corpus: Corpus) -> list[Any]:
-        return list(self.deaggregate(self.records, "Boto3"))
+        return list(self.each(corpus))
 
     def placed(self, corpus: Corpus) -> list[Any]:
         found = self.objects(corpus)
@@ -192,6 +203,7 @@ class AwsKinesisAgg:
 
     def tasks(self) -> dict[str, Task]:
         return {
+            "each object": self.each,
             "objects": self.objects,
             "objects+placement": self.placed,
             "encode": self.encode,
@@ -210,13 +222,14 @@ class Aiokpl:
         ]
 
     def objects(self, corpus: Corpus) -> list[Any]:
-        found: list[Any] = []
+        return list(self.each(corpus))
+
+    def each(self, corpus: Corpus) -> Iterator[Any]:
         for frame in corpus.frames:
             try:
-                found.extend(self.package.decode_aggregated(frame))
+                yield from self.package.decode_aggregated(frame)
             except ValueError:
-                found.append(frame)
-        return found
+                yield frame
 
     def placed(self, corpus: Corpus) -> list[Any]:
         found = self.objects(corpus)
@@ -242,6 +255,7 @@ class Aiokpl:
 
     def tasks(self) -> dict[str, Task]:
         return {
+            "each object": self.each,
             "objects": self.objects,
             "objects+placement": self.placed,
             "encode": self.encode,
