@@ -108,7 +108,14 @@ def verdict(mutant: str, run: Callable[[], None]) -> str:
     child = os.fork()
     if child == 0:
         os.environ["MUTANT_UNDER_TEST"] = mutant
-        message._HEADS.clear()  # filled by the run without a mutant
+        # Filled by the run without a mutant.
+        for kept in (
+            message._HEADS,
+            message._PARTITION_KEY_INDEX,
+            message._EXPLICIT_HASH_KEY_INDEX,
+            message._LENGTH,
+        ):
+            kept.clear()
         signal.alarm(SECONDS)
         try:
             with open(os.devnull, "w") as nowhere:

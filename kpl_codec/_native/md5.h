@@ -15,7 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#if (defined(__GNUC__) || defined(__clang__)) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#if (defined(__GNUC__) || defined(__clang__)) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && \
+    !defined(KPL_ONE_LANE) /* for tests of what other compilers get */
 #define KPL_LANES 16
 typedef uint32_t kpl_lanes __attribute__((vector_size(4 * KPL_LANES)));
 typedef uint32_t kpl_quad __attribute__((vector_size(16)));
@@ -195,7 +196,7 @@ static void kpl_md5_many(kpl_message *messages, size_t count) {
     kpl_lanes state[4];
     size_t next = 0, busy = 0;
 
-    for (int i = 0; i < KPL_LANES; i++) lanes[i].message = NULL, left[i] = 0;
+    for (int i = 0; i < KPL_LANES; i++) lanes[i].message = NULL, left[i] = 0, at[i] = NULL;
     memset(state, 0, sizeof state);
     for (;;) {
         size_t steps = SIZE_MAX;
