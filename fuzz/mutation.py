@@ -48,13 +48,13 @@ pytest_add_cli_args=
     --deselect
     tests/core/test_layers.py
     --hypothesis-seed=0
+    --hypothesis-profile=mutation
 timeout_constant=5.0
 """
 
 #: The vectors notice most mutants at once; the laws need not run at length against each.
 _CONFTEST = """from hypothesis import settings
 settings.register_profile("mutation", max_examples=25, deadline=None, derandomize=True, database=None)
-settings.load_profile("mutation")
 """
 
 
@@ -106,6 +106,7 @@ def by_tests(directory: Path, mutant: str) -> str:
         "no:cacheprovider",
         "-k",
         "not layers",
+        "--hypothesis-profile=mutation",
         *TESTS,
     ]
     try:
