@@ -2,6 +2,7 @@
 
     python -m fuzz.harness decode --seconds 600 --directory DIR
     python -m fuzz.harness explain | roundtrip | lambda | shards | differential ...
+    python -m fuzz.harness decode DIR/decode-crash-...         these inputs again, nothing else
 
 ``--directory`` keeps the growing corpus and what was found (crash-*, timeout-*, oom-*) between runs; seeds
 are cut from spec/vectors. Every input is run under a time limit of 60 s and a memory limit of 1 GB.
@@ -158,9 +159,17 @@ def main() -> None:
     )
     parser.add_argument("harness", choices=sorted(HARNESSES))
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--directory", type=Path)
+    parser.add_argument("inputs", nargs="*", type=Path)
     args = parser.parse_args()
     test, seeds = HARNESSES[args.harness]
+    for path in args.inputs:
+        test(path.read_bytes())
+        print(f"{path}: nothing wrong")
+    if args.inputs:
+        return
+    if args.directory is None:
+        parser.error("--directory is missing")
     corpus.write(args.directory / "seeds")
     grown = args.directory / args.harness
     grown.mkdir(parents=True, exist_ok=True)

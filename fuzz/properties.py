@@ -3,9 +3,10 @@
     python -m fuzz.properties --seconds 600 --directory DIR     round after round, until time is up
     python -m fuzz.properties --seconds 600 --directory DIR tests/core tests/spec/test_laws.py
 
-Every round has another seed and ``--examples`` examples a law; a round begun is finished. ``--directory`` keeps Hypothesis's example
-database: a law that failed is tried with the failing example first, in the next round and the next run.
-Exit code 1 after the first round with a failure. Also checked each round: memory linear in the input.
+Every round has another seed and ``--examples`` examples a law; a round begun is finished. ``--directory``
+keeps Hypothesis's example database: a law that failed is tried with the failing example first, in the next
+round and the next run. Exit code 1 after the first round with a failure. Also checked each round: memory
+linear in the input.
 """
 
 from __future__ import annotations
