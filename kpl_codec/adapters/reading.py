@@ -216,22 +216,23 @@ class _Reader:
             if key in source:
                 yield from self.walk(source[key], dot + key, shard_id)
                 return
-        for key in ("Records", "records"):
-            if key in source:
-                records = source[key]
-                if not isinstance(records, (list, tuple)):
-                    code = "wrong-type"
-                    yield self._error(CaptureError(code=code, field=dot + key, requirement="CAP-4"), "")
-                    return
-                # A tumbling window's event names its shard once more.
-                window_shard = source.get("shardId")
-                if isinstance(window_shard, str):
-                    shard_id = window_shard
-                elif source.get("action") is not None:
-                    shard_id = self._kcl_shard_id or shard_id
-                for index, record in enumerate(records):
-                    yield self._record(record, f"{dot}{key}[{index}]", shard_id)
-                return
+        held = [key for key in ("Records", "records") if key in source]
+        for key in held:
+            records = source[key]
+            if not isinstance(records, (list, tuple)):
+                code = "wrong-type"
+                yield self._error(CaptureError(code=code, field=dot + key, requirement="CAP-4"), "")
+                continue
+            # A tumbling window's event names its shard once more.
+            window_shard = source.get("shardId")
+            if isinstance(window_shard, str):
+                shard_id = window_shard
+            elif source.get("action") is not None:
+                shard_id = self._kcl_shard_id or shard_id
+            for index, record in enumerate(records):
+                yield self._record(record, f"{dot}{key}[{index}]", shard_id)
+        if held:
+            return
         if source.get("action") in _KCL_ACTIONS:
             # A recorded KCL session: only `initialize` tells the shard.
             if source["action"] == "initialize":

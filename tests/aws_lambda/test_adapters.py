@@ -388,3 +388,15 @@ def test_a_time_that_a_float_of_seconds_cannot_carry_is_refused() -> None:
     with pytest.raises(CaptureError) as caught:
         write_timestamp(late, SECONDS, "approximateArrivalTimestamp")
     assert caught.value.code == "not-representable"
+
+
+@pytest.mark.requirement("CAP-1")
+def test_records_under_both_spellings_are_all_read() -> None:
+    rows = [kpl.KinesisRecord("k", b"%d" % i, str(i), SHARD) for i in range(2)]
+    both = {
+        "records": adapters.to_firehose(rows[1:], delivery_stream_arn=STREAM)["records"],
+        "Records": adapters.to_lambda(rows[:1], stream_arn=STREAM)["Records"],
+    }
+    assert [item.data for item in adapters.kinesis_records(both)] == [b"0", b"1"]
+    half = [*adapters.captured({**both, "Records": None})]
+    assert [getattr(item, "code", None) for item in half] == ["wrong-type", None]
