@@ -169,6 +169,21 @@ def test_hostile_frames_stay_linear_in_memory() -> None:
     assert peak < 4_000_000 + 10 * len(data)  # 10,000 listed nodes and defects are the constant
 
 
+@pytest.mark.requirement("DAG-5", "DAG-7")
+def test_a_defect_in_a_report_says_where_it_is() -> None:
+    nothing, out_of_table = frame(b"\x0a\x01a"), frame(b"\x0a\x01a\x1a\x05\x08\x01\x1a\x01x")
+    for data, error, offset, index in (
+        (nothing, kpl.NoUserRecords, 4, None),
+        (out_of_table, kpl.IndexOutOfTable, 7, 0),
+    ):
+        (row,) = kpl.deaggregate([record(data)], "report")
+        (defect,) = row.defects
+        assert type(defect) is error
+        assert (defect.offset, defect.record_index) == (offset, index)
+        assert (defect.sequence_number, defect.shard_id) == (row.sequence_number, row.shard_id)
+        assert row.shard_id is not None
+
+
 def test_policies_have_names() -> None:
     with pytest.raises(ValueError, match="policy"):
         kpl.deaggregate([], "lenient")  # type: ignore[arg-type]
