@@ -135,8 +135,10 @@ def lengths(column: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def parts(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Slices of ``batch``, in order, of as many rows each, so that these have about ``max_bytes`` of data."""
-    rows = max(1, batch.num_rows * max_bytes // max(1, batch.column("data").nbytes))
+    """Slices of ``batch``, in order, of as many rows each, so that these have about ``max_bytes`` of data;
+    but of sixteen rows or a multiple of it, as many as are hashed side by side."""
+    rows = batch.num_rows * max_bytes // max(1, batch.column("data").nbytes)
+    rows = max(16, rows - rows % 16)
     for start in range(0, max(1, batch.num_rows), rows):
         yield batch.slice(start, rows)
 
