@@ -30,6 +30,7 @@ from .put_records import (
     client_config,
     drop,
     end,
+    guarded,
     log_failure,
     log_never_closed,
     log_not_delivered,
@@ -63,8 +64,8 @@ class AsyncProducer:
         self._client = client
         self._client_settings = dict(client_settings or {})
         self._own_client: Any = None
-        self._observe = observe
-        self._core = new_core(self._stream, self.config, chance, observe)
+        self._observe = guarded(observe)
+        self._core = new_core(self._stream, self.config, chance, self._observe)
         weakref.finalize(self, log_never_closed, self._core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -38,7 +38,16 @@ from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerClosed
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..records import Tag
-from .put_records import client_config, drop, end, log_not_delivered, logger, new_core, stream_argument
+from .put_records import (
+    client_config,
+    drop,
+    end,
+    guarded,
+    log_not_delivered,
+    logger,
+    new_core,
+    stream_argument,
+)
 from .workers import Workers
 
 
@@ -85,7 +94,7 @@ class Producer:
         self._stream = stream_argument(stream_name, stream_arn)
         self._given_client = client
         self._client_settings = dict(client_settings or {})
-        self._observe = observe
+        self._observe = guarded(observe)
         self._exit_timeout = exit_timeout
         self._chance = chance
         self._clock = clock
@@ -266,7 +275,7 @@ class Producer:
             while self._turn(workers):
                 pass
         except BaseException as error:
-            # A bug of ours, or of a metrics callback: nobody may wait for ever for it.
+            # A bug of ours: nobody may wait for ever for it.
             self._fall_apart(error)
             raise
         finally:

@@ -73,6 +73,25 @@ def new_core(
     return ProducerCore(config, live, chance, observe)
 
 
+def guarded(observe: Observe | None) -> Observe | None:
+    """``observe``, whose errors cost a measurement and nothing else. The first is logged."""
+    if observe is None:
+        return None
+    told = False
+
+    def guard(name: str, value: float, attributes: Mapping[str, str]) -> None:
+        nonlocal told
+        # PRD-35: "An error in the caller's measuring MUST NOT cost a user record, nor its result."
+        try:
+            observe(name, value, attributes)
+        except Exception:
+            if not told:
+                logger.exception("observe failed for %s; further failures are not logged", name)
+            told = True
+
+    return guard
+
+
 def drop(future: Future[Delivery] | asyncio.Future[Delivery], observe: Observe | None) -> None:
     """End the future of a user record that the full producer was told to drop."""
     end(future, DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=()))

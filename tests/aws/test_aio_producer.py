@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.aws import AsyncProducer
+from kpl_codec.aws import AsyncProducer, Producer
 from kpl_codec.producer import (
     Delivery,
     DeliveryError,
@@ -184,3 +184,28 @@ def test_an_expired_record_says_what_kept_it(caplog: pytest.LogCaptureFixture) -
 
     asyncio.run(main())
     assert "1 user records not delivered: expired (EndpointConnectionError)" in caplog.text
+
+
+@pytest.mark.requirement("PRD-35")
+@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+def test_measuring_that_fails_costs_no_record(
+    kinesis_local: LocalKinesis, stream: str, caplog: pytest.LogCaptureFixture, skin: str
+) -> None:
+    def observe(name: str, value: float, attributes: Any) -> None:
+        raise OSError("the collector is down")
+
+    settings = {"client_settings": kinesis_local.client_settings, "observe": observe}
+    if skin == "threads":
+        with Producer(stream, **settings) as producer:
+            futures = [producer.put(f"key-{number}", b"%d" % number) for number in range(50)]
+        assert all(future.result(0).shard_id for future in futures)
+    else:
+
+        async def main() -> None:
+            async with AsyncProducer(stream, **settings) as producer:
+                waiting = [await producer.put(f"key-{number}", b"%d" % number) for number in range(50)]
+            assert all([(await future).shard_id for future in waiting])
+
+        asyncio.run(main())
+    assert delivered(kinesis_local, stream) == Counter({b"%d" % number: 1 for number in range(50)})
+    assert caplog.text.count("observe failed") == 1
