@@ -5,6 +5,7 @@ On a terminal a bar (rich), elsewhere a line every ten seconds, so that logs sta
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import threading
@@ -29,9 +30,13 @@ def spark_errors(log: str | None) -> Iterator[None]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    # Ctrl-C reaches Java too, and py4j tells the loss of it at length, to the root logger.
+    logging.getLogger().addFilter(_not_py4j)
     try:
         yield
     except (Py4JError, PySparkException) as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         # An error of ours that a worker raised says most; else what Java says first.
         ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
@@ -41,6 +46,10 @@ def spark_errors(log: str | None) -> Iterator[None]:
             with open(log, "a") as out:
                 out.write(f"\n{error}\n")
         raise SparkFailed(reason=reason, log=log or "the logs of Spark") from error
+
+
+def _not_py4j(line: logging.LogRecord) -> bool:
+    return "py4j" not in line.pathname
 
 
 def _tasks(spark: Any) -> tuple[int, int]:

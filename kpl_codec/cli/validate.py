@@ -25,6 +25,9 @@ folder named after it (shardId-000000000000), else from the sequence number. --s
 
 --stream: the stream itself, from its oldest record to now; with --follow and what comes, until interrupted.
 
+On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
+--format delta needs Delta Lake in the Spark session: spark-submit --packages and Delta's own settings.
+
 Exit status: 0 nothing found, 1 findings, 2 failure.
 """
 
@@ -99,7 +102,11 @@ def run(args: argparse.Namespace) -> int:
         if args.follow:
             return _follow(spark, args, shard_map)
         assert shard_map is not None
-        result = _check(spark, args, shard_map)
+        try:
+            result = _check(spark, args, shard_map)
+        except KeyboardInterrupt:
+            print(f"interrupted: {args.output} holds half of the results, delete it", file=sys.stderr)
+            raise
         plan_counts = plan_repair(spark, args.output) if args.repair else None
     print(summary_text(result.report, color=sys.stdout.isatty()))
     print(f"\nResults: {args.output}  (report.html, summary.txt, findings/, user-records/)")

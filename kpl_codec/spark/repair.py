@@ -48,8 +48,8 @@ _IDENTITY = ("shardId", "sequenceNumber", "subSequenceNumber")
 
 
 class RepairError(KplError, ValueError):
-    """``path`` holds no results of validate, or no plan, or another plan already. ``code`` says which:
-    no-results, no-plan, planned."""
+    """``path`` holds no results of validate, or those of several streams, or no plan, or another plan
+    already. ``code`` says which: no-results, several-streams, no-plan, planned."""
 
     code = "no-results"
     requirement = "SPK-30"
@@ -75,7 +75,8 @@ def check_results(output: str, *, planned: bool) -> None:
 
 
 def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
-    """Write the plan; gives the user records by decision. Raises RepairError (no-results, planned).
+    """Write the plan; gives the user records by decision. Raises RepairError (no-results, planned,
+    several-streams).
 
     A plan that a killed process left half-written is written anew.
     """
@@ -85,7 +86,11 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
     check_results(output, planned=False)
     output = _at(output)
     rows = spark.read.parquet(f"{output}/user-records")
-    lost = rows.where("kcl = 'dropped'").dropDuplicates(list(_IDENTITY))
+    dropped = rows.where("kcl = 'dropped'")
+    # One plan is put to one stream: records of another must not get there.
+    if dropped.where("streamName is not null").select("streamName").distinct().limit(2).count() > 1:
+        raise RepairError(code="several-streams", path=output)
+    lost = dropped.dropDuplicates(list(_IDENTITY))
     content = [
         f.col("partitionKey").eqNullSafe(f.col("otherKey")),
         f.col("explicitHashKey").eqNullSafe(f.col("otherHashKey")),

@@ -13,6 +13,8 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.aws import Producer, fetch_shard_map, read_stream
 from kpl_codec.cli.main import main
+from kpl_codec.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards import Shard, ShardMap
 
 from .test_captures import answer
 from .test_live import Stream, stream
@@ -92,6 +94,20 @@ def test_what_a_producer_sent_again_is_left_alone(spark: Any, stream: Stream, tm
     assert decisions == {"already-delivered": rows.count("dropped")}
     assert repair(stream, out, "--apply") == 0
     assert at_the_kcl(stream) == stream.sent
+
+
+@pytest.mark.requirement("SPK-30")
+def test_captures_of_two_streams_are_not_put_to_one(spark: Any, tmp_path: Path, capsys: Any) -> None:
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(2))]
+    (tmp_path / "shards.json").write_text(ShardMap(shards).to_json())
+    mixed = kpl.encode([kpl.UserRecord(f"key-{number}", b"x") for number in range(20)])
+    pages = [{**answer(mixed), "StreamName": name} for name in ("orders", "payments")]
+    (tmp_path / "capture.jsonl").write_text("\n".join(map(json.dumps, pages)))
+    given = ["--input", str(tmp_path / "capture.jsonl"), "--shards", str(tmp_path / "shards.json")]
+    assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
+    assert main(["repair", "--quiet", str(tmp_path / "out")]) == 2
+    assert "several-streams" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "repair").exists()
 
 
 @pytest.mark.requirement("SPK-33")
