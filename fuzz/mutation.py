@@ -134,6 +134,8 @@ def main() -> int:
         mutmut(args.directory, "run", "no.such.mutant")
         verdicts = probe(args.directory, args.sample, args.only)
         unnoticed = [name for name, verdict in verdicts.items() if verdict == "survived"]
+        if unnoticed and by_tests(args.directory, "") != "survived":
+            parser.error("the tests fail without a mutant: nothing they say would mean anything")
         verdicts.update({name: by_tests(args.directory, name) for name in unnoticed})
         results.write_text(json.dumps(verdicts, indent=1))
     verdicts = json.loads(results.read_text())
