@@ -130,25 +130,14 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
     ) -> DeaggregatedRecord:
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under
         # every policy and whatever its hash key."
+        pk, data, sequence_number, shard_id, arrival, ehk, known_sub = record
         placement = None
         if not defects and (self._shard_map is not None or self._hash_key_range is not None):
-            hash_key = _plain_hash_key(record)
-            placement = self._judge(record, hash_key, aggregated=record.explicit_hash_key is not None)
-        row = (
-            record.partition_key,
-            record.data,
-            record.explicit_hash_key,
-            (),
-            record.sequence_number,
-            sub or record.sub_sequence_number or 0,
-            False,
-            record.shard_id,
-            record.approximate_arrival_timestamp,
-            placement,
-            defects,
-            how if self._policy == "report" else None,
-        )
-        return tuple.__new__(DeaggregatedRecord, row)
+            placement = self._judge(record, _plain_hash_key(record), aggregated=ehk is not None)
+        how = how if self._policy == "report" else None
+        sub = sub or known_sub or 0
+        row = pk, data, ehk, (), sequence_number, sub, False, shard_id, arrival, placement, defects, how
+        return _NEW(DeaggregatedRecord, row)
 
     def _strict(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
