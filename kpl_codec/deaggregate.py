@@ -84,6 +84,9 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         self._shard_map = shard_map
         self._hash_key_range = hash_key_range
         self._on_drop = on_drop
+        predicts = shard_map is not None and shard_map.distribution != "AUTO"
+        self._predicting = shard_map if predicts else None
+        self._homes: dict[str | None, tuple[int, int, Placement | None]] = {}
         self._rows = chain.from_iterable(self._run(kinesis_records))
 
     def __iter__(self) -> Iterator[DeaggregatedRecord]:
@@ -133,11 +136,35 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
         pk, data, sequence_number, shard_id, arrival, ehk, known_sub = record
         placement = None
         if not defects and (self._shard_map is not None or self._hash_key_range is not None):
-            placement = self._judge(record, _plain_hash_key(record), aggregated=ehk is not None)
+            placement = self._plain_placement(record)
         how = how if self._policy == "report" else None
         sub = sub or known_sub or 0
         row = pk, data, ehk, (), sequence_number, sub, False, shard_id, arrival, placement, defects, how
         return _NEW(DeaggregatedRecord, row)
+
+    def _plain_placement(self, record: KinesisRecord) -> Placement | None:
+        hash_key = _plain_hash_key(record)
+        lowest, highest, like = self._home(record)
+        if like is not None and hash_key is not None and lowest <= hash_key <= highest:
+            return _NEW(Placement, (like[0], hash_key, *like[2:]))
+        return self._judge(record, hash_key, aggregated=record.explicit_hash_key is not None)
+
+    def _home(self, record: KinesisRecord) -> tuple[int, int, Placement | None]:
+        """The first and last hash key of the shard ``record`` lies on (0 and -1 if that is not known); and,
+        of an open one, the verdict on all of these, which are expected there."""
+        found = self._homes.get(record.shard_id)
+        if found is None:
+            lowest, highest, like = 0, -1, None
+            hash_key_range = self._range(record)
+            if hash_key_range is not None:
+                lowest, highest = hash_key_range
+            shard_map, own = self._predicting, record.shard_id
+            if shard_map is not None and own is not None and own in shard_map and shard_map[own].open:
+                like = self._judge(record, lowest, aggregated=True)
+            if len(self._homes) >= _MOST_SHARDS:
+                self._homes.clear()
+            found = self._homes[record.shard_id] = lowest, highest, like
+        return found
 
     def _strict(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
@@ -193,19 +220,13 @@ class Deaggregation(Iterator[DeaggregatedRecord]):
 
     def _placements(self, record: KinesisRecord, parsed: AggregatedRecord) -> list[Placement] | None:
         """One verdict per user record; each entry of the key tables is hashed and judged once."""
-        shard_map, hash_key_range = self._shard_map, self._range(record)
-        if shard_map is None and hash_key_range is None:
+        if self._shard_map is None and self._hash_key_range is None:
             return None
-        predicting = shard_map if shard_map is not None and shard_map.distribution != "AUTO" else None
-        lowest, highest = 0, -1
-        if hash_key_range is not None:
-            lowest, highest = hash_key_range.starting_hash_key, hash_key_range.ending_hash_key
+        predicting = self._predicting
+        lowest, highest, like = self._home(record)
+        home = like.expected_shard_id if like is not None else None
         items = _deciding_keys(parsed)
         hash_keys = _hash_keys(parsed, items)
-        # Within the range of an open shard that is the expected one; else the map is asked.
-        home = record.shard_id
-        if predicting is None or home is None or home not in predicting or not predicting[home].open:
-            home = None
         # What else the verdict depends on is the same for the whole aggregate: judge each kind once.
         kinds: dict[tuple[str | None, bool], Placement] = {}
         judged = []
@@ -410,6 +431,7 @@ def _with_digests(kinesis_records: Iterable[KinesisRecord]) -> Iterator[tuple[Ki
 
 
 _AHEAD = 64
+_MOST_SHARDS = 10_000
 # What the rows of every aggregate share; endless, so nothing is used up.
 _NEW, _KIND = tuple.__new__, repeat(DeaggregatedRecord)
 _NONE, _EMPTY, _TRUE = repeat(None), repeat(()), repeat(True)
