@@ -6,7 +6,18 @@ Names are imported when asked for, so the asyncio parts need no boto3 and the ot
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # type checkers see what `__getattr__` gives
+    from .aio_producer import AsyncProducer as AsyncProducer
+    from .aio_shard_map import AsyncStreamShardMap as AsyncStreamShardMap
+    from .producer import Producer as Producer
+    from .reading import read_record as read_record
+    from .reading import read_shard as read_shard
+    from .reading import read_stream as read_stream
+    from .shard_map import StreamShardMap as StreamShardMap
+    from .shard_map import fetch_lineage as fetch_lineage
+    from .shard_map import fetch_shard_map as fetch_shard_map
 
 _HOMES = {
     "fetch_shard_map": "shard_map",

@@ -13,7 +13,17 @@ Specification: spec/07-spark.md.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # type checkers see what `__getattr__` gives
+    from .datasource import KinesisDataSource as KinesisDataSource
+    from .functions import deaggregate as deaggregate
+    from .functions import is_aggregated as is_aggregated
+    from .functions import verify as verify
+    from .kinesis_metrics import metrics_of as metrics_of
+    from .kinesis_metrics import with_metrics as with_metrics
+    from .session import ensure_java as ensure_java
+    from .session import local_session as local_session
 
 _HOMES = {
     "deaggregate": "functions",
