@@ -22,10 +22,12 @@ Specification: spec/07-spark.md, SPK-30 to SPK-33.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -38,6 +40,7 @@ from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..records import Tag
 from ..report.causes import ACROSS_SHARDS
 from .captures import is_local, open_path
+from .validate import write_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +52,8 @@ _IDENTITY = ("shardId", "sequenceNumber", "subSequenceNumber")
 
 class RepairError(KplError, ValueError):
     """``path`` holds no results of validate, or those of several streams, or no plan, or another plan
-    already. ``code`` says which: no-results, several-streams, no-plan, planned."""
+    already, or one that was begun on another stream. ``code`` says which: no-results, several-streams,
+    no-plan, planned, other-stream."""
 
     code = "no-results"
     requirement = "SPK-30"
@@ -166,7 +170,9 @@ def apply_repair(
     """Put what the plan says, and what no earlier run has put; gives the user records by outcome:
     put (by this run), put-before, failed, already-delivered, cannot.
 
-    ``client_settings`` go to ``boto3.client``: region_name, endpoint_url ... Raises RepairError (no-plan).
+    ``client_settings`` go to ``boto3.client``: region_name, endpoint_url ... Two runs at once take turns,
+    plan file by plan file, where ``output`` is a local folder; elsewhere there must be one only.
+    Raises RepairError (no-plan, other-stream).
     """
     check_results(output, planned=True)
     output = _at(output)
@@ -179,15 +185,24 @@ def apply_repair(
         if file.base_name.endswith(".parquet")
     )
     system.create_dir(f"{inner}/repair/log", recursive=True)
+    record = f"{inner}/repair/record.json"
+    if system.get_file_info(record).type != fs.FileType.NotFound:
+        with system.open_input_stream(record) as source:
+            if json.loads(source.read())["stream"] != stream:
+                raise RepairError(code="other-stream", path=output)
+    _write_record(system, record, stream, {})
     work = _task(files, output, dict(client_settings), stream)
     counts: Counter[str] = Counter()
     for row in (
         spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(work, "outcome string, n long").collect()
     ):
         counts[row["outcome"]] += row["n"]
-    with system.open_output_stream(f"{inner}/repair/record.json") as out:
-        out.write(json.dumps({"stream": stream, "user_records": dict(sorted(counts.items()))}).encode())
+    _write_record(system, record, stream, counts)
     return dict(counts)
+
+
+def _write_record(system: Any, path: str, stream: str, counts: Mapping[str, int]) -> None:
+    write_text(system, path, json.dumps({"stream": stream, "user_records": dict(sorted(counts.items()))}))
 
 
 def _task(
@@ -240,11 +255,24 @@ class _Log:
 def _put_file(
     path: str, output: str, number: int, client_settings: dict[str, Any], stream: str
 ) -> Counter[str]:
+    system, inner = open_path(output)
+    with _turn(f"{inner}/repair/log/{number:05d}.lock") if is_local(output) else nullcontext():
+        log = _Log(system, f"{inner}/repair/log", number)
+        return _put_rows(pq.ParquetFile(path, filesystem=system), log, client_settings, stream)
+
+
+@contextmanager
+def _turn(path: str) -> Iterator[None]:
+    """Wait until no other process holds ``path``. One that is killed lets go of it."""
+    with open(path, "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _put_rows(rows: pq.ParquetFile, log: _Log, client_settings: dict[str, Any], stream: str) -> Counter[str]:
     from ..aws.producer import Producer
     from ..producer import DeliveryError, ProducerConfig
 
-    system, inner = open_path(output)
-    log = _Log(system, f"{inner}/repair/log", number)
     # SPK-32: "What an earlier run has put MUST NOT be put again."
     done = log.done()
     counts: Counter[str] = Counter()
@@ -267,7 +295,7 @@ def _put_file(
 
     config = ProducerConfig(record_ttl=300_000)
     with Producer(stream, config=config, client_settings=client_settings) as producer:
-        for batch in pq.ParquetFile(path, filesystem=system).iter_batches(LOG_EVERY):
+        for batch in rows.iter_batches(LOG_EVERY):
             for row in batch.to_pylist():
                 old = tuple(row[name] for name in _IDENTITY)
                 if row["decision"] != "put":

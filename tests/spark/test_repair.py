@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,6 +17,7 @@ from kpl_codec.aws import Producer, fetch_shard_map, read_stream
 from kpl_codec.cli.main import main
 from kpl_codec.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards import Shard, ShardMap
+from kpl_codec.spark.repair import _IDENTITY, _put_file
 
 from .test_captures import answer
 from .test_live import Stream, stream
@@ -64,11 +67,39 @@ def test_a_naive_stream_is_made_whole(spark: Any, stream: Stream, tmp_path: Path
     assert len(log) == len(plan)
     assert {entry["outcome"] for entry in log} == {"put"}
     assert json.loads((out / "repair" / "record.json").read_text())["user_records"] == {"put": len(plan)}
-    # Again: it is all written down, so nothing is put.
+    # Again: it is all written down, so nothing is put; nor on another stream.
     assert repair(stream, out, "--apply") == 0
+    assert main(["repair", str(out), "--quiet", "--apply", "--stream", "another"]) == 2
+    assert "other-stream" in capsys.readouterr().err
     assert at_the_kcl(stream) == stream.sent
     assert repair(stream, out) == 2  # one plan for one run of validate
     assert "planned" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("SPK-32")
+def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
+    rows = [
+        {
+            **dict(zip(_IDENTITY, ("shardId-000000000000", str(number), 0), strict=True)),
+            "partitionKey": f"k{number}",
+            "explicitHashKey": None,
+            "data": b"%d" % number,
+            "tags": None,
+            "decision": "put",
+        }
+        for number in range(300)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "plan.parquet")
+    (tmp_path / "repair" / "log").mkdir(parents=True)
+    settings = {"endpoint_url": stream.server.endpoint_url, "region_name": "us-east-1"}
+
+    def put(_: int) -> Counter[str]:
+        return _put_file(str(tmp_path / "plan.parquet"), str(tmp_path), 0, settings, stream.name)
+
+    with ThreadPoolExecutor(2) as pool:
+        counts = list(pool.map(put, range(2)))
+    assert sorted(counts, key=repr) == [{"put": 300}, {"put-before": 300}]
+    assert at_the_kcl(stream) == Counter(row["data"] for row in rows)
 
 
 @pytest.mark.requirement("SPK-31")
