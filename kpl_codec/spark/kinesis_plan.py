@@ -26,6 +26,7 @@ from ..aws.cursor import MOST_RECORDS, Answer, At, ShardCursor
 from ..lineage import Lineage
 from ..live_shard_map import StreamUnavailable
 from .kinesis_options import Position
+from .kinesis_tip import Tip
 from .offsets import TRIM_HORIZON, DataLoss, ShardOffset, StreamOffset, ready, with_listed
 
 _log = logging.getLogger("kpl_codec.spark")
@@ -83,28 +84,6 @@ class _Peek:
     ended: bool
     cursor: ShardCursor
     lost: bool = False
-
-
-class Tip:
-    """The tip of a shard as it was: an iterator that was made there. Later records lie beyond it."""
-
-    def __init__(self, cursor: ShardCursor) -> None:
-        self._cursor = cursor
-        self._beyond: str | None = None
-        self._poll()
-
-    def _poll(self) -> None:
-        while self._beyond is None and not self._cursor.ended:
-            answer = self._cursor.fetch(1)
-            if answer.records:
-                self._beyond = answer.records[0]["SequenceNumber"]
-            if answer.at_tip(1):
-                return
-
-    def beyond(self) -> str | None:
-        """The first record that arrived later, None if none has. Asked after a read, it is true of it."""
-        self._poll()
-        return self._beyond
 
 
 class Planner:

@@ -16,8 +16,9 @@ from pyspark.sql.types import StructType
 from ..aws.cursor import At, ShardCursor
 from ..aws.shard_map import fetch_lineage
 from .kinesis_options import Options, Position
-from .kinesis_plan import Caps, Planner, Tip
+from .kinesis_plan import Caps, Planner
 from .kinesis_tasks import KinesisPartition, TaskReader
+from .kinesis_tip import Tip
 from .offsets import Piece, ShardOffset, StreamOffset, batch_pieces, pieces
 
 try:  # PySpark 4.2 and newer

@@ -33,9 +33,10 @@ from ..report.scan import findings_batch
 from ..report.summary import summary_text
 from ..report.tally import Tally
 from ..shards import ShardMap
-from .captures import CAPTURE_SCHEMA, is_local, open_path
-from .checking import check, checked_schema, gather, scanned
-from .validate import LOG, OutputError, Validation, finish, prepare_output, repeated, write_text
+from .capture_rows import CAPTURE_SCHEMA
+from .captures import is_local, open_path
+from .checking import WRITTEN, check, checked_schema, gather, scanned, written
+from .validate import LOG, OutputError, Validation, finish, prepare_output, repeated, sweep, write_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +60,7 @@ def validate_stream(
     prepare_output(output)
     df = spark.read.format("kpl-kinesis").options(**_unopened(options)).load()
     beside = f"{output}/_work"
-    checked(df, shard_map, beside).write.parquet(f"{output}/user-records")
+    df.mapInArrow(_task(shard_map, beside, f"{output}/user-records"), WRITTEN).collect()
     stream = options["streamName"]
     extra = repeated(spark, output, "parquet")
     return finish(
@@ -77,21 +78,19 @@ def _unopened(options: Mapping[str, str]) -> dict[str, str]:
     return {**options, "policy": "none"}
 
 
-def checked(df: DataFrame, shard_map: ShardMap, beside: str) -> DataFrame:
-    """The judged user records of a DataFrame of Kinesis records; findings and counts go ``beside``."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+def _task(
+    shard_map: ShardMap, beside: str, users: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For mapInArrow over Kinesis records: the judged user records go to the folder ``users``, findings
+    and counts ``beside``."""
 
-    return df.mapInArrow(_task(shard_map, beside), from_arrow_schema(checked_schema(shard_map)))
-
-
-def _task(shard_map: ShardMap, beside: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        number = context.partitionId() if context is not None else 0
-        rows = check(map(_captured, batches), shard_map)
-        yield from scanned(rows, shard_map, beside, f"part-{number:05d}")
+        name = f"part-{context.partitionId() if context is not None else 0:05d}"
+        rows = scanned(check(map(_captured, batches), shard_map), shard_map, beside, name)
+        yield from written(rows, checked_schema(shard_map), users, name)
 
     return run
 
@@ -156,13 +155,20 @@ def _batch(
     beside = f"_work/{number}-{uuid4().hex}"
     for name in ("findings", "tally"):
         system.create_dir(f"{inner}/{beside}/{name}", recursive=True)
-    rows = checked(df, shard_map, f"{output}/{beside}")
-    rows.write.mode("overwrite").parquet(f"{output}/user-records/batch={number}")
+    users = f"{output}/{beside}/user-records"
+    if not df.mapInArrow(_task(shard_map, f"{output}/{beside}", users), WRITTEN).collect():
+        list(written([], checked_schema(shard_map), users, "part-00000"))  # a batch without tasks
     tally = gather(f"{output}/{beside}")
     if number:
         with system.open_input_stream(f"{inner}/totals/{number - 1}.json") as source:
             tally.merge(Tally.from_bytes(source.read()))
-    _findings(system, inner, beside, number)
+    for name in ("user-records", "findings"):
+        sweep(system, f"{inner}/{beside}/{name}")
+        target = f"{inner}/{name}/batch={number}"
+        if system.get_file_info(target).type != fs.FileType.NotFound:
+            system.delete_dir(target)
+        system.create_dir(f"{inner}/{name}", recursive=True)
+        system.move(f"{inner}/{beside}/{name}", target)
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
     write_text(system, f"{inner}/totals/{number}.json", tally.to_bytes().decode())
@@ -205,14 +211,3 @@ def state(output: str, shard_map: ShardMap, stream: str, title: str | None = Non
         return None
     with system.open_input_stream(f"{inner}/totals/{max(numbers)}.json") as source:
         return _report(Tally.from_bytes(source.read()), shard_map, output, stream, title)
-
-
-def _findings(system: Any, inner: str, beside: str, number: int) -> None:
-    target = f"{inner}/findings/batch={number}"
-    if system.get_file_info(target).type != fs.FileType.NotFound:
-        system.delete_dir(target)
-    system.create_dir(f"{inner}/findings", recursive=True)
-    for file in system.get_file_info(fs.FileSelector(f"{inner}/{beside}/findings")):
-        if file.base_name.startswith("."):  # an attempt that was killed
-            system.delete_file(file.path)
-    system.move(f"{inner}/{beside}/findings", target)

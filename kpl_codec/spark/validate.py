@@ -2,8 +2,8 @@
 
     result = validate(spark, ["captures/"], shard_map, "out/")
 
-One pass: each task reads its files, opens and judges every record, gives the user records to Spark to
-write, and leaves findings and counts beside. Then the counts become the report.
+One pass: each task reads its files, opens and judges every record, and writes user records, findings and
+counts. Then the counts become the report.
 
     out/user-records/     Parquet (or another format): the columns of `checking.checked_schema`
     out/findings/         Parquet: one row per finding (report/scan.py), with file and place
@@ -16,6 +16,7 @@ write, and leaves findings and counts beside. Then the counts become the report.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -35,7 +36,7 @@ from ..report.summary import summary_text
 from ..report.tally import Tally
 from ..shards import ShardMap
 from .captures import InputError, Piece, is_local, open_path, plan
-from .checking import checked_schema, gather, pack, task
+from .checking import WRITTEN, checked_schema, gather, pack, task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +52,16 @@ class OutputError(KplError, ValueError):
     code = "not-empty"
     requirement = "SPK-20"
     text = "cannot write to {path}: {code}"
+
+
+class FormatError(KplError, ValueError):
+    """This Spark has no data source of the name ``format``."""
+
+    code = "no-such-format"
+    text = (
+        "this Spark has no format {format}: its package is not there (for delta: spark-submit --packages "
+        "io.delta:..., and Delta Lake's two settings of the session)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,18 @@ def check_output(path: str) -> None:
         raise OutputError(code="not-empty", path=path)
 
 
+def check_format(spark: SparkSession, name: str) -> None:
+    """Raises FormatError if Spark does not know a format of that name."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.read.format(name).load("/no-such-path")
+    except (PySparkException, Py4JError) as error:  # that there is no such path is the good answer
+        if "DATA_SOURCE_NOT_FOUND" in str(error):
+            raise FormatError(format=name) from None
+
+
 def prepare_output(path: str) -> None:
     """Make the folder and what tasks write to. Raises OutputError if it is in use or cannot be made."""
     check_output(path)
@@ -112,8 +135,8 @@ def validate(
 ) -> Validation:
     """Check everything under ``inputs`` and write the results under ``output``, which must be empty.
 
-    Raises InputError and OutputError before anything is started. What is wrong inside the input is never
-    raised, it is found.
+    Raises InputError, OutputError and FormatError before anything is started. What is wrong inside the
+    input is never raised, it is found.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -121,11 +144,17 @@ def validate(
         output = os.path.abspath(output)  # workers and the JVM have folders of their own
     pieces = plan(inputs)
     tasks = pack(pieces, task_bytes or _task_bytes(spark, pieces))
+    if output_format != "parquet":
+        check_format(spark, output_format)
     prepare_output(output)
     beside = f"{output}/_work"
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    rows = numbers.mapInArrow(task(tasks, shard_map, beside), from_arrow_schema(checked_schema(shard_map)))
-    rows.write.format(output_format).save(f"{output}/user-records")
+    users = f"{output}/user-records"
+    if output_format == "parquet":
+        numbers.mapInArrow(task(tasks, shard_map, beside, users), WRITTEN).collect()
+    else:
+        schema = from_arrow_schema(checked_schema(shard_map))
+        numbers.mapInArrow(task(tasks, shard_map, beside), schema).write.format(output_format).save(users)
     tally = gather(beside)
     extra = repeated(spark, output, output_format)
     return finish(tally, shard_map, output, inputs, extra, title=title)
@@ -174,15 +203,21 @@ def finish(
     if whole:
         table = pa.Table.from_batches([findings_batch(whole)])
         pq.write_table(table, f"{inner}/_work/findings/part-whole.parquet", filesystem=system)
-    for file in system.get_file_info(fs.FileSelector(f"{inner}/_work/findings")):
-        if file.base_name.startswith("."):  # an attempt that was killed
-            system.delete_file(file.path)
+    sweep(system, f"{inner}/user-records")
+    sweep(system, f"{inner}/_work/findings")
     system.move(f"{inner}/_work/findings", f"{inner}/findings")
     system.delete_dir(f"{inner}/_work")
     write_text(system, f"{inner}/summary.txt", summary_text(report))
     write_text(system, f"{inner}/report.html", render_page(report))
     write_text(system, f"{inner}/shards.json", shard_map.to_json())
     return Validation(report, output)
+
+
+def sweep(system: Any, folder: str) -> None:
+    """Delete what attempts that were killed left in a folder."""
+    for file in system.get_file_info(fs.FileSelector(folder)):
+        if re.match(r"\.part-.*\.[0-9a-f]{32}$", file.base_name):
+            system.delete_file(file.path)
 
 
 def write_text(system: Any, path: str, text: str) -> None:

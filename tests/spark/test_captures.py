@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.spark import captures
+from kpl_codec.spark import capture_text
 from kpl_codec.spark.captures import InputError, Piece, plan, read_piece
 from kpl_codec.spark.checking import check, pack
 
@@ -65,7 +65,7 @@ def lambda_event(*data: bytes) -> dict[str, Any]:
     }
 
 
-def read(*paths: Path, piece_bytes: int = captures.PIECE_BYTES) -> list[dict[str, Any]]:
+def read(*paths: Path, piece_bytes: int = capture_text.PIECE_BYTES) -> list[dict[str, Any]]:
     return [
         row
         for piece in plan(map(str, paths), piece_bytes)
@@ -245,7 +245,7 @@ def test_parquet_of_the_connectors(tmp_path: Path, names: list[str]) -> None:
     path = tmp_path / "shardId-000000000002" / "x.parquet"
     path.parent.mkdir()
     pq.write_table(pa.table(columns, names), path, row_group_size=400)
-    for piece_bytes in (captures.PIECE_BYTES, 3000, 100):
+    for piece_bytes in (capture_text.PIECE_BYTES, 3000, 100):
         rows = read(path, piece_bytes=piece_bytes)
         assert sorted(r["position"] for r in rows) == list(range(count))
         assert {r["data"] for r in rows} == {b"%d" % i for i in range(count)}
@@ -272,8 +272,8 @@ def test_pieces_of_a_file_are_the_file(
 
 @pytest.mark.requirement("SPK-13")
 def test_a_line_without_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(captures, "MAX_LINE", 4 << 20)
-    monkeypatch.setattr(captures, "PIECE_BYTES", 8 << 20)
+    monkeypatch.setattr(capture_text, "MAX_LINE", 4 << 20)
+    monkeypatch.setattr(capture_text, "PIECE_BYTES", 8 << 20)
     path = tmp_path / "endless.jsonl"
     good = json.dumps(answer(b"after")).encode()
     path.write_bytes(b"x" * (40 << 20) + b"\n" + good)

@@ -1,16 +1,20 @@
-"""kill -9 of a following validate, in the middle of a batch: nothing is missing, nothing is there twice."""
+"""kill -9 of a following validate, and of its workers: nothing is missing, nothing is there twice."""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
-import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+
+from tests.spark_source.killable import Killable
 
 from .test_live import Stream, read, stream
 
@@ -18,31 +22,77 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
 __all__ = ["stream"]
 
 
+def following(stream: Stream, out: Path, *more: str) -> Killable:
+    command = [sys.executable, "-m", "kpl_codec.cli.main", "validate", "--follow", "--quiet", *more]
+    given = ["--stream", stream.name, "--endpoint-url", stream.server.endpoint_url, "--region", "us-east-1"]
+    return Killable([*command, *given, "--output", str(out)], out.parent / "log")
+
+
+def once_each(out: Path, stream: Stream) -> None:
+    """Every user record that was sent is there, and no place in the stream twice."""
+    names = pq.read_table(
+        out / "user-records", columns=["shardId", "sequenceNumber", "subSequenceNumber"]
+    ).to_pylist()
+    twice = [name for name, times in Counter(tuple(row.values()) for row in names).items() if times > 1]
+    assert not twice
+    assert read(out) == stream.sent
+    summary = (out / "summary.txt").read_text().replace(",", "")
+    assert f" {sum(stream.sent.values())} " in summary
+
+
+def batches(out: Path) -> int:
+    """How many batches have been finished."""
+    return max((int(path.stem) + 1 for path in out.glob("totals/*.json")), default=0)
+
+
 @pytest.mark.requirement("SPK-23", "SPK-17")
 def test_kill_9_of_driver_jvm_and_workers(spark: Any, stream: Stream, tmp_path: Path) -> None:
     out = tmp_path / "followed"
     stream.put(60)
-    command = [sys.executable, "-m", "kpl_codec.cli.main", "validate", "--follow", "--once", "--quiet"]
-    given = ["--stream", stream.name, "--endpoint-url", stream.server.endpoint_url, "--region", "us-east-1"]
-    process = subprocess.Popen(
-        [*command, *given, "--output", str(out)],
-        start_new_session=True,  # driver, JVM and workers die together
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        end = time.monotonic() + 180
-        while not any(out.glob("_work/*/tally")):  # the batch has begun, its job starts now
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.005)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with following(stream, out, "--once") as process:
+        # The batch has begun, its job starts now.
+        process.wait(lambda: any(out.glob("_work/*/tally")), 180)
     assert not (out / "totals" / "0.json").exists()  # the batch was not finished
     stream.put(10)
     assert stream.validate(out, "--follow", "--once") == 0
     stream.put(10)
     assert stream.validate(out, "--follow", "--once") == 0
-    assert read(out) == stream.sent
-    assert f" {sum(stream.sent.values())} " in (out / "summary.txt").read_text().replace(",", "")
+    once_each(out, stream)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.requirement("SPK-23", "SPK-17")
+def test_eight_lives_of_following(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    chance = random.Random(7)
+    out = tmp_path / "followed"
+    workers = 0
+    for life in range(8):
+        stream.put(30)
+        if life in (2, 5):
+            stream.split()
+        done = batches(out)
+        with following(stream, out, "--interval", "0.2") as process:
+            for _ in range(chance.randrange(3)):  # some batches, with a worker killed in one of them
+                stream.put(30)
+                process.wait(lambda: bool(process.workers()) and any(out.glob("_work/*/tally")), 180)
+                if life % 2:
+                    os.kill(process.workers()[-1], signal.SIGKILL)
+                    workers += 1
+                target = done = done + 1
+                process.wait(lambda target=target: batches(out) >= target, 180)
+            stream.put(30)
+            if life % 4 == 3:  # at any moment
+                process.wait(lambda: batches(out) > 0 or out.exists(), 180)
+                time.sleep(chance.random() * 3)
+            else:  # while a batch is worked on, or its results are moved
+                process.wait(lambda: any(out.glob("_work/*")), 180)
+                time.sleep(chance.random() * 0.5)
+    stream.put(10)
+    assert stream.validate(out, "--follow", "--once") == 0
+    once_each(out, stream)
+    print(
+        f"killed: 8 drivers, {workers} workers; {sum(stream.sent.values())} user records in {batches(out)} "
+        "batches: 0 missing, 0 twice"
+    )
+    assert workers >= 2

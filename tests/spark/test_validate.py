@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 import kpl_codec as kpl
 from kpl_codec.cli.main import entry, main
 from kpl_codec.spark.captures import plan
-from kpl_codec.spark.checking import gather, pack, task
+from kpl_codec.spark.checking import gather, pack, task, written
+from kpl_codec.spark.validate import sweep
 
 from .test_arrow import MAX, framed, shard
 from .test_captures import answer, lambda_event
@@ -233,3 +235,32 @@ def test_other_formats_of_spark(run: Run) -> None:
     (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
     assert run("--format", "orc") in (0, 1)
     assert list((run.output / "user-records").glob("*.orc"))
+
+
+@pytest.mark.requirement("SPK-19")
+def test_a_format_that_this_spark_has_not(run: Run) -> None:
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
+    assert run("--format", "delta") == 2
+    told = run.err.strip().splitlines()
+    assert len(told) == 1
+    assert "no format delta" in told[0]
+    assert run("--format", "orc") in (0, 1)  # nothing was left behind
+
+
+@pytest.mark.requirement("SPK-22")
+def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    rows = [pa.RecordBatch.from_pydict({"n": pa.array([number])}) for number in range(3)]
+
+    def broken() -> Any:
+        yield rows[0]
+        raise OSError("killed")
+
+    with pytest.raises(OSError, match="killed"):
+        list(written(broken(), rows[0].schema, str(tmp_path / "users"), "part-00000"))
+    assert [path.name[:12] for path in (tmp_path / "users").iterdir()] == [".part-00000."]
+    for _ in range(2):  # two attempts
+        told = list(written(rows, rows[0].schema, str(tmp_path / "users"), "part-00000"))
+    assert [batch.to_pylist() for batch in told] == [[{"userRecords": 3}]]
+    sweep(LocalFileSystem(), str(tmp_path / "users"))
+    assert [path.name for path in (tmp_path / "users").iterdir()] == ["part-00000.parquet"]
+    assert pq.read_table(tmp_path / "users")["n"].to_pylist() == [0, 1, 2]

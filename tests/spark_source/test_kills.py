@@ -7,16 +7,14 @@ batch that was written twice was the same both times.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +22,14 @@ import pytest
 
 from kpl_codec.testing.faults import FaultProxy, expired_iterator, slow, throttle
 
+from .killable import Killable
 from .support import Name, Stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
-ROOT = Path(__file__).parents[2]
 
 
-class Driver:
-    """A driver process and all below it."""
+class Driver(Killable):
+    """A streaming query in a process of its own (`driver.py`)."""
 
     def __init__(self, folder: Path, options: dict[str, str], **settings: Any) -> None:
         self.folder = folder
@@ -42,83 +40,14 @@ class Driver:
             "sink": str(folder / "sink"),
             **settings,
         }
-        self.log = folder / "log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark_source.driver", json.dumps(settings)],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> Driver:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def tree(self) -> list[int]:
-        """The process and its descendants."""
-        found = [self.process.pid]
-        for pid in found:
-            with contextlib.suppress(OSError):
-                for task in Path(f"/proc/{pid}/task").iterdir():
-                    found += map(int, (task / "children").read_text().split())
-        return found
-
-    def workers(self) -> list[int]:
-        """The Python workers that read: children of the daemon, not the daemon itself."""
-        daemons = [pid for pid in self.tree() if "pyspark.daemon" in _command(pid)]
-        return [pid for pid in daemons if _parent(pid) in daemons]
-
-    def kill(self) -> None:
-        """kill -9 of all of it."""
-        for pid in reversed(self.tree()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait(20)
-
-    def wait(self, until: Callable[[], bool], timeout: float = 120) -> None:
-        end = time.monotonic() + timeout
-        while not until():
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(f"{self.process.poll()}: {self.log.read_text()[-4000:]}")
-            time.sleep(0.02)
-
-    def wait_death(self, timeout: float = 300) -> int:
-        """How it ended. What it leaves behind is ended too."""
-        below = self.tree()
-        end = time.monotonic() + timeout
-        while self.process.poll() is None:
-            if time.monotonic() > end:
-                raise AssertionError(self.log.read_text()[-4000:])
-            below = self.tree() if self.process.poll() is None else below
-            time.sleep(0.02)
-        code = self.process.wait()
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return code
+        command = [sys.executable, "-m", "tests.spark_source.driver", json.dumps(settings)]
+        super().__init__(command, folder / "log")
 
     @property
     def batch(self) -> int:
         """The batch that is being written, or was last."""
         at = self.folder / "sink" / "at"
         return int(at.read_text() or -1) if at.exists() else -1
-
-
-def _command(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    return ""
-
-
-def _parent(pid: int) -> int:
-    with contextlib.suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
 
 
 def sink_rows(folder: Path) -> Iterator[tuple[Name, str, bytes]]:

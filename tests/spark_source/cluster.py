@@ -1,0 +1,82 @@
+"""A real Spark cluster of processes: a master and workers, each with a host name of its own.
+
+Local sessions never speculate, and a second attempt is only started on another host: so the workers
+listen on 127.0.0.1, 127.0.0.2 and so on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def spark_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
+    """The cluster's URL. One core and 600 MiB a worker; ended with all below it."""
+    import pyspark
+
+    from kpl_codec.spark.session import ensure_java
+
+    ensure_java()
+    home = Path(pyspark.__file__).parent
+    port, pages = _free_port(), _free_port()
+    url = f"spark://127.0.0.1:{port}"
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_DAEMON_MEMORY": "192m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    deploy = "org.apache.spark.deploy"
+    commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port)]]
+    commands[0] += ["--webui-port", str(pages)]
+    for number in range(workers):
+        command = [f"{deploy}.worker.Worker", "--host", f"127.0.0.{number + 1}", "--cores", "1"]
+        commands.append([*command, "--memory", "600m", "--work-dir", str(folder / f"worker-{number}"), url])
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        with (folder / "cluster.log").open("ab") as log:
+            for command in commands:
+                running.append(
+                    subprocess.Popen(
+                        [str(home / "bin" / "spark-class"), *command],
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                    )
+                )
+        _wait_for(f"http://127.0.0.1:{pages}/json/", workers, folder / "cluster.log")
+        yield url
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
+
+
+def _wait_for(page: str, workers: int, log: Path) -> None:
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), urlopen(page, timeout=5) as answer:
+            if json.load(answer)["aliveworkers"] == workers:
+                return
+        time.sleep(0.1)
+    raise AssertionError(log.read_text()[-4000:])
