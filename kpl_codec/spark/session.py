@@ -118,6 +118,12 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "8",
 }
 
+#: Those that a session of spark-submit gets as well, where the user says nothing: its own take longer.
+ARROW_SETTINGS = (
+    "spark.sql.execution.arrow.maxBytesPerBatch",
+    "spark.sql.execution.arrow.maxRecordsPerBatch",
+)
+
 _LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -166,7 +172,13 @@ def local_session(
     for name, value in (settings or {}).items():
         builder = builder.config(name, value)
     with _printing_to(log_file):
-        return builder.getOrCreate()  # type: ignore[no-any-return]
+        session: SparkSession = builder.getOrCreate()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        given = session.sparkContext.getConf()
+        for name in ARROW_SETTINGS:
+            if not given.contains(name):
+                session.conf.set(name, SETTINGS[name])
+    return session
 
 
 @contextmanager
