@@ -167,7 +167,7 @@ def test_a_kinesis_record_cut_between_two_scans_counts_once(batch: pa.RecordBatc
     if not rows:
         return
     table = pa.Table.from_batches(rows).combine_chunks().to_batches()
-    if table and at and table[0].slice(at - 1, 1)["subSequenceNumber"].to_pylist() == [-1]:
+    while table and at and table[0].slice(at - 1, 1)["subSequenceNumber"].to_pylist() == [-1]:
         at += 1
     tally = Tally()
     for piece in (table[0].slice(0, at), table[0].slice(at)) if table else ():
