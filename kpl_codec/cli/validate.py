@@ -129,33 +129,42 @@ def _check(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validat
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:
-    from ..spark.live import follow
+    from ..spark.live import follow, in_one_go, state
+
+    batches: list[int] = []
 
     def told(validation: Validation, number: int) -> None:
         totals = validation.report.totals
+        batches.append(number)
         print(
             f"batch {number}, so far: {totals.kinesis_records:,} Kinesis records, {totals.user_records:,} "
             f"user records, {totals.misplaced:,} misplaced, {totals.lost_at_kcl:,} lost at the KCL",
             flush=True,
         )
 
-    query = follow(
-        spark,
-        _options(args),
-        lambda: shard_map or _shard_map(args),
-        args.output,
-        once=args.once,
-        interval=args.interval,
-        title=args.title,
-        on_batch=told,
-    )
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        print("stopping; a batch that is not finished is read again next time", file=sys.stderr)
-        query.stop()
-    from ..spark.live import state
-
+    # One run, but where Spark makes but one batch of it, which leaves the children of what it drains: then
+    # as long as there are batches, and not for ever where the stream grows.
+    runs = 1 if not args.once or in_one_go() else len(list(_shard_map(args))) + 1
+    for _ in range(runs):
+        already = len(batches)
+        query = follow(
+            spark,
+            _options(args),
+            lambda: shard_map or _shard_map(args),
+            args.output,
+            once=args.once,
+            interval=args.interval,
+            title=args.title,
+            on_batch=told,
+        )
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            print("stopping; a batch that is not finished is read again next time", file=sys.stderr)
+            query.stop()
+            break
+        if len(batches) == already:
+            break
     validation = state(args.output, shard_map or _shard_map(args), args.stream, args.title)
     if validation is None:
         print("nothing was read yet")

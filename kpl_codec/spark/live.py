@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from .. import __version__
+from ..errors import KplError
 from ..report.build import build_report, findings_of_the_whole
 from ..report.page import render_page
 from ..report.scan import findings_batch
@@ -53,7 +55,7 @@ def validate_stream(
 ) -> Validation:
     """Check what lies between the starting and the ending position of ``options`` (`parse_options`).
 
-    Raises OutputError, OptionError; StreamUnavailable and DataLoss come wrapped by Spark.
+    Raises OutputError, OptionError, NoDataSource; StreamUnavailable and DataLoss come wrapped by Spark.
     """
     _register(spark)
     output = os.path.abspath(output) if is_local(output) else output
@@ -68,10 +70,25 @@ def validate_stream(
     )
 
 
-def _register(spark: SparkSession) -> None:
-    from .datasource import KinesisDataSource
+class NoDataSource(KplError, RuntimeError):
+    """This PySpark cannot read streams by a data source in Python. ``reason``."""
 
+    code = "no-data-source"
+    text = "{reason}"
+
+
+def _register(spark: SparkSession) -> None:
+    try:
+        from .datasource import KinesisDataSource
+    except ImportError as error:
+        raise NoDataSource(reason=str(error)) from None
     spark.dataSource.register(KinesisDataSource)
+
+
+def in_one_go() -> bool:
+    """Whether one run of `follow` with ``once`` reads all there is: before PySpark 4.2 it is one batch,
+    and a shard is read in a batch after its parents'."""
+    return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 def _unopened(options: Mapping[str, str]) -> dict[str, str]:

@@ -5,8 +5,10 @@ For 1, 4 and 16 million user records, made by `kpl_codec.spark.generate`, in one
     identity     mapInArrow that hands the batches of Kinesis records on: what Spark itself costs
     deaggregate  strict                                                  (all into the noop sink)
     verify       report, with placement
-      to Parquet   the same, written: what Spark's own writer costs
-    validate     the whole job: Parquet in, user records and findings as Parquet out
+      to Parquet   the same, written by Spark
+      and back     mapInArrow that hands those user records on, written by Spark: what it takes at least
+                   to get them through Spark and into Parquet
+    validate     the whole job: Parquet in, user records and findings as Parquet out, written by the tasks
 
 Says the time of each as a ratio to identity on the same data, time per million user records (linear: the
 same in every row), and the most memory a Python worker ever had (flat: the same in every row). Times are of
@@ -24,6 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from kpl_codec.spark import deaggregate, local_session, verify
 from kpl_codec.spark.generate import Recipe, generated
 from kpl_codec.spark.validate import validate
 
+#: Of one million user records; the more there are, the fewer.
 ROUNDS = 3
 
 
@@ -103,19 +107,27 @@ def main(millions: list[float]) -> None:
             def into_nothing(df: Any) -> Callable[[], None]:
                 return lambda: df.write.format("noop").mode("overwrite").save()
 
-            def to_parquet(df: Any) -> Callable[[], None]:
-                return lambda: df.write.mode("overwrite").parquet(str(scratch / "parquet"))
+            def to_parquet(df: Any) -> None:
+                df.write.mode("overwrite").parquet(str(scratch / "parquet"))
 
-            runs = {
+            def and_back() -> None:
+                users = spark.read.parquet(str(scratch / "parquet"))
+                again = users.mapInArrow(identity, users.schema)
+                again.write.mode("overwrite").parquet(str(scratch / "again"))
+
+            runs: dict[str, Callable[[], None]] = {
                 "identity": into_nothing(records.mapInArrow(identity, records.schema)),
                 "deaggregate": into_nothing(deaggregate(records)),
                 "verify": into_nothing(verify(records, shard_map)),
-                "  to Parquet": to_parquet(verify(records, shard_map)),
+                "  to Parquet": partial(to_parquet, verify(records, shard_map)),
+                "  and back": and_back,
                 "validate": whole,
             }
+            if million > 4:  # they take most of the time, and are known by then
+                del runs["  to Parquet"], runs["  and back"]
             taken: dict[str, list[float]] = {name: [] for name in runs}
             memory = dict.fromkeys(runs, 0)
-            for _ in range(ROUNDS):
+            for _ in range(max(1, round(ROUNDS / million))):
                 for name, run in runs.items():
                     seconds, peak = measure(run)
                     taken[name].append(seconds)
@@ -128,7 +140,8 @@ def main(millions: list[float]) -> None:
                     f"{seconds / base:>11.1f} {memory[name]:>6}",
                     flush=True,
                 )
-            shutil.rmtree(capture)
+            for name in (capture, "parquet", "again", "out"):
+                shutil.rmtree(scratch / name, ignore_errors=True)
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)

@@ -12,6 +12,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
 from kpl_codec.spark import metrics_of, with_metrics
+from kpl_codec.spark.live import in_one_go
 
 from .support import Name, Stream
 
@@ -108,7 +109,8 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
         return query
 
     query = run(maxFetchRecordsPerShard=3)
-    assert len([p for p in query.recentProgress if p["numInputRows"]]) >= 3
+    # Before 4.2 Spark hands on no limits, and makes one batch of a run.
+    assert len([p for p in query.recentProgress if p["numInputRows"]]) >= (3 if in_one_go() else 1)
     stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
     # What Spark shows: where each shard stands, and how far behind the query is.
     source = query.recentProgress[0]["sources"][0]
@@ -122,7 +124,8 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
     # The next run finds a reshard and new records; a start given later does not matter any more.
     stream.split("shardId-000000000001")
     stream.put(8)
-    run(startingPosition="LATEST")
+    for _ in range(1 if in_one_go() else 2):  # parents, then children
+        run(startingPosition="LATEST")
     stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
 
 
