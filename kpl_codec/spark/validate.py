@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 #: What Spark prints goes here, where the output folder is local.
 LOG = "spark.log"
+#: Kinesis records captured more than once that get a finding each.
+MAX_LISTED = 1000
 
 
 class OutputError(KplError, ValueError):
@@ -228,7 +230,8 @@ def write_text(system: Any, path: str, text: str) -> None:
 
 
 def repeated(spark: SparkSession, output: str, output_format: str) -> list[Finding]:
-    """Kinesis records that were captured more than once: one finding for each, at most 1000."""
+    """Kinesis records that were captured more than once: a finding for each of MAX_LISTED, and one for
+    all others."""
     from pyspark.sql import functions as f
 
     rows: DataFrame = spark.read.format(output_format).load(f"{output}/user-records")
@@ -239,7 +242,8 @@ def repeated(spark: SparkSession, output: str, output_format: str) -> list[Findi
         .agg(f.count("*").alias("times"), f.max(f.struct("file", "line")).alias("place"))
         .where("times > 1")
     )
-    return [
+    found = repeated.limit(MAX_LISTED + 1).collect()
+    findings = [
         Finding(
             kind="duplicate",
             shard_id=row.shardId,
@@ -249,5 +253,12 @@ def repeated(spark: SparkSession, output: str, output_format: str) -> list[Findi
             user_records=row.times,
             detail=f"captured {row.times} times",
         )
-        for row in repeated.limit(1000).collect()
+        for row in found[:MAX_LISTED]
     ]
+    if len(found) > MAX_LISTED:
+        sums = repeated.agg(f.count("*").alias("records"), f.sum("times").alias("times")).collect()[0]
+        others = sums.records - MAX_LISTED
+        detail = f"{others:,} more Kinesis records were captured more than once; they are not listed"
+        times = sums.times - sum(row.times for row in found[:MAX_LISTED])
+        findings.append(Finding(kind="duplicate", user_records=times, detail=detail))
+    return findings

@@ -264,3 +264,17 @@ def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     sweep(LocalFileSystem(), str(tmp_path / "users"))
     assert [path.name for path in (tmp_path / "users").iterdir()] == ["part-00000.parquet"]
     assert pq.read_table(tmp_path / "users")["n"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.requirement("SPK-18")
+def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kpl_codec.spark.validate.MAX_LISTED", 2)
+    for name in ("a", "b", "c"):
+        (run.input / f"{name}.jsonl").write_text(json.dumps(answer(*[b"plain"] * 5, shard=LOWER)))
+    assert run() == 1
+    found = [f for f in run.findings() if f["kind"] == "duplicate"]
+    assert len(found) == 3
+    assert sum(f["userRecords"] for f in found) == 15
+    assert [f["detail"] for f in found if f["sequenceNumber"] is None] == [
+        "3 more Kinesis records were captured more than once; they are not listed"
+    ]
