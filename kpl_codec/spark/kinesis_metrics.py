@@ -53,7 +53,8 @@ def with_metrics(df: DataFrame, name: str = OBSERVED) -> DataFrame:
 def metrics_of(progress: Any, name: str = OBSERVED) -> dict[str, Any]:
     """The metrics in a query's progress (``query.lastProgress``, or a listener's), with
     ``millisBehindLatest`` of the slowest shard and ``behind`` by shard. What is not there is left out."""
-    found: Mapping[str, Any] = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    # Before 4.2 the mapping has offsets as Python prints them; the JSON is sound everywhere.
+    found: Mapping[str, Any] = json.loads(progress.json) if hasattr(progress, "json") else progress
     observed = (found.get("observedMetrics") or {}).get(name)
     metrics: dict[str, Any] = {}
     if observed is not None:
