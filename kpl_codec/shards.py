@@ -222,8 +222,8 @@ class ShardMap:
         """
         try:
             if isinstance(text, bytes):
-                text = text.decode("utf-8-sig")
-            pages = _json_values(text)
+                text = text.decode()
+            pages = _json_values(text.removeprefix("\ufeff"))
         except (ValueError, RecursionError) as error:
             raise ShardMapError(code="malformed", reason=f"not JSON: {error}", shard_ids=()) from None
         if len(pages) == 1 and isinstance(pages[0], list):

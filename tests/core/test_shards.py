@@ -143,5 +143,5 @@ def test_pages() -> None:
         "\ufeff" + shard_map.to_json(),
         json.dumps(described),
     ):
-        assert kpl.ShardMap.from_json(text.encode()) == shard_map
+        assert kpl.ShardMap.from_json(text) == kpl.ShardMap.from_json(text.encode()) == shard_map
         assert kpl.ShardMap.from_json(text.encode(), "AUTO") == kpl.ShardMap(SPLIT, "AUTO") != shard_map
