@@ -12,7 +12,7 @@
 
 Records may come alone, in the event or answer they came in, in lists, iterators and pages of those, and
 as JSON text, one document or many. The shapes mix freely; order is kept; nothing is read ahead.
-Specification: spec/06-lambda.md, CAP-1 to CAP-7.
+Specification: spec/06-lambda.md, CAP-1 to CAP-7, CAP-10.
 """
 
 from __future__ import annotations
@@ -285,8 +285,17 @@ class _Reader:
         """One JSON document or many, one after the other, as logs and repeated CLI calls leave them."""
         import json  # not needed by handlers, whose events come parsed
 
-        decoder, at, count = json.JSONDecoder(), _skip(source, 0), 0
+        repeats = False
+
+        def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            nonlocal repeats
+            found = dict(pairs)
+            repeats = repeats or len(found) != len(pairs)
+            return found
+
+        decoder, at, count = json.JSONDecoder(object_pairs_hook=members), _skip(source, 0), 0
         while at < len(source):
+            repeats = False
             place = path if at == 0 and not count else f"{path}<{count}>"
             try:
                 document, end = decoder.raw_decode(source, at)
@@ -298,7 +307,15 @@ class _Reader:
                 end = min((i for i in (source.find("\n{", at), source.find("\n[", at)) if i >= 0), default=-1)
                 end = len(source) if end < 0 else end
             else:
-                yield from self.walk(document, place, shard_id)
+                # CAP-10: "A JSON document in which an object has a member twice MUST be an error: only one
+                # of the two would be read."
+                if repeats:
+                    error = CaptureError(
+                        code="duplicate-member", field=place, offset=at, requirement="CAP-10"
+                    )
+                    yield self._error(error, "")
+                else:
+                    yield from self.walk(document, place, shard_id)
             at, count = _skip(source, end), count + 1
 
 
@@ -334,7 +351,7 @@ def captured(
     ``shard_id``: the shard, for shapes that do not say it. ``shape``: read every record as this shape.
     The errors have ``position`` (0-based, in the order of the source), ``field`` (as
     ``Records[3].kinesis.data``; ``<1>`` is the second JSON document), ``code`` (missing-field,
-    wrong-type, base64, timestamp, utf-8, json, unknown-shape) and, where they can be read,
+    wrong-type, base64, timestamp, utf-8, json, duplicate-member, unknown-shape) and, where they can be read,
     ``sequence_number`` and ``record_id``. Raises nothing of its own but ValueError for an unknown ``shape``.
     """
     if shape is not None and shape not in _READERS:

@@ -120,9 +120,19 @@ def what_failed(error: BaseException) -> tuple[Failure, bool]:
     A 5xx is an answer; whether its records are stored is for the outcomes table to say.
     """
     if isinstance(error, (ClientError, BotoCoreError, OSError)):
-        answered = isinstance(error, (ClientError, *_NEVER_SENT))
+        answered = isinstance(error, (ClientError, *_NEVER_SENT)) and not _was_connected(error)
         return failure_of(error), answered
     return Failure(type(error).__name__), False
+
+
+def _was_connected(error: Exception) -> bool:
+    """Whether the connection broke after it was made: aiobotocore calls that EndpointConnectionError too."""
+    if not isinstance(error, EndpointConnectionError):
+        return False
+    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
+    # nothing was sent."
+    causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
+    return causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
 
 
 def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:

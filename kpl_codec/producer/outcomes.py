@@ -7,6 +7,7 @@
     placement-unknown  | stored on a shard whose range is not known yet       | wait for a newer map
     throttled          | ProvisionedThroughputExceeded, KMSThrottling ...     | send again after a backoff
     internal           | InternalFailure, 5xx, any code not listed            | send again after a backoff
+    not-sent           | no connection, no credentials, no region             | send again after a backoff
     no-answer          | connection broken, timed out, answer cut short       | send again after a backoff
     count-mismatch     | an answer with more or fewer entries than sent       | send again after a backoff
     invalid            | ValidationException, InvalidArgument of a whole call | send its parts by themselves
@@ -37,6 +38,7 @@ class Outcome(str, Enum):
     PLACEMENT_UNKNOWN = "placement-unknown"
     THROTTLED = "throttled"
     INTERNAL = "internal"
+    NOT_SENT = "not-sent"
     NO_ANSWER = "no-answer"
     COUNT_MISMATCH = "count-mismatch"
     INVALID = "invalid"
@@ -69,6 +71,7 @@ ACTIONS: Final[dict[Outcome, Action]] = {
     Outcome.PLACEMENT_UNKNOWN: Action.AWAIT_MAP,
     Outcome.THROTTLED: Action.BACK_OFF,
     Outcome.INTERNAL: Action.BACK_OFF,
+    Outcome.NOT_SENT: Action.BACK_OFF,
     Outcome.NO_ANSWER: Action.BACK_OFF,
     Outcome.COUNT_MISMATCH: Action.BACK_OFF,
     Outcome.INVALID: Action.ISOLATE,
@@ -115,6 +118,13 @@ _BY_CODE: Final[dict[str, Outcome]] = {
             "MissingAuthenticationTokenException", "OptInRequired", "UnknownOperationException",
         ),
         Outcome.REFUSED,
+    ),
+    **dict.fromkeys(
+        (
+            "ConnectTimeoutError", "EndpointConnectionError", "NoCredentialsError", "NoRegionError",
+            "PartialCredentialsError",
+        ),
+        Outcome.NOT_SENT,
     ),
 }  # fmt: skip
 

@@ -66,6 +66,11 @@ _CAPTURE_CODES = (
     ("empty", "An empty file", "There is nothing in the file: the capture may have been lost."),
     ("line-too-long", "A line without end", "A line is longer than any capture makes it."),
     ("json", "A line that is not JSON", "The line is cut short or was never JSON."),
+    (
+        "duplicate-member",
+        "JSON that has a member twice",
+        "Only one of two members of one name can be read; the other would be hidden.",
+    ),
     ("utf-8", "Text that is not UTF-8", "A line of the capture is not UTF-8."),
     ("no-data-column", "A Parquet file without data", "The file has no column of Kinesis data."),
     (

@@ -331,6 +331,25 @@ def test_broken_json_hides_no_other_document() -> None:
     assert [item.field for item in items if isinstance(item, kpl.CaptureError)] == ["<1>", "<3>", "<4>"]
 
 
+@pytest.mark.requirement("CAP-10", "CAP-1")
+def test_a_member_that_is_there_twice_hides_nothing() -> None:
+    good = json.dumps(load("lambda_kinesis.json"))
+    records = json.dumps(load("lambda_kinesis.json")["Records"])
+    inner = good.replace('"data":', '"data": "", "data":', 1)
+    for bad in (
+        f'{{"Records": {records}, "Records": []}}',
+        f'{{"Records": [], "Re\\u0063ords": {records}}}',
+        inner,
+    ):
+        before, error, after = good, *captured(bad), good
+        assert isinstance(error, kpl.CaptureError)
+        assert (error.code, error.offset) == ("duplicate-member", 0)
+        items = list(captured(f"{before}\n{bad} {after}"))
+        assert items[:3] == items[4:] == KINESIS_RECORDS[:3]
+        assert isinstance(items[3], kpl.CaptureError)
+        assert (items[3].field, items[3].offset, items[3].position) == ("<1>", len(good) + 1, 3)
+
+
 def test_an_explicit_shape_takes_no_other() -> None:
     with pytest.raises(kpl.CaptureError, match="missing-field"):
         list(adapters.from_lambda(load("firehose_kinesis_source.json")))

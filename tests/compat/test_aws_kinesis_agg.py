@@ -5,20 +5,27 @@ spec/06-lambda.md: what the real package does, and what ours does instead.
 """
 
 from __future__ import annotations
+import __future__
 
 import base64
 import contextlib
 import copy
 import hashlib
 import importlib.metadata
+import importlib.util
 import io
 import json
+import pkgutil
+import re
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import aws_kinesis_agg as old_package
 import pytest
 from aws_kinesis_agg import aggregator as old_aggregator
 from aws_kinesis_agg import deaggregator as old_deaggregator
@@ -526,3 +533,35 @@ def test_differs_md5_under_fips(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_event_without_records_has_no_user_records() -> None:
     for event in ({"Records": []}, {"records": []}):
         assert new_deaggregator.deaggregate_records(event) == []
+
+
+# -- the public names -----------------------------------------------------------------------------
+
+
+def public_names(thing: Any) -> set[str]:
+    """The names of ``thing`` without an underscore, but for what a module only imports."""
+    imported = (types.ModuleType, __future__._Feature)
+    return {
+        name
+        for name in dir(thing)
+        if not name.startswith("_") and not isinstance(getattr(thing, name), imported)
+    }
+
+
+def test_every_public_name_is_there_or_listed() -> None:
+    missing = {
+        module.name
+        for module in pkgutil.iter_modules(old_package.__path__)
+        if importlib.util.find_spec(f"{new_package.__name__}.{module.name}") is None
+    }
+    for before, after in (
+        (old_package, new_package),
+        (old_aggregator, new_aggregator),
+        (old_deaggregator, new_deaggregator),
+        (old_aggregator.RecordAggregator(), new_aggregator.RecordAggregator()),
+        (old_aggregator.AggRecord(), new_aggregator.AggRecord()),
+    ):
+        missing |= public_names(before) - public_names(after)
+    spec = (Path(__file__).parents[2] / "spec" / "06-lambda.md").read_text(encoding="utf-8")
+    listed = spec.partition("Names without an underscore that are not there:")[2].partition("(CMP-15)")[0]
+    assert missing == set(re.findall(r"`(\w+)`", listed))
