@@ -37,6 +37,13 @@ def test_where_the_service_takes_less_than_the_kpl_allows() -> None:
     assert ProducerConfig().fail_if_throttled is False
 
 
+def test_the_switches_of_kip_794_have_its_defaults() -> None:
+    config = ProducerConfig()
+    assert config.ignore_keys is False
+    assert config.adaptive_partitioning is True
+    assert config.partition_availability_timeout == 0
+
+
 @pytest.mark.requirement("PRD-1")
 @pytest.mark.parametrize("name", RANGES)
 def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:

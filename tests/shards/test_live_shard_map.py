@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from kpl_codec.errors import HashKeyError
@@ -53,6 +55,14 @@ def refused(live, now, listing, summary=None) -> str:
 
 
 # -- the table of states --------------------------------------------------------------------------
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    """A closed shard is kept 60 s; the backoff grows from 1 s to 30 s; only open shards are listed."""
+    defaults = {name: p.default for name, p in inspect.signature(LiveShardMap).parameters.items()}
+    assert defaults["closed_shard_ttl"] == 60.0
+    assert (defaults["first_backoff"], defaults["max_backoff"]) == (1.0, 30.0)
+    assert defaults["shard_filter"] == "AT_LATEST"
 
 
 @pytest.mark.requirement("MAP-1", "MAP-6")
