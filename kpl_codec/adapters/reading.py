@@ -290,7 +290,8 @@ class _Reader:
         def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             nonlocal repeats
             found = dict(pairs)
-            repeats = repeats or len(found) != len(pairs)
+            if len(found) != len(pairs):
+                repeats = True
             return found
 
         decoder, at, count = json.JSONDecoder(object_pairs_hook=members), _skip(source, 0), 0
