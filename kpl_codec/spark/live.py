@@ -38,7 +38,17 @@ from ..shards import ShardMap
 from .capture_rows import CAPTURE_SCHEMA
 from .captures import is_local, open_path
 from .checking import WRITTEN, check, checked_schema, gather, scanned, written
-from .validate import LOG, OutputError, Validation, finish, prepare_output, repeated, sweep, write_text
+from .validate import (
+    LOG,
+    OutputError,
+    Validation,
+    finish,
+    move_folder,
+    prepare_output,
+    repeated,
+    sweep,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,7 +195,7 @@ def _batch(
         if system.get_file_info(target).type != fs.FileType.NotFound:
             system.delete_dir(target)
         system.create_dir(f"{inner}/{name}", recursive=True)
-        system.move(f"{inner}/{beside}/{name}", target)
+        move_folder(system, f"{inner}/{beside}/{name}", target)
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
     write_text(system, f"{inner}/totals/{number}.json", tally.to_bytes().decode())

@@ -71,8 +71,8 @@ def check_results(output: str, *, planned: bool) -> None:
     def there(path: str) -> bool:
         return bool(system.get_file_info(f"{inner}/{path}").type != fs.FileType.NotFound)
 
-    # validate moves the findings to their place when all user records are written.
-    if not (there("user-records") and there("findings")):
+    # The shard map is what validate writes last.
+    if not (there("user-records") and there("shards.json")):
         raise RepairError(code="no-results", path=_at(output))
     if there("repair/plan/_SUCCESS") != planned:
         raise RepairError(code="no-plan" if planned else "planned", path=_at(output))

@@ -207,7 +207,7 @@ def finish(
         pq.write_table(table, f"{inner}/_work/findings/part-whole.parquet", filesystem=system)
     sweep(system, f"{inner}/user-records")
     sweep(system, f"{inner}/_work/findings")
-    system.move(f"{inner}/_work/findings", f"{inner}/findings")
+    move_folder(system, f"{inner}/_work/findings", f"{inner}/findings")
     system.delete_dir(f"{inner}/_work")
     write_text(system, f"{inner}/summary.txt", summary_text(report))
     write_text(system, f"{inner}/report.html", render_page(report))
@@ -227,6 +227,16 @@ def write_text(system: Any, path: str, text: str) -> None:
     with system.open_output_stream(path + ".new") as out:
         out.write(text.encode())
     system.move(path + ".new", path)
+
+
+def move_folder(system: Any, source: str, target: str) -> None:
+    """Move the files in ``source`` to ``target``: at once, or one by one in an object store, which has no
+    folders to move."""
+    if isinstance(system, fs.LocalFileSystem):
+        system.move(source, target)
+        return
+    for file in system.get_file_info(fs.FileSelector(source)):
+        system.move(file.path, f"{target}/{file.base_name}")
 
 
 def repeated(spark: SparkSession, output: str, output_format: str) -> list[Finding]:

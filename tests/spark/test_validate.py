@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow.fs import LocalFileSystem
+from pyarrow import fs
 
 import kpl_codec as kpl
 from kpl_codec.cli.main import entry, main
 from kpl_codec.spark.captures import plan
 from kpl_codec.spark.checking import gather, pack, task, written
-from kpl_codec.spark.validate import sweep
+from kpl_codec.spark.validate import move_folder, sweep
 
 from .test_arrow import MAX, framed, shard
 from .test_captures import answer, lambda_event
@@ -261,7 +261,7 @@ def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     for _ in range(2):  # two attempts
         told = list(written(rows, rows[0].schema, str(tmp_path / "users"), "part-00000"))
     assert [batch.to_pylist() for batch in told] == [[{"userRecords": 3}]]
-    sweep(LocalFileSystem(), str(tmp_path / "users"))
+    sweep(fs.LocalFileSystem(), str(tmp_path / "users"))
     assert [path.name for path in (tmp_path / "users").iterdir()] == ["part-00000.parquet"]
     assert pq.read_table(tmp_path / "users")["n"].to_pylist() == [0, 1, 2]
 
@@ -278,3 +278,13 @@ def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: 
     assert [f["detail"] for f in found if f["sequenceNumber"] is None] == [
         "3 more Kinesis records were captured more than once; they are not listed"
     ]
+
+
+def test_results_reach_their_place_where_folders_cannot_be_moved(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "to").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "from" / name).write_text(name)
+    move_folder(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "from", "to")
+    assert {file.name: file.read_text() for file in (tmp_path / "to").iterdir()} == {"a": "a", "b": "b"}
+    assert not list((tmp_path / "from").iterdir())
