@@ -283,23 +283,13 @@ class _Reader:
 
     def _json(self, source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
         """One JSON document or many, one after the other, as logs and repeated CLI calls leave them."""
-        import json  # not needed by handlers, whose events come parsed
+        from .documents import Documents  # not needed by handlers, whose events come parsed
 
-        repeats = False
-
-        def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            nonlocal repeats
-            found = dict(pairs)
-            if len(found) != len(pairs):
-                repeats = True
-            return found
-
-        decoder, at, count = json.JSONDecoder(object_pairs_hook=members), _skip(source, 0), 0
+        documents, at, count = Documents(), _skip(source, 0), 0
         while at < len(source):
-            repeats = False
             place = path if at == 0 and not count else f"{path}<{count}>"
             try:
-                document, end = decoder.raw_decode(source, at)
+                document, end = documents.read(source, at)
                 if not isinstance(document, (dict, list)):
                     raise ValueError
             except (ValueError, RecursionError):
@@ -310,7 +300,7 @@ class _Reader:
             else:
                 # CAP-10: "A JSON document in which an object has a member twice MUST be an error: only one
                 # of the two would be read."
-                if repeats:
+                if documents.repeats:
                     error = CaptureError(
                         code="duplicate-member", field=place, offset=at, requirement="CAP-10"
                     )

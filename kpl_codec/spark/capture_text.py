@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from .. import adapters
+from ..adapters.documents import Documents
 from ..errors import CaptureError
 from .capture_rows import Rows, first_line
 
@@ -148,9 +149,6 @@ def read_text(stream: Any, piece: Piece, rows: Rows) -> Iterator[int]:
             yield at
 
 
-_DECODER = json.JSONDecoder()
-
-
 def _spread(data: bytes) -> bool:
     """Whether JSON values in ``data`` go over line ends: the first line is the beginning of a value, and
     the next is no value of its own (as it would be behind a line that was cut off)."""
@@ -180,6 +178,7 @@ def _add_values(data: bytes, offset: int, line: int | None, rows: Rows) -> None:
         # Values over many lines: the others are not to suffer.
         text = data.decode("utf-8", "surrogateescape")
     pos = 1 if offset == 0 and text[:1] == "\ufeff" else 0
+    documents = Documents()
     told = 0  # up to where ``offset`` and ``line`` have been counted
     while True:
         while pos < len(text) and text[pos] in " \t\r\n,":
@@ -190,7 +189,7 @@ def _add_values(data: bytes, offset: int, line: int | None, rows: Rows) -> None:
         line = line + text.count("\n", told, pos) if line is not None else None
         told, rows.seen = pos, True
         try:
-            value, end = _DECODER.raw_decode(text, pos)
+            value, end = documents.read(text, pos)
         except (ValueError, RecursionError) as error:  # also numbers of 5000 digits, nesting without end
             reason = type(error).__name__
             if isinstance(error, json.JSONDecodeError):
@@ -203,7 +202,10 @@ def _add_values(data: bytes, offset: int, line: int | None, rows: Rows) -> None:
                 return
             end = min(after)
         else:
-            _add_records(value, offset, line, rows)
+            if documents.repeats:  # CAP-10, as adapters/reading.py
+                rows.unreadable("duplicate-member", "a member twice in one object", offset, line)
+            else:
+                _add_records(value, offset, line, rows)
         pos = end
 
 

@@ -144,6 +144,16 @@ def test_bad_values_are_named_with_their_place_and_hide_nothing(tmp_path: Path) 
     assert [r["recordIndex"] for r in rows if r["captureError"] == "base64"] == [1]
 
 
+@pytest.mark.requirement("CAP-10")
+def test_a_member_twice_hides_no_records_in_silence(tmp_path: Path) -> None:
+    twice = '{"Records": ' + json.dumps(answer(b"1")["Records"]) + ', "Records": []}'
+    path = tmp_path / "twice.jsonl"
+    path.write_text("\n".join([json.dumps(answer(b"0")), twice, json.dumps(answer(b"2"))]))
+    rows = read(path)
+    assert data(rows) == [b"0", b"2"]
+    assert bad(rows) == [("duplicate-member", len(json.dumps(answer(b"0"))) + 1, 2)]
+
+
 @pytest.mark.requirement("SPK-14")
 def test_a_value_over_many_lines_that_breaks_hides_no_other(tmp_path: Path) -> None:
     pretty = [json.dumps(answer(b"%d" % number), indent=4).encode() for number in range(4)]
