@@ -245,7 +245,8 @@ def test_back_pressure_blocks_fails_or_drops(
     stream: str,
     proxy: FaultProxy,
 ) -> None:
-    proxy.on("PutRecords", slow(0.3))
+    seconds = [2.0]  # so long that no pause of the machine empties the producer meanwhile
+    proxy.on("PutRecords", lambda exchange: slow(seconds[0])(exchange))
     settings = through(kinesis_local, proxy)
     few: dict[str, Any] = {"max_outstanding_records": 10, "record_max_buffered_time": 5}
 
@@ -266,6 +267,7 @@ def test_back_pressure_blocks_fails_or_drops(
     assert dropped.outcome is Outcome.DROPPED
     assert all(future.result(0) for future in futures)
 
+    seconds[0] = 0.3
     with Producer(stream, config=ProducerConfig(**few), client_settings=settings) as producer:
         most = 0
         futures = []

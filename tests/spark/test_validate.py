@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("SPK-18")
 def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpl_codec.spark.validate.MAX_LISTED", 2)
+    monkeypatch.setattr(import_module("kpl_codec.spark.validate"), "MAX_LISTED", 2)
     for name in ("a", "b", "c"):
         (run.input / f"{name}.jsonl").write_text(json.dumps(answer(*[b"plain"] * 5, shard=LOWER)))
     assert run() == 1
