@@ -114,6 +114,7 @@ class Producer:
         self._inbox_bytes = 0
         self._taken: list[Pending] = []
         self._taken_bytes = 0
+        self._in_core = 0, 0  # user records and bytes in the core, when the lock was last held
         self._answers: list[tuple[PutRecordsRequest | Request, Any, Failure | None, bool]] = []
         self._flushes: list[_Flush] = []
         self._new_flushes: list[_Flush] = []
@@ -226,11 +227,11 @@ class Producer:
             raise RuntimeError(f"{what} would wait for the thread it is called in")
 
     def _held(self) -> tuple[int, int]:
-        """Records and bytes held, at most: those just being accepted count twice for a moment."""
-        core = self._core
+        """User records and bytes held. Each counts once: those being accepted are not in the core yet."""
+        records, size = self._in_core
         return (
-            core.outstanding + len(self._taken) + len(self._inbox),
-            core.outstanding_bytes + self._taken_bytes + self._inbox_bytes,
+            records + len(self._taken) + len(self._inbox),
+            size + self._taken_bytes + self._inbox_bytes,
         )
 
     def _has_room(self, size: int) -> bool:
@@ -312,6 +313,7 @@ class Producer:
                 core.accept(pending, now)
         with self._lock:
             self._taken, self._taken_bytes = [], 0
+            self._in_core = core.outstanding, core.outstanding_bytes
             if map_answered:
                 self._news.notify_all()
             self._inbox[:0] = left
@@ -343,6 +345,7 @@ class Producer:
     def _resolve(self, results: list[tuple[Pending, Delivery | DeliveryError]]) -> None:
         if results:
             with self._lock:
+                self._in_core = self._core.outstanding, self._core.outstanding_bytes
                 self._space.notify_all()
             log_not_delivered(results)
         for pending, result in results:
