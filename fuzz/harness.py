@@ -25,7 +25,7 @@ import atheris
 with atheris.instrument_imports(include=["kpl_codec"]):
     import kpl_codec as kpl
     from kpl_codec import adapters, aws_lambda
-    from kpl_codec.codec import AggregatedRecordBuilder
+    from kpl_codec.format.codec import AggregatedRecordBuilder
 
 from . import corpus, invariants
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import kpl_codec as kpl
-from kpl_codec import codec, kcl, runtime, size, wire
 from kpl_codec.compiled import speedups
-from kpl_codec.explain import Node
-from kpl_codec.message import AggregatedRecord, serialize
+from kpl_codec.deaggregation import kcl
+from kpl_codec.deaggregation.explanation import Node
+from kpl_codec.format import codec, size, wire
+from kpl_codec.format import protobuf_parser as runtime
+from kpl_codec.format.message import AggregatedRecord, serialize
 from spec.reference import kcl as reference_kcl
 from spec.reference import model, shards
 

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2
 
-from kpl_codec import kcl, wire
+from kpl_codec.deaggregation import kcl
 from kpl_codec.errors import MalformedMessage
-from kpl_codec.schema import MESSAGE
+from kpl_codec.format import wire
+from kpl_codec.format.schema import MESSAGE
 
 from . import corpus
 from .invariants import frame

@@ -30,7 +30,15 @@ MODULES = (
 NOTICED = ("killed", "timeout", "segfault")
 
 #: The tests that have to notice.
-TESTS = ("tests/core", "tests/spec/test_vectors.py", "tests/spec/test_laws.py", "tests/spec/test_refusals.py")
+TESTS = (
+    "tests/format",
+    "tests/deaggregation",
+    "tests/shards/test_shard_map.py",
+    "tests/shards/test_placement.py",
+    "tests/spec/test_vectors.py",
+    "tests/spec/test_laws.py",
+    "tests/spec/test_refusals.py",
+)
 
 _SETTINGS = """[mutmut]
 source_paths=kpl_codec
@@ -46,7 +54,7 @@ pytest_add_cli_args=
     -p
     no:cacheprovider
     --deselect
-    tests/core/test_layers.py
+    tests/test_layers.py
     --hypothesis-seed=0
     --hypothesis-profile=mutation
 timeout_constant=5.0

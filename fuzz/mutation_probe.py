@@ -21,7 +21,7 @@ from typing import Any
 from hypothesis import settings
 
 from fuzz import corpus, invariants
-from kpl_codec import message
+from kpl_codec.format import message
 from spec.reference import model
 from tests.spec import test_vectors
 from tests.spec.vectors import Vector, load
@@ -38,8 +38,9 @@ TESTS = {
     "deaggregate": (test_vectors.test_deaggregate,),
 }
 LAWS = (
-    "core.test_hash_keys", "core.test_shards", "core.test_codec", "core.test_kcl", "core.test_placement",
-    "core.test_explain", "core.test_deaggregate", "spec.test_refusals",
+    "format.test_hash_keys", "shards.test_shard_map", "format.test_codec", "deaggregation.test_kcl",
+    "shards.test_placement", "deaggregation.test_explanation", "deaggregation.test_policies",
+    "spec.test_refusals",
 )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def cases(test: Callable[..., None]) -> Iterator[Callable[[], None]]:
 
 
 def laws() -> list[Callable[[], None]]:
-    """The tests of tests/core, Hypothesis's and plain ones, and those of what must be refused."""
+    """The core's tests, Hypothesis's and plain ones, and those of what must be refused."""
     found: list[Callable[[], None]] = []
     for name in LAWS:
         module = importlib.import_module(f"tests.{name}")

@@ -1,7 +1,7 @@
 """The property suite at scale: the laws of tests/, with many more examples, until a budget is spent.
 
     python -m fuzz.properties --seconds 600 --directory DIR     round after round, until time is up
-    python -m fuzz.properties --seconds 600 --directory DIR tests/core tests/spec/test_laws.py
+    python -m fuzz.properties --seconds 600 --directory DIR tests/format tests/spec/test_laws.py
 
 Every round has another seed and ``--examples`` examples a law; a round begun is finished. ``--directory``
 keeps Hypothesis's example database: a law that failed is tried with the failing example first, in the next
@@ -25,7 +25,13 @@ import kpl_codec as kpl
 from .invariants import frame
 
 REPOSITORY = Path(__file__).parents[1]
-LAWS = ("tests/core", "tests/spec/test_laws.py", "tests/spec/test_strategies.py")
+LAWS = (
+    "tests/format",
+    "tests/shards",
+    "tests/deaggregation",
+    "tests/spec/test_laws.py",
+    "tests/spec/test_strategies.py",
+)
 
 #: Peak bytes of Python memory per byte of input, at most: a user record of 6 bytes is a tuple and ints.
 BYTES_PER_BYTE = 400

@@ -78,8 +78,9 @@ def fuzz(seconds: float, seed: int) -> None:
     """Runs inside the sanitized process."""
     import kpl_codec as kpl
     from fuzz import corpus
-    from kpl_codec import _speedups, codec, wire
-    from kpl_codec.message import AggregatedRecord
+    from kpl_codec import _speedups
+    from kpl_codec.format import codec, wire
+    from kpl_codec.format.message import AggregatedRecord
 
     speedups: Any = _speedups
     rng = random.Random(seed)

@@ -9,8 +9,8 @@ The core takes bytes, numbers and times as arguments; it reads no clock, no chan
 boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.arrow.
 """
 
-from .codec import AggregatedRecordBuilder, decode, encode, encode_many, is_aggregated, is_canonical
-from .deaggregate import Counts, Deaggregation, Drop, deaggregate
+from .deaggregation.explanation import Explanation, explain
+from .deaggregation.policies import Counts, Deaggregation, Drop, deaggregate
 from .errors import (
     AggregateFull,
     CaptureError,
@@ -30,8 +30,8 @@ from .errors import (
     UnknownShard,
     WrongWireType,
 )
-from .explain import Explanation, explain
-from .hash_keys import (
+from .format.codec import AggregatedRecordBuilder, decode, encode, encode_many, is_aggregated, is_canonical
+from .format.hash_keys import (
     ALL_HASH_KEYS,
     HashKeyRange,
     effective_hash_key,
@@ -41,10 +41,10 @@ from .hash_keys import (
     parse_hash_key,
     partition_key_hash,
 )
-from .message import AggregatedRecord
-from .placement import Placement, Verdict, verify_placement
-from .records import DeaggregatedRecord, KinesisRecord, Tag, UserRecord
-from .shards import Shard, ShardMap
+from .format.message import AggregatedRecord
+from .format.records import DeaggregatedRecord, KinesisRecord, Tag, UserRecord
+from .shards.placement import Placement, Verdict, verify_placement
+from .shards.shard_map import Shard, ShardMap
 
 __version__ = "0.1.0"
 

@@ -19,7 +19,7 @@ import os
 if os.environ.get("KPL_CODEC_PURE") == "1":
     raise ImportError("KPL_CODEC_PURE=1 asks for the pure Python path")
 
-from . import size as _size
+from .format import size as _size
 from .errors import AggregateFull, EncodeError
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

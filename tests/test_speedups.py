@@ -20,9 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec import codec, message, runtime, wire
+from kpl_codec.format import codec, message, wire
+from kpl_codec.format import protobuf_parser as runtime
+from kpl_codec.format.message import AggregatedRecord
 from kpl_codec.limits import MAGIC
-from kpl_codec.message import AggregatedRecord
 from kpl_codec.testing import strategies as kst
 
 speedups = pytest.importorskip(
@@ -228,7 +229,7 @@ def test_deaggregate_gives_the_same_with_and_without(
     compiled = outcome()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message, "speedups", None)
-        patch.setattr(sys.modules["kpl_codec.deaggregate"], "speedups", None)
+        patch.setattr(sys.modules["kpl_codec.deaggregation.policies"], "speedups", None)
         assert outcome() == compiled
 
 
@@ -264,7 +265,7 @@ def test_columns_are_the_same_with_and_without(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow, "speedups", None)
         patch.setattr(message, "speedups", None)
-        patch.setattr(sys.modules["kpl_codec.deaggregate"], "speedups", None)
+        patch.setattr(sys.modules["kpl_codec.deaggregation.policies"], "speedups", None)
         assert columns() == compiled
 
 

@@ -169,7 +169,7 @@ cdef class AggregatedRecordBuilder:
             if new_ehk:
                 after += field_size(ehk_size)
         if tags:
-            from .message import tag_bytes
+            from .format.message import tag_bytes
             tail = b"".join([tag_bytes(tag) for tag in tags])
             inner += len(tail)
         after += field_size(inner)

@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from ..errors import CaptureError
-from ..records import KinesisRecord
+from ..format.records import KinesisRecord
 from .values import (
     MILLISECONDS,
     SECONDS,
@@ -283,7 +283,7 @@ class _Reader:
 
     def _json(self, source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
         """One JSON document or many, one after the other, as logs and repeated CLI calls leave them."""
-        from .documents import Documents  # not needed by handlers, whose events come parsed
+        from .json_stream import Documents  # not needed by handlers, whose events come parsed
 
         documents, at, count = Documents(), _skip(source, 0), 0
         while at < len(source):

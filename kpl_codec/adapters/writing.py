@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import CaptureError
-from ..records import KinesisRecord
+from ..format.records import KinesisRecord
 from .values import MILLISECONDS, SECONDS, encode_base64, write_timestamp
 
 _ARRIVAL = "approximateArrivalTimestamp"

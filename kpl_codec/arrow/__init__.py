@@ -24,19 +24,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .. import frame
 from ..compiled import speedups
-from ..deaggregate import Counts, Policy
+from ..deaggregation.policies import Counts, Policy
 from ..errors import CaptureError, ChecksumMismatch, KplError
+from ..format import frame
+from ..format.message import parse
 from ..limits import MAGIC
-from ..message import parse
-from ..shards import ShardMap
+from ..shards.shard_map import ShardMap
+from .compiled_columns import SideBySide
+from .fallback import defective_rows
 from .group import Group
 from .layout import ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
-from .objects import defective_rows
 from .outline import outlines
 from .placer import Placer
-from .side_by_side import SideBySide
 
 #: Bytes that an output batch aims at. A batch is larger only where one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregate import Counts, Policy
-from ..message import AggregatedRecord
+from ..deaggregation.policies import Counts, Policy
+from ..format.message import AggregatedRecord
 from .layout import KEPT, TAGS_FIELD, Layout, Source, lengths, tag_values
 from .outline import Outline
 from .placer import Placer, explicit_hash_key_bytes, hash_key_bytes, partition_key_bytes

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregate import Policy
+from ..deaggregation.policies import Policy
 from ..errors import CaptureError
-from ..records import KinesisRecord
+from ..format.records import KinesisRecord
 
 #: The columns of a user record. Names and order are those of the existing Kinesis connectors.
 FIELDS = (

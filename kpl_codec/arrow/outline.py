@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import frame
 from ..errors import ChecksumMismatch
+from ..format import frame
+from ..format.protobuf_parser import outline
 from ..limits import DIGEST_SIZE
-from ..runtime import outline
 from .layout import Source
 
 Numbers = np.ndarray[Any, Any]

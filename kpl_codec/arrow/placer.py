@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import HashKeyError
-from ..hash_keys import (
+from ..format.hash_keys import (
     effective_hash_key,
     explicit_hash_key_value,
     hash_key_from_bytes,
     hash_key_to_bytes,
     partition_key_hash,
 )
-from ..placement import Placement, judge
-from ..shards import ShardMap
+from ..shards.placement import Placement, judge
+from ..shards.shard_map import ShardMap
 
 
 class Placer:

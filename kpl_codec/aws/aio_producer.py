@@ -19,13 +19,13 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ..live_shard_map import Request, State
+from ..format.records import Tag
 from ..producer import Delivery, Pending, ProducerClosed, ProducerConfig, ProducerFull
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
-from ..records import Tag
+from ..shards.live_shard_map import Request, State
 from .calls import CALL_ERRORS
-from .put_records import (
+from .producer_common import (
     call,
     client_config,
     drop,

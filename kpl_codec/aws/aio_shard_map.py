@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 from types import TracebackType
 
-from ..hash_keys import HashKeyRange
-from ..live_shard_map import State
-from ..shards import ShardMap
+from ..format.hash_keys import HashKeyRange
+from ..shards.live_shard_map import State
+from ..shards.shard_map import ShardMap
 from .calls import CALL_ERRORS, failure_of, send
-from .view import LiveShardMapView
+from .shard_map_base import LiveShardMapView
 
 
 class AsyncStreamShardMap(LiveShardMapView):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ..live_shard_map import PERMANENT, Failure, Request
+from ..shards.live_shard_map import PERMANENT, Failure, Request
 
 #: What a call may raise without there being a bug of ours: an error of the service, of the client, or
 #: of the connection below it.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final, Literal, NamedTuple
 
-from ..live_shard_map import Failure, StreamUnavailable
+from ..shards.live_shard_map import Failure, StreamUnavailable
 from .calls import CALL_ERRORS, failure_of, is_permanent
 
 #: GetRecords gives at most so many records.

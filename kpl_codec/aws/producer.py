@@ -33,12 +33,12 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from ..live_shard_map import Failure, Request, State
+from ..format.records import Tag
 from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerClosed, ProducerConfig, ProducerFull
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
-from ..records import Tag
-from .put_records import (
+from ..shards.live_shard_map import Failure, Request, State
+from .producer_common import (
     client_config,
     drop,
     end,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from ..lineage import Lineage
-from ..records import KinesisRecord
+from ..format.records import KinesisRecord
+from ..shards.lineage import Lineage
 from .cursor import At, Pace, ShardCursor
 from .shard_map import fetch_lineage
 

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ..hash_keys import HashKeyRange
-from ..lineage import Lineage
-from ..live_shard_map import LiveShardMap, MapChanged, RefreshFailed, State
-from ..shards import ShardMap
+from ..format.hash_keys import HashKeyRange
+from ..shards.lineage import Lineage
+from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed, State
+from ..shards.shard_map import ShardMap
 from .calls import CALL_ERRORS, failure_of, send
-from .view import LiveShardMapView
+from .shard_map_base import LiveShardMapView
 
 
 def run_refresh(

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ..live_shard_map import Failure, Request
 from ..producer.collector import PutRecordsRequest
+from ..shards.live_shard_map import Failure, Request
 from .calls import CALL_ERRORS
-from .put_records import call, log_failure, what_failed
+from .producer_common import call, log_failure, what_failed
 
 
 class Report(Protocol):

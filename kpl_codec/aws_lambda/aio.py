@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from ..deaggregate import Drop, Policy
-from ..records import DeaggregatedRecord
-from ..shards import ShardMap
+from ..deaggregation.policies import Drop, Policy
+from ..format.records import DeaggregatedRecord
+from ..shards.shard_map import ShardMap
 from .events import (
     AfterFailure,
     Poison,

@@ -17,12 +17,12 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ..adapters.reading import captured, kinesis_records
-from ..deaggregate import Drop, Policy, deaggregate
+from ..deaggregation.policies import Drop, Policy, deaggregate
 from ..errors import CaptureError, DecodeError
-from ..records import DeaggregatedRecord, KinesisRecord
+from ..format.records import DeaggregatedRecord, KinesisRecord
 
 if TYPE_CHECKING:
-    from ..shards import ShardMap
+    from ..shards.shard_map import ShardMap
 
 Handler = Callable[[DeaggregatedRecord], object]
 #: Called with an idempotency key and the call to make unless it was made before.

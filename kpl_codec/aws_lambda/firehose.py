@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from ..adapters.reading import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
-from ..codec import encode
-from ..deaggregate import deaggregate
+from ..deaggregation.policies import deaggregate
 from ..errors import CaptureError, DecodeError
-from ..frame import looks_aggregated
-from ..records import DeaggregatedRecord, UserRecord
+from ..format.codec import encode
+from ..format.frame import looks_aggregated
+from ..format.records import DeaggregatedRecord, UserRecord
 from .events import Poison, done, log_exception, settle_poison
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.

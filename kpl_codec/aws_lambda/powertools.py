@@ -25,10 +25,10 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
 )
 
 from ..adapters.values import encode_base64
-from ..deaggregate import Drop, Policy
+from ..deaggregation.policies import Drop, Policy
 from ..errors import CaptureError, DecodeError, KplError
-from ..records import DeaggregatedRecord
-from ..shards import ShardMap
+from ..format.records import DeaggregatedRecord
+from ..shards.shard_map import ShardMap
 from .events import Once, ShardMaps, done, units
 
 if TYPE_CHECKING:

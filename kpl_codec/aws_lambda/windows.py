@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..deaggregate import Drop, Policy
-from ..records import DeaggregatedRecord
-from ..shards import ShardMap
+from ..deaggregation.policies import Drop, Policy
+from ..format.records import DeaggregatedRecord
+from ..shards.shard_map import ShardMap
 from .events import Poison, ShardMaps, answer, done, idempotency_key, log_exception, settle_poison, units
 
 State = dict[str, Any]

@@ -12,10 +12,10 @@ import json
 import sys
 from pathlib import Path
 
+from .. import conformance
+from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, table, vector_files
+from ..conformance.running import load
 from ..errors import KplError
-from ..testing import conformance
-from ..testing.conformance import ADAPTERS, ProgramError, Result, adapter_command, table, vector_files
-from ..testing.conformance.running import load
 
 HELP = "Run the specification's vectors against this or any other implementation."
 

@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..report.summary import summary_text
     from ..spark.session import ensure_java, local_session
-    from ..spark.validate import check_output, read_shard_map, validate
+    from ..spark.validation.job import check_output, read_shard_map, validate
     from ..testing.local_kinesis import local_kinesis
     from . import demo_stream
     from .progress import progress, spark_errors

@@ -18,10 +18,10 @@ from typing import Any
 
 from ..adapters import to_get_records
 from ..aws import Producer, read_stream
-from ..hash_keys import effective_hash_key
+from ..format.hash_keys import effective_hash_key
+from ..format.records import KinesisRecord
 from ..producer import ProducerConfig
-from ..records import KinesisRecord
-from ..shards import ShardMap
+from ..shards.shard_map import ShardMap
 
 STREAM = "demo-orders"
 SHARDS = 4

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..spark.generate import Recipe, generated
     from ..spark.session import local_session
-    from ..spark.validate import LOG, check_output
+    from ..spark.validation.job import LOG, check_output
     from .progress import progress, spark_errors
 
     try:

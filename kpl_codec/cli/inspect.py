@@ -9,19 +9,19 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ..codec import decode
+from ..deaggregation.explanation import Explanation, Node, explain
+from ..deaggregation.kcl import Outcome
 from ..errors import DecodeError, NotAggregated
-from ..explain import Explanation, Node, explain
-from ..hash_keys import HashKeyRange, parse_hash_key
-from ..kcl import Outcome
+from ..format.codec import decode
+from ..format.hash_keys import HashKeyRange, parse_hash_key
+from ..format.records import UserRecord
 from ..limits import MAGIC
-from ..records import UserRecord
 from .source import UsageError, add_connection, client_of, read_bytes
 from .terminal import paint, print_json
 
 HELP = "Show one record byte by byte, with its defects, and what the KCL and others make of it."
 
-#: Other implementations to ask, where they can be had: adapters of ``kpl_codec.testing.conformance``.
+#: Other implementations to ask, where they can be had: adapters of ``kpl_codec.conformance``.
 OTHERS = ("aws_kinesis_agg",)
 
 
@@ -131,7 +131,7 @@ def ask_others(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     ``outcome``: same, plain, lost, differs, refused, crashed, not-installed; with ``delivered``, the
     number of user records, and ``detail``.
     """
-    from ..testing.conformance import Program, ProgramError, adapter_command
+    from ..conformance import Program, ProgramError, adapter_command
 
     try:
         expected: list[UserRecord] | None = list(decode(data))

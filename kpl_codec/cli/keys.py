@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ..hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
+from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
 from ..pictures.svg import skew_svg
 from ..pictures.terminal import share, short_id, skew_bars
-from ..producer.allocator import HashKeyAllocator, ShardKeyAllocator, nth_key
-from ..skew import Skew, skew_of
+from ..shards.allocation import HashKeyAllocator, ShardKeyAllocator, nth_key
+from ..shards.skew import Skew, skew_of
 from .source import UsageError, add_source, load_shard_map, read_lines, write_text
 from .terminal import print_json, table, width
 

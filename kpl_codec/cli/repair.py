@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from ..spark.captures import is_local
     from ..spark.repair import apply_repair, check_results, plan_repair
     from ..spark.session import local_session
-    from ..spark.validate import LOG
+    from ..spark.validation.job import LOG
     from .progress import progress, spark_errors
     from .source import UsageError
 

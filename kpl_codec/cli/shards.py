@@ -8,13 +8,13 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
-from ..hash_keys import parse_hash_key, partition_key_hash
-from ..lineage import Lineage
-from ..live_shard_map import LiveShardMap, MapChanged, RefreshFailed
+from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..pictures.svg import key_space_svg, lineage_svg
 from ..pictures.terminal import key_space, share, short_id, spans, timeline, utc
-from ..placement import Verdict
-from ..shards import Shard, ShardMap
+from ..shards.lineage import Lineage
+from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
+from ..shards.placement import Verdict
+from ..shards.shard_map import Shard, ShardMap
 from .source import (
     UsageError,
     add_connection,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import KplError
-from ..live_shard_map import StreamUnavailable
-from ..shards import ShardMap
+from ..shards.live_shard_map import StreamUnavailable
+from ..shards.shard_map import ShardMap
 
 
 class UsageError(KplError):

@@ -12,8 +12,8 @@ from .progress import progress, spark_errors
 from .source import UsageError
 
 if TYPE_CHECKING:
-    from ..shards import ShardMap
-    from ..spark.validate import Validation
+    from ..shards.shard_map import ShardMap
+    from ..spark.validation.job import Validation
 
 HELP = "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop."
 
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     from ..spark.captures import is_local, plan
     from ..spark.repair import plan_repair
     from ..spark.session import local_session
-    from ..spark.validate import LOG, check_output, read_shard_map
+    from ..spark.validation.job import LOG, check_output, read_shard_map
 
     # Everything that can be known to be wrong is told before Spark takes its seconds to start.
     if args.input is not None and (args.shards is None or args.follow):
@@ -117,8 +117,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
-    from ..spark.live import validate_stream
-    from ..spark.validate import validate
+    from ..spark.validation.job import validate
+    from ..spark.validation.stream import validate_stream
 
     with progress(spark, "checking", quiet=args.quiet):
         if args.stream is not None:
@@ -129,7 +129,7 @@ def _check(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validat
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:
-    from ..spark.live import follow, in_one_go, state
+    from ..spark.validation.stream import follow, in_one_go, state
 
     batches: list[int] = []
 

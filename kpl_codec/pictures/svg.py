@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from html import escape
 
-from ..lineage import Lineage
-from ..shards import Shard
-from ..skew import Skew
+from ..shards.lineage import Lineage
+from ..shards.shard_map import Shard
+from ..shards.skew import Skew
 from .terminal import extent, share, short_id, spans
 
 _SPACE = 2**128

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
-from ..hash_keys import HashKeyRange
-from ..lineage import Lineage
-from ..sequence_numbers import SequenceNumberError, sequence_hint
-from ..shards import Shard
-from ..skew import Skew
+from ..format.hash_keys import HashKeyRange
+from ..shards.lineage import Lineage
+from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.shard_map import Shard
+from ..shards.skew import Skew
 
 _SPACE = 2**128
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

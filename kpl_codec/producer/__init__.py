@@ -5,7 +5,7 @@
 pending, aggregator, limiter, collector, outbox, router, ordering, core.
 """
 
-from .allocator import HashKeyAllocator
+from ..shards.allocation import HashKeyAllocator
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore
 from .metrics import METRICS

@@ -19,17 +19,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
+from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .aggregator import Aggregator
 from .collector import PutRecordsRequest
 from .config import ProducerConfig
 from .metrics import Meter, Observe
 from .ordering import WAITING, Ordering
-from .outbox import Outbox
 from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
 from .partitioner import Chance
 from .pending import Outgoing, Pending, Preparation, ProducerClosed, ProducerFull, build_all
 from .router import Router
+from .send_queue import Outbox
 
 #: After so many misplacements a user record goes alone: bare records the KCL never drops.
 MISPLACEMENTS_BEFORE_ALONE = 2

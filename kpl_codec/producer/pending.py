@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..codec import encode_many
 from ..errors import EncodeError, KplError
-from ..frame import looks_aggregated
-from ..hash_keys import format_hash_key, partition_key_hash
-from ..records import UserRecord
-from ..size import AggregateSize, check
+from ..format.codec import encode_many
+from ..format.frame import looks_aggregated
+from ..format.hash_keys import format_hash_key, partition_key_hash
+from ..format.records import UserRecord
+from ..format.size import AggregateSize, check
 from .config import ProducerConfig
 from .outcomes import Attempt
 

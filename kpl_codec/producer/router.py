@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..live_shard_map import LiveShardMap, State
+from ..shards.live_shard_map import LiveShardMap, State
 from .config import ProducerConfig
 from .partitioner import Chance, ShardLoad, UniformStickyPartitioner
 from .pending import Pending

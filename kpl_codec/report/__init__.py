@@ -10,11 +10,11 @@ Nothing here loads pyarrow or pyspark but `kpl_codec.report.scan`, which has to 
 """
 
 from .build import build_report, findings_of_the_whole
+from .counters import Tally
 from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of
 from .model import CauseCount, Finding, KclLoss, KindCount, Landing, RateCell, Report, ShardFacts, Totals
 from .page import render_page, write_page
 from .summary import summary_text
-from .tally import Tally
 
 __all__ = [
     "KINDS",

@@ -10,11 +10,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ..errors import KplError
-from ..lineage import Lineage
-from ..shards import Shard, ShardMap
-from ..skew import Skew, skew_of
-from .causes import ACROSS_SHARDS
+from ..shards.lineage import Lineage
+from ..shards.shard_map import Shard, ShardMap
+from ..shards.skew import Skew, skew_of
+from .counters import MAX_EXAMPLES, OTHERS, Tally, drawn, example
 from .kinds import KINDS, SEVERITIES, kind_of
+from .misplacement_causes import ACROSS_SHARDS
 from .model import (
     NO_SHARD,
     NOT_JUDGED,
@@ -28,7 +29,6 @@ from .model import (
     ShardFacts,
     Totals,
 )
-from .tally import MAX_EXAMPLES, OTHERS, Tally, drawn, example
 
 #: An open shard that gets more than this times the mean is skewed, if there is enough to tell.
 SKEWED = 2.0

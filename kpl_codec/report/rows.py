@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..hash_keys import hash_key_to_bytes
-from ..shards import ShardMap
+from ..format.hash_keys import hash_key_to_bytes
+from ..shards.shard_map import ShardMap
 
 Array = np.ndarray[Any, Any]
 

@@ -26,13 +26,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..hash_keys import hash_key_from_bytes
-from ..shards import ShardMap
-from .causes import CAUSES, Cause, Causes, hinted_time
+from ..format.hash_keys import hash_key_from_bytes
+from ..shards.shard_map import ShardMap
+from .counters import MAX_STREAMS, SLOTS, Tally
 from .kinds import kind_of
+from .misplacement_causes import CAUSES, Cause, Causes, hinted_time
 from .model import NOT_JUDGED, Finding
 from .rows import Array, Rows, Run, Sums
-from .tally import MAX_STREAMS, SLOTS, Tally
 
 _TYPES = {
     "str | None": pa.string(),

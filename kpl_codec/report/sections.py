@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from . import charts
-from .causes import CAUSES
 from .evidence import findings_section
 from .markup import Child, Markup, join, tag
+from .misplacement_causes import CAUSES
 from .model import Report, ShardFacts
 from .summary import REASONS, number, percent, plural, size, state, totals_table
 

@@ -16,22 +16,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # type checkers see what `__getattr__` gives
-    from .datasource import KinesisDataSource as KinesisDataSource
     from .functions import deaggregate as deaggregate
     from .functions import is_aggregated as is_aggregated
     from .functions import verify as verify
-    from .kinesis_metrics import metrics_of as metrics_of
-    from .kinesis_metrics import with_metrics as with_metrics
     from .session import ensure_java as ensure_java
     from .session import local_session as local_session
+    from .source.datasource import KinesisDataSource as KinesisDataSource
+    from .source.metrics import metrics_of as metrics_of
+    from .source.metrics import with_metrics as with_metrics
 
 _HOMES = {
     "deaggregate": "functions",
     "verify": "functions",
     "is_aggregated": "functions",
-    "KinesisDataSource": "datasource",
-    "with_metrics": "kinesis_metrics",
-    "metrics_of": "kinesis_metrics",
+    "KinesisDataSource": "source.datasource",
+    "with_metrics": "source.metrics",
+    "metrics_of": "source.metrics",
     "local_session": "session",
     "ensure_java": "session",
 }

@@ -17,8 +17,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..deaggregate import Policy
-from ..shards import ShardMap
+from ..deaggregation.policies import Policy
+from ..shards.shard_map import ShardMap
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from ..codec import encode
-from ..hash_keys import ALL_HASH_KEYS, partition_key_hash
-from ..records import UserRecord
-from ..shards import Shard, ShardMap
+from ..format.codec import encode
+from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
+from ..format.records import UserRecord
+from ..shards.shard_map import Shard, ShardMap
 
 if TYPE_CHECKING:
     import pyarrow as pa

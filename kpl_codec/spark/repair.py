@@ -36,11 +36,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ..errors import EncodeError, KplError
+from ..format.records import Tag
 from ..limits import MAX_PARTITION_KEY_LENGTH
-from ..records import Tag
-from ..report.causes import ACROSS_SHARDS
+from ..report.misplacement_causes import ACROSS_SHARDS
 from .captures import is_local, open_path
-from .validate import write_text
+from .validation.job import write_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -319,7 +319,7 @@ def _put_rows(rows: pq.ParquetFile, log: _Log, client_settings: dict[str, Any], 
 
 def _canonical(row: dict[str, Any]) -> str | None:
     """The explicit hash key as it may be written: "007" may be read, but is written as "7"."""
-    from ..hash_keys import explicit_hash_key_value
+    from ..format.hash_keys import explicit_hash_key_value
 
     text = row["explicitHashKey"]
     return None if text is None else str(explicit_hash_key_value(text))

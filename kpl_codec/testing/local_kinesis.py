@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from .node import LocalKinesisError, find_node, install
+from ..node_packages import LocalKinesisError, find_node, install
 
 Kind = Literal["kinesis-local", "kinesalite"]
 

@@ -22,7 +22,7 @@ def load(name: str) -> Any:
 
 
 def vector(vector_id: str) -> dict[str, Any]:
-    story = json.loads((Path(kpl.__file__).parent / "testing/vectors/story-kpl.json").read_text())
+    story = json.loads((Path(kpl.__file__).parent / "conformance/vectors/story-kpl.json").read_text())
     return next(v for v in story["vectors"] if v["id"] == vector_id)
 
 

@@ -208,9 +208,11 @@ print(*sorted(std))
             f"kpl_codec.{name}"
             for name in (
                 "_speedups", "adapters", "adapters.reading", "adapters.values", "adapters.writing",
-                "aws_lambda", "aws_lambda.events", "aws_lambda.windows", "codec", "compiled", "deaggregate",
-                "errors", "explain", "frame", "hash_keys", "kcl", "limits", "message", "placement", "records",
-                "shards", "size", "wire",
+                "aws_lambda", "aws_lambda.events", "aws_lambda.windows", "compiled", "deaggregation",
+                "deaggregation.explanation", "deaggregation.kcl", "deaggregation.policies", "errors",
+                "format", "format.codec", "format.frame", "format.hash_keys", "format.message",
+                "format.records", "format.size", "format.wire", "limits",
+                "shards", "shards.placement", "shards.shard_map",
             )
         ),
     } - ({"kpl_codec._speedups"} if not has_speedups() else set())  # fmt: skip

@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
-from kpl_codec.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY
-from kpl_codec.producer.allocator import HashKeyAllocator, ShardKeyAllocator
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY
+from kpl_codec.shards.allocation import HashKeyAllocator, ShardKeyAllocator
 
 
 def seconds_per_key(begin: Callable[[], HashKeyAllocator | ShardKeyAllocator], keys: int) -> float:

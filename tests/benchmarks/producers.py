@@ -120,9 +120,9 @@ def aws_kinesis_agg(settings: dict[str, str], stream: str, job: Job, ready: Read
 
 def core(settings: dict[str, str], stream: str, job: Job, ready: Ready) -> None:
     from kpl_codec import ShardMap
-    from kpl_codec.live_shard_map import LiveShardMap
     from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
     from kpl_codec.producer.collector import PutRecordsRequest
+    from kpl_codec.shards.live_shard_map import LiveShardMap
     from tests.producer.model import ModelStream
 
     service = ModelStream.of(SHARDS)

@@ -32,7 +32,7 @@ from typing import Any
 
 from kpl_codec.spark import deaggregate, local_session, verify
 from kpl_codec.spark.generate import Recipe, generated
-from kpl_codec.spark.validate import validate
+from kpl_codec.spark.validation.job import validate
 
 #: Of one million user records; the more there are, the fewer.
 ROUNDS = 3

@@ -9,8 +9,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from kpl_codec.cli.main import main
-from kpl_codec.hash_keys import ALL_HASH_KEYS
-from kpl_codec.shards import Shard, ShardMap
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards.shard_map import Shard, ShardMap
 
 
 def run(capsys, *argv, code=0):

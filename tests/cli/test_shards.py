@@ -11,8 +11,8 @@ import pytest
 
 from kpl_codec.cli.main import main
 from kpl_codec.cli.shards import _tell
-from kpl_codec.live_shard_map import MapChanged, RefreshFailed, StreamUnavailable
-from kpl_codec.shards import ShardMap
+from kpl_codec.shards.live_shard_map import MapChanged, RefreshFailed, StreamUnavailable
+from kpl_codec.shards.shard_map import ShardMap
 
 from ..shards.model import ModelStream, sequence_number
 

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.testing import conformance
+from kpl_codec import conformance
+from kpl_codec.conformance.running import load
 from kpl_codec.testing import strategies as kst
-from kpl_codec.testing.conformance.running import load
 from tests.spec.vectors import REPOSITORY, user_record
 
 pytestmark = pytest.mark.timeout(300)

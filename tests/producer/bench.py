@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 import kpl_codec as kpl
-from kpl_codec.live_shard_map import LiveShardMap, Request
 from kpl_codec.producer import (
     Delivery,
     DeliveryError,
@@ -16,6 +15,7 @@ from kpl_codec.producer import (
     ProducerCore,
 )
 from kpl_codec.producer.collector import PutRecordsRequest
+from kpl_codec.shards.live_shard_map import LiveShardMap, Request
 
 from .model import ModelStream, chance_of
 

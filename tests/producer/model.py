@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kpl_codec import HashKeyRange, KinesisRecord, Shard, deaggregate
-from kpl_codec.hash_keys import ALL_HASH_KEYS
-from kpl_codec.live_shard_map import Request
-from kpl_codec.shards import Distribution
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards.live_shard_map import Request
+from kpl_codec.shards.shard_map import Distribution
 
 
 @dataclass

@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.live_shard_map import Failure, Request
 from kpl_codec.producer import (
     Delivery,
     DeliveryError,
     Outcome,
 )
+from kpl_codec.shards.live_shard_map import Failure, Request
 
 from .bench import HIGH, LOW, Bench, data_of
 

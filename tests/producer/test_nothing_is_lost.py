@@ -23,7 +23,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kpl_codec.live_shard_map import Failure, LiveShardMap, Request
 from kpl_codec.producer import (
     Attempt,
     Delivery,
@@ -35,6 +34,7 @@ from kpl_codec.producer import (
 )
 from kpl_codec.producer.collector import PutRecordsRequest
 from kpl_codec.producer.pending import Outgoing
+from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
 from .model import ModelStream, chance_of
 

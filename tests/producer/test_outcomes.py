@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.live_shard_map import Failure
 from kpl_codec.producer import (
     Attempt,
     Delivery,
@@ -21,6 +20,7 @@ from kpl_codec.producer import (
 )
 from kpl_codec.producer.limiter import MAX_BACKOFF, Lane, TokenBucket
 from kpl_codec.producer.outcomes import ACTIONS, Action, outcome_of
+from kpl_codec.shards.live_shard_map import Failure
 
 from .bench import HIGH, LOW, Bench, data_of
 

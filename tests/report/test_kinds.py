@@ -10,10 +10,10 @@ import pytest
 
 import kpl_codec
 from kpl_codec import errors
-from kpl_codec.placement import Verdict
 from kpl_codec.report import KINDS, SEVERITIES, Finding, kind_of
-from kpl_codec.report.causes import CAUSES
 from kpl_codec.report.kinds import worst
+from kpl_codec.report.misplacement_causes import CAUSES
+from kpl_codec.shards.placement import Verdict
 
 PACKAGE = Path(kpl_codec.__file__).parent
 SPEC = PACKAGE.parent / "spec"
@@ -23,7 +23,7 @@ def codes_in_source() -> set[str]:
     """Every ``code="..."`` that a DecodeError is raised with, read from the code itself."""
     found = set()
     for name in ("wire.py", "frame.py", "message.py", "codec.py"):
-        for node in ast.walk(ast.parse((PACKAGE / name).read_text())):
+        for node in ast.walk(ast.parse((PACKAGE / "format" / name).read_text())):
             if isinstance(node, ast.Call):
                 found |= {
                     keyword.value.value

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.hash_keys import ALL_HASH_KEYS
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report import (
     KINDS,
     Finding,
@@ -28,7 +28,7 @@ from kpl_codec.report import (
 )
 from kpl_codec.report.markup import join, tag
 from kpl_codec.report.summary import percent, size, verdict
-from kpl_codec.shards import Shard, ShardMap
+from kpl_codec.shards.shard_map import Shard, ShardMap
 
 from .examples import HOSTILE, Stream, mixed_stream, report_of, scanned
 

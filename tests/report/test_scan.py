@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
-from kpl_codec.hash_keys import ALL_HASH_KEYS
-from kpl_codec.placement import Verdict
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report import Finding, Tally
-from kpl_codec.report.causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
+from kpl_codec.report.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
-from kpl_codec.shards import Shard, ShardMap
+from kpl_codec.shards.placement import Verdict
+from kpl_codec.shards.shard_map import Shard, ShardMap
 
 from .examples import INPUT_SCHEMA, START, Stream, broken_frame, mixed_stream, scanned
 
@@ -299,7 +299,7 @@ def test_without_times_only_a_parent_explains() -> None:
 
 
 def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kpl_codec.report import tally as module
+    from kpl_codec.report import counters as module
 
     monkeypatch.setattr(module, "MAX_SHARDS", 5)
     monkeypatch.setattr(module, "MAX_CELLS", 20)

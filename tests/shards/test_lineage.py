@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.errors import HashKeyError, ShardMapError, UnknownShard
-from kpl_codec.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
-from kpl_codec.lineage import Lineage
-from kpl_codec.placement import Verdict
-from kpl_codec.sequence_numbers import SequenceNumberError
-from kpl_codec.shards import Shard, ShardMap
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
+from kpl_codec.shards.lineage import Lineage
+from kpl_codec.shards.placement import Verdict
+from kpl_codec.shards.sequence_numbers import SequenceNumberError
+from kpl_codec.shards.shard_map import Shard, ShardMap
 
 from .model import BEGIN, ModelStream, replace, sequence_number
 

@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from kpl_codec.errors import HashKeyError
-from kpl_codec.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
-from kpl_codec.live_shard_map import (
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
+from kpl_codec.shards.live_shard_map import (
     PERMANENT,
     Failure,
     LiveShardMap,
@@ -17,7 +17,7 @@ from kpl_codec.live_shard_map import (
     State,
     StreamUnavailable,
 )
-from kpl_codec.shards import Shard
+from kpl_codec.shards.shard_map import Shard
 
 from .model import ModelStream, pages, replace
 

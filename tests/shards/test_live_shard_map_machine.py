@@ -6,14 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kpl_codec.hash_keys import HashKeyRange
-from kpl_codec.live_shard_map import (
-    Failure,
-    LiveShardMap,
-    MapChanged,
-    RefreshFailed,
-    State,
-)
+from kpl_codec.format.hash_keys import HashKeyRange
+from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, State
 
 from .model import ModelStream
 from .test_live_shard_map import KEYS, THROTTLED

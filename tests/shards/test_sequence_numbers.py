@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.sequence_numbers import (
+from kpl_codec.shards.sequence_numbers import (
     AT_TIMESTAMP,
     LATEST,
     SHARD_END,

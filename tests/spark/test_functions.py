@@ -12,7 +12,7 @@ from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.errors import CaptureError
 from kpl_codec.spark import deaggregate, is_aggregated, verify
 
-from .test_arrow import OBSERVED, SPLIT, WHEN, batch_of
+from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 MAP = kpl.ShardMap(SPLIT)

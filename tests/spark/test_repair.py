@@ -15,12 +15,12 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.aws import Producer, fetch_shard_map, read_stream
 from kpl_codec.cli.main import main
-from kpl_codec.hash_keys import ALL_HASH_KEYS
-from kpl_codec.shards import Shard, ShardMap
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards.shard_map import Shard, ShardMap
 from kpl_codec.spark.repair import _IDENTITY, _put_file
 
-from .test_captures import answer
-from .test_live import Stream, stream
+from .captures.test_captures import answer
+from .validation.test_stream import Stream, stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
 __all__ = ["stream"]

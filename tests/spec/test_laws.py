@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from fuzz.invariants import check_frame, check_listing, check_user_records, frame, naive_shards
-from kpl_codec.schema import MESSAGE
+from kpl_codec.format.schema import MESSAGE
 from kpl_codec.testing import strategies as kst
 from spec.reference import model, shards
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec import size
-from kpl_codec.codec import PythonBuilder, encode_in_python
+from kpl_codec.format import size
+from kpl_codec.format.codec import PythonBuilder, encode_in_python
 
 ALL = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
 SHARD = {"ShardId": "s", "HashKeyRange": ALL, "SequenceNumberRange": {"StartingSequenceNumber": "1"}}

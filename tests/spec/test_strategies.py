@@ -6,7 +6,7 @@ import pytest
 from hypothesis import find, given, settings
 
 import kpl_codec as kpl
-from kpl_codec.hash_keys import ALL_HASH_KEYS
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.testing import strategies as kst
 
 

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec import kcl
-from kpl_codec.codec import AggregatedRecordBuilder
+from kpl_codec.deaggregation import kcl
+from kpl_codec.format.codec import AggregatedRecordBuilder
 
 from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
 

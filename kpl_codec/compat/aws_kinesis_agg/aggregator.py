@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ... import size
-from ...codec import AggregatedRecordBuilder
 from ...errors import EncodeError
+from ...format import size
+from ...format.codec import AggregatedRecordBuilder
+from ...format.records import UserRecord
 from ...limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
-from ...records import UserRecord
 from . import MAX_BYTES_PER_RECORD
 
 Text = str | bytes

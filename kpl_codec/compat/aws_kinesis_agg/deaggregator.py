@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from ...adapters.reading import shape_of
 from ...adapters.values import decode_base64, encode_base64
-from ...codec import decode
 from ...errors import CaptureError, DecodeError
-from ...frame import looks_aggregated
-from ...records import UserRecord
+from ...format.codec import decode
+from ...format.frame import looks_aggregated
+from ...format.records import UserRecord
 
 Errors = Literal["raise", "raw"]
 _Record = Mapping[str, Any]

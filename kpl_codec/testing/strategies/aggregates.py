@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from ...format.records import Tag, UserRecord
 from ...limits import MAGIC, MAX_HASH_KEY
-from ...records import Tag, UserRecord
 
 _TEXT = st.characters(exclude_categories=["Cs"])
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from ...hash_keys import ALL_HASH_KEYS, HashKeyRange
+from ...format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from ...limits import MAX_HASH_KEY
-from ...shards import Distribution, Shard, ShardMap
+from ...shards.shard_map import Distribution, Shard, ShardMap
 from .aggregates import hash_keys
 
 

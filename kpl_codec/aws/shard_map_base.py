@@ -1,0 +1,65 @@
+"""What the thread skin and the asyncio skin of a live shard map share: how they are made, what they show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..shards.lineage import Lineage
+from ..shards.live_shard_map import LiveShardMap, State, StreamUnavailable
+from ..shards.shard_map import ShardMap
+
+
+class LiveShardMapView:
+    """A skin's `LiveShardMap`, client and clock. The reads are of one attribute each: no lock, no waiting.
+
+    ``settings`` are those of `LiveShardMap`. Times are of ``clock``, in seconds.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        stream_name: str | None = None,
+        *,
+        stream_arn: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        **settings: Any,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._live = LiveShardMap(stream_name, stream_arn=stream_arn, **settings)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What the skin needs to wait with."""
+        raise NotImplementedError
+
+    @property
+    def state(self) -> State:
+        """See the table of `kpl_codec.live_shard_map`."""
+        return self._live.state
+
+    @property
+    def shard_map(self) -> ShardMap | None:
+        """The last sound map, trusted or not."""
+        return self._live.shard_map
+
+    @property
+    def lineage(self) -> Lineage:
+        """Every shard seen in this life of the stream."""
+        return self._live.lineage
+
+    @property
+    def generation(self) -> int:
+        """How often the stream was seen to be deleted and created again."""
+        return self._live.generation
+
+    @property
+    def error(self) -> StreamUnavailable | None:
+        """Why the last refresh failed; None after one that did not."""
+        return self._live.error
+
+    def predict(self, hash_key: int) -> str | None:
+        """The open shard for ``hash_key``, None unless the map is READY."""
+        return self._live.predict(hash_key)

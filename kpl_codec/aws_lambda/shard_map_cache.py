@@ -1,0 +1,75 @@
+"""The stream's shard map, kept across invocations, so that placement can be checked in a function.
+
+    quick = Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 1})
+    maps = ShardMapCache(boto3.client("kinesis", config=quick))         # outside the handler
+
+    def lambda_handler(event, context):
+        return process_user_records(event, handle, shard_map=maps)
+
+The function's role needs, on the stream: ``kinesis:ListShards``, and ``kinesis:DescribeStreamSummary``
+to know of streams that distribute records AUTO (without it such streams are judged as if keys counted;
+the role that the event source mapping needs has both). A function without a way to the Kinesis endpoint
+(a VPC without NAT or endpoint) gets no map: placements are None, and `ShardMapCache.error` says why.
+There botocore by itself would wait five times 60 s: give it the settings above.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..shards.live_shard_map import StreamUnavailable
+    from ..shards.shard_map import ShardMap
+
+
+class ShardMapCache:
+    """Shard maps by stream. Not thread-safe: a Lambda process handles one event at a time.
+
+    State per stream: the last map, when it was fetched (``clock``), the last error. A map is fetched
+    again when it is older than ``max_age`` seconds, or does not know a record's shard; no sooner than
+    ``min_age`` seconds after the last success, ``max_age`` after a failure.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        max_age: float = 60.0,
+        min_age: float = 5.0,
+        timeout: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._max_age, self._min_age, self._timeout = max_age, min_age, timeout
+        self._clock = clock
+        self._maps: dict[str, ShardMap] = {}
+        self._tried: dict[str, float] = {}
+        #: Why the last fetch failed, by stream ARN; gone once one succeeds.
+        self.error: dict[str, StreamUnavailable] = {}
+
+    def shard_map(self, stream_arn: str, shard_id: str | None = None) -> ShardMap | None:
+        """The map of ``stream_arn``, one that knows ``shard_id`` if the service does; None if there is none.
+
+        Never raises for what the service answers: checking placement must not fail a batch.
+        """
+        # LMB-13: "A shard map that cannot be fetched MUST NOT fail the batch: records are then handled
+        # without a placement."
+        known = self._maps.get(stream_arn)
+        age = self._clock() - self._tried.get(stream_arn, float("-inf"))
+        stale = known is None or age > self._max_age or (shard_id is not None and shard_id not in known)
+        if not stale or age < (self._max_age if stream_arn in self.error else self._min_age):
+            return known
+        from ..aws.shard_map import fetch_shard_map  # boto3's errors; only where a map is asked for
+        from ..shards.live_shard_map import StreamUnavailable
+
+        self._tried[stream_arn] = self._clock()
+        try:
+            known = fetch_shard_map(self._client, stream_arn=stream_arn, closed=True, timeout=self._timeout)
+        except StreamUnavailable as error:
+            self.error[stream_arn] = error
+            return known
+        self.error.pop(stream_arn, None)
+        self._maps[stream_arn] = known
+        return known

@@ -1,0 +1,130 @@
+"""The other side of the pipe: one program, asked one question at a time.
+
+A program may crash, hang, or answer nonsense; none of that may stop a run. Each is an answer of its
+own kind, and the program is started afresh for the next question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import KplError
+
+PROTOCOL = 1
+
+
+class ProgramError(KplError, RuntimeError):
+    """The program cannot be used at all. ``code``: start, hello."""
+
+    code = "start"
+    requirement = "CNF-1"
+    text = "conformance program unusable: {code}: {detail}"
+
+
+class Program:
+    """A running program. Use as a context manager.
+
+    ``hello`` holds its name, version and the operations it knows. State: the process.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, timeout: float = 20.0, env: Mapping[str, str] | None = None
+    ):
+        self.command = list(command)
+        self.timeout = timeout
+        self._env = dict(env) if env is not None else None
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self.hello: dict[str, Any] = {}
+
+    def __enter__(self) -> Program:
+        # CNF-1: "A program MUST answer every line it reads with one line, a JSON object that repeats the
+        # question's id."
+        answer = self.ask({"op": "hello", "protocol": PROTOCOL})
+        if "failure" in answer or not isinstance(answer.get("ops"), list) or "name" not in answer:
+            self.close()
+            raise ProgramError(code="hello", detail=f"{self.command[0]} answered {json.dumps(answer)[:500]}")
+        self.hello = answer
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _start(self) -> subprocess.Popen[str]:
+        try:
+            process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, encoding="utf-8", env=self._env,
+            )  # fmt: skip
+        except OSError as error:
+            raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
+        self._lines = queue.Queue()
+        lines = self._lines
+
+        def read() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.put(line)
+            lines.put(None)
+
+        self._errors: list[str] = []
+        errors = self._errors
+
+        def read_errors() -> None:
+            assert process.stderr is not None
+            for line in process.stderr:
+                errors.append(line)
+                del errors[:-20]
+
+        for target in (read, read_errors):
+            threading.Thread(target=target, daemon=True).start()
+        return process
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The program's answer; or ``{"failure": "crash" | "hang" | "nonsense", "detail": ...}``."""
+        # CNF-4: "A program that crashes, hangs or answers anything else MUST be started afresh for the
+        # next question, and the vector counted as failed."
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._start()
+        process = self._process
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+            line = self._lines.get(timeout=self.timeout)
+        except queue.Empty:
+            self.close()
+            return {"failure": "hang", "detail": f"no answer in {self.timeout} s"}
+        except OSError:
+            line = None
+        if line is None:
+            self.close()
+            return {"failure": "crash", "detail": "".join(self._errors)[-500:]}
+        try:
+            answer = json.loads(line)
+            if not isinstance(answer, dict) or answer.get("id") != question.get("id"):
+                raise ValueError
+        except ValueError:
+            self.close()
+            return {"failure": "nonsense", "detail": line[:200]}
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):  # it is gone already
+                process.stdin.close()
+        try:
+            process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

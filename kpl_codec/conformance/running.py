@@ -1,0 +1,90 @@
+"""Vector files in, judgements and a table out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .judging import GRADES, Judgement, judge, question
+from .program import Program
+
+
+def vector_files(directory: Path | None = None) -> list[Path]:
+    """The vector files in ``directory``, or those this library came with."""
+    directory = directory or Path(__file__).parent / "vectors"
+    return sorted(path for path in directory.glob("*.json") if path.name != "schema.json")
+
+
+def load(files: Iterable[Path]) -> list[dict[str, Any]]:
+    """All vectors of the files. Raises OSError, ValueError or KeyError for files that are none."""
+    return [vector for path in files for vector in json.loads(path.read_text(encoding="utf-8"))["vectors"]]
+
+
+@dataclass
+class Result:
+    """One program's judgements, in the order of the vectors; ``unsupported`` vectors were not asked."""
+
+    name: str
+    version: str
+    judgements: list[Judgement] = field(default_factory=list)
+    unsupported: int = 0
+
+    @property
+    def grades(self) -> Counter[str]:
+        return Counter(judgement.grade for judgement in self.judgements)
+
+    @property
+    def conforms(self) -> bool:
+        return set(self.grades) <= {"pass"}
+
+
+def run(
+    command: Sequence[str],
+    vectors: Iterable[dict[str, Any]],
+    *,
+    timeout: float = 20.0,
+) -> Result:
+    """Ask ``command`` about every vector whose operation it knows.
+
+    Raises ProgramError if the command cannot be started or does not introduce itself.
+    """
+    with Program(command, timeout=timeout) as program:
+        result = Result(str(program.hello["name"]), str(program.hello.get("version", "?")))
+        known = set(program.hello["ops"])
+        for vector in vectors:
+            # CNF-2: "Only operations that a program names in its hello MUST be asked of it; the rest, and
+            # what it answers unsupported, is counted as not asked."
+            answer = program.ask(question(vector)) if vector["kind"] in known else {"unsupported": True}
+            if answer.get("unsupported"):
+                result.unsupported += 1
+            else:
+                result.judgements.append(judge(vector, answer))
+    return result
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results side by side: how many vectors got which grade, by operation."""
+    heads = ["implementation", "operation", *GRADES, "not asked"]
+    rows = []
+    for result in results:
+        name = f"{result.name} {result.version}"
+        kinds = sorted({judgement.kind for judgement in result.judgements})
+        for kind in kinds:
+            grades = Counter(j.grade for j in result.judgements if j.kind == kind)
+            counts = [str(grades[grade] or "") for grade in GRADES]
+            rows.append([name, kind, *counts, str(result.unsupported or "") if kind == kinds[0] else ""])
+            name = ""
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+
+    def line(cells: Sequence[str]) -> str:
+        texts = [
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "  ".join(texts).rstrip()
+
+    return "\n".join([line(heads), line(["-" * width for width in widths]), *map(line, rows)])

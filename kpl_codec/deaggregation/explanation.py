@@ -1,0 +1,224 @@
+"""The byte-level account of a Kinesis record's data, sound or broken.
+
+Every byte belongs to exactly one leaf of the tree: magic, fields and their parts, digest, or the rest
+that could not be read. Nothing is raised; defects are part of the account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated, NoUserRecords
+from ..format import frame, wire
+from ..format.codec import is_canonical
+from ..format.hash_keys import HashKeyRange
+from ..limits import DIGEST_SIZE
+from . import kcl
+from .kcl import RAW, Outcome
+
+#: How many nodes and defects an explanation lists unless told otherwise; it counts the rest.
+MAX_NODES = 10_000
+
+_WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
+
+
+class Node(NamedTuple):
+    """Bytes ``start`` to ``end`` (exclusive), what they are, and what is inside them.
+
+    ``value`` is a short reading of them: a number, a key, a length; never record data.
+    """
+
+    start: int
+    end: int
+    name: str
+    value: str = ""
+    children: tuple[Node, ...] = ()
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, Node]]:
+        """This node and all below it, with their depth, in the order of the bytes."""
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)
+
+
+class Explanation(NamedTuple):
+    """What ``explain`` found out.
+
+    ``kind``: "plain", "broken frame" (the digest), "broken message", "defective" (some of it is
+    wrong), "aggregated". ``defects``: in the order of the bytes, the first is what `decode` raises.
+    ``user_records``: how many, None where that cannot be known. ``canonical``: `encode` would write
+    these very bytes. ``kcl``: what the KCL does with it. ``omitted``: nodes and defects counted but
+    not listed.
+    """
+
+    size: int
+    kind: str
+    root: Node
+    defects: tuple[DecodeError, ...] = ()
+    user_records: int | None = None
+    canonical: bool = False
+    kcl: Outcome = RAW
+    omitted: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether `decode` takes it: an aggregated record without a defect."""
+        return not self.defects
+
+    def __str__(self) -> str:
+        lines = [f"{self.size} bytes: {self.kind}" + (", canonical" if self.canonical else "")]
+        for depth, node in self.root.walk():
+            value = f"  {node.value}" if node.value else ""
+            lines.append(f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}{node.name}{value}")
+        lines += [f"defect: {defect}" for defect in self.defects]
+        if self.omitted:
+            lines.append(f"... and {self.omitted} more, not listed")
+        return "\n".join(lines)
+
+
+class _Budget:
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.omitted = 0
+        self.defects: list[DecodeError] = []
+
+    def take(self) -> bool:
+        if self.left > 0:
+            self.left -= 1
+            return True
+        self.omitted += 1
+        return False
+
+    def add(self, defect: DecodeError) -> None:
+        if self.take():
+            self.defects.append(defect)
+
+
+def explain(
+    data: bytes, *, max_nodes: int = MAX_NODES, hash_key_range: HashKeyRange | None = None
+) -> Explanation:
+    """Account for every byte of ``data``. Raises nothing.
+
+    ``hash_key_range``: of the shard it was read from, for the KCL's range rule.
+    """
+    size = len(data)
+    try:
+        frame.split_frame(data)
+        broken: ChecksumMismatch | None = None
+    except NotAggregated as error:
+        node = Node(0, size, "plain record", f"{size} bytes of data")
+        return Explanation(size, "plain", node, defects=(error,))
+    except ChecksumMismatch as error:
+        broken = error
+    budget = _Budget(max_nodes)
+    start, end = 4, size - DIGEST_SIZE
+    children, reached = _message(data, start, end, budget)
+    kind, records = "aggregated", None
+    if broken is not None:
+        kind = "broken frame"
+        defects: list[DecodeError] = [broken]
+    else:
+        defects = _defects(data, start, end, budget)
+        if any(isinstance(defect, MalformedMessage) for defect in defects):
+            kind = "broken message"
+        else:
+            records = wire.scan(data, start, end).record_count
+            kind = "defective" if defects else "aggregated"
+    if reached < end:
+        children.append(Node(reached, end, "unread", f"{end - reached} bytes"))
+    digest = "MD5 of the message" if broken is None else f"should be {broken.fields['actual']}"
+    root = Node(
+        0,
+        size,
+        "frame",
+        children=(
+            Node(0, 4, "magic", data[:4].hex()),
+            Node(start, end, "message", f"{end - start} bytes", tuple(children)),
+            Node(end, size, "digest", f"{data[end:].hex()} ({digest})"),
+        ),
+    )
+    return Explanation(
+        size,
+        kind,
+        root,
+        tuple(defects),
+        records,
+        not defects and is_canonical(data),
+        kcl.outcome(data, hash_key_range),
+        budget.omitted,
+    )
+
+
+def _defects(data: bytes, start: int, end: int, budget: _Budget) -> list[DecodeError]:
+    try:
+        tables = wire.scan(data, start, end)
+    except MalformedMessage as error:
+        return [error]
+    for defect in tables.defects:
+        budget.add(defect)
+    budget.omitted += tables.defect_count - len(tables.defects)
+    if not tables.record_count and not tables.defects:
+        return [NoUserRecords(offset=start)]
+    for record in wire.records(data, start, end):
+        for defect in wire.check(record, tables):
+            budget.add(defect)
+    first = wire.first_defect(data, start, end)
+    rest = sorted((d for d in budget.defects if d != first), key=lambda defect: defect.offset or 0)
+    return [] if first is None else [first, *rest]
+
+
+def _message(data: bytes, start: int, end: int, budget: _Budget) -> tuple[list[Node], int]:
+    """The nodes of the fields that can be read, and how far reading got."""
+    nodes: list[Node] = []
+    reached = start
+    counts = {1: 0, 2: 0, 3: 0}
+    try:
+        for found in wire.fields(data, start, end):
+            reached = found.end
+            name, wire_type = wire.AGGREGATED_RECORD.get(found.number, ("", -1))
+            index = counts.get(found.number, 0)
+            if name and found.wire_type == wire_type:
+                counts[found.number] = index + 1
+            if not budget.take():
+                continue
+            if name and found.wire_type == wire_type and name == "records":
+                inner = _record(data, found, budget)
+                nodes.append(Node(found.offset, found.end, f"records[{index}]", "", inner))
+            elif name and found.wire_type == wire_type:
+                nodes.append(Node(found.offset, found.end, f"{name}[{index}]", _text(data, found)))
+            else:
+                nodes.append(_unknown(found, name))
+    except MalformedMessage:
+        pass  # `_defects` reports it; the caller names the bytes from here on "unread"
+    return nodes, reached
+
+
+def _record(data: bytes, outer: wire.Field, budget: _Budget) -> tuple[Node, ...]:
+    nodes = [Node(outer.offset, outer.start, "head", f"{outer.end - outer.start} bytes")]
+    reached = outer.start
+    try:
+        for found in wire.fields(data, outer.start, outer.end, nesting=1):
+            reached = found.end
+            if not budget.take():
+                continue
+            name, wire_type = wire.RECORD.get(found.number, ("", -1))
+            if not name or found.wire_type != wire_type:
+                nodes.append(_unknown(found, name))
+            elif wire_type == wire.VARINT:
+                nodes.append(Node(found.offset, found.end, name, str(found.value)))
+            else:
+                nodes.append(Node(found.offset, found.end, name, f"{found.end - found.start} bytes"))
+    except MalformedMessage:
+        nodes.append(Node(reached, outer.end, "unread", f"{outer.end - reached} bytes"))
+    return tuple(nodes)
+
+
+def _unknown(found: wire.Field, name: str) -> Node:
+    what = f"{name} as {_WIRE_TYPES[found.wire_type]}" if name else f"unknown field {found.number}"
+    return Node(found.offset, found.end, what, "" if name else _WIRE_TYPES[found.wire_type])
+
+
+def _text(data: bytes, found: wire.Field) -> str:
+    text = data[found.start : min(found.end, found.start + 80)].decode("utf-8", "backslashreplace")
+    return repr(text) + ("..." if found.end - found.start > 80 else "")

@@ -1,0 +1,171 @@
+"""What the KCL does with a frame, to the record: what it delivers, what it drops, and why.
+
+The KCL (3.5.1, observed) reads with Java's protobuf, which is more lenient than this library, keeps
+the user records before a broken one, and, when one user record's hash key is outside the range of the
+shard it reads, throws the whole aggregate away, without a log line. Differences in detail are listed
+in spec/deviations.json.
+Specification: spec/03-deaggregation.md, KCL-1 to KCL-8.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from ..errors import MalformedMessage
+from ..format import wire
+from ..format.codec import is_aggregated
+from ..format.hash_keys import (
+    ALL_HASH_KEYS,
+    HashKeyRange,
+    effective_hash_key,
+    java_integer,
+    partition_key_hash,
+)
+from ..format.message import AggregatedRecord
+from ..limits import DIGEST_SIZE
+
+
+class Outcome(NamedTuple):
+    """What becomes of one Kinesis record at a KCL consumer.
+
+    ``raw``: it is handed on unopened, as a plain record. Else the first ``delivered`` of ``total``
+    user records are, and the rest are dropped at ``record_index`` for ``reason``: "out-of-range",
+    "index-out-of-table", "hash-key"; or there were none ("no-user-records").
+    """
+
+    raw: bool
+    delivered: int
+    total: int
+    reason: str | None = None
+    record_index: int | None = None
+
+
+RAW = Outcome(True, 1, 1)
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    data, bad = error.object, error.start
+    # KCL-6: "Bytes of a key that are not UTF-8 become U+FFFD, one for an encoded surrogate, whole or
+    # cut, and the hash key is that of the text so made."
+    if data[bad] == 0xED and 0xA0 <= int.from_bytes(data[bad + 1 : bad + 2], "big") <= 0xBF:
+        whole = 0x80 <= int.from_bytes(data[bad + 2 : bad + 3], "big") <= 0xBF
+        return "\ufffd", bad + 3 if whole else bad + 2
+    return "\ufffd", error.end
+
+
+codecs.register_error("kpl_codec.java", _replace)
+
+
+def java_text(data: bytes) -> str:
+    """UTF-8 as Java decodes it: what is not UTF-8 becomes U+FFFD, an encoded surrogate just one."""
+    return data.decode("utf-8", "kpl_codec.java")
+
+
+def outcome_of_sound(parsed: AggregatedRecord, hash_key_range: HashKeyRange | None) -> Outcome:
+    """The outcome of an aggregate that `decode` accepts: all of it, or nothing."""
+    total = len(parsed)
+    if hash_key_range is None:
+        return Outcome(False, total, total)
+    cache: dict[tuple[int, int], bool] = {}
+    ehk_indices = parsed.explicit_hash_key_indices
+    for index, pk_index in enumerate(parsed.partition_key_indices):
+        ehk_index = ehk_indices[index] if ehk_indices is not None else -1
+        inside = cache.get((pk_index, ehk_index))
+        if inside is None:
+            ehk = parsed.explicit_hash_key_table[ehk_index] if ehk_index >= 0 else None
+            hash_key = effective_hash_key(parsed.partition_key_table[pk_index], ehk)
+            inside = cache[pk_index, ehk_index] = hash_key in hash_key_range
+        if not inside:
+            return Outcome(False, 0, total, "out-of-range", index)
+    return Outcome(False, total, total)
+
+
+def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
+    """What the KCL does with ``data`` read from a shard of that range (None: it knows no range)."""
+    # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
+    # delivered unopened."
+    if not is_aggregated(data):
+        return RAW
+    end = len(data) - DIGEST_SIZE
+    try:
+        tables = wire.scan(data, 4, end, key=java_text)
+        if any(_unreadable(record) for record in wire.records(data, 4, end, lenient=True)):
+            return RAW
+    except MalformedMessage:
+        return RAW
+    total = tables.record_count
+    # KCL-2: "An aggregate without user records delivers nothing."
+    if not total:
+        return Outcome(False, 0, 0, "no-user-records")
+    judged: dict[tuple[int | None, int | None], str | None] = {}
+    for record, pk, ehk in _keyed(data, tables):
+        pair = record.partition_key_index, record.explicit_hash_key_index
+        if pair not in judged:  # a key may be long and user records many: hash each only once
+            judged[pair] = _refusal(pk, ehk, hash_key_range)
+        reason = judged[pair]
+        if reason is not None:
+            return Outcome(
+                False,
+                0 if reason == "out-of-range" else record.record_index,
+                total,
+                reason,
+                record.record_index,
+            )
+    return Outcome(False, total, total)
+
+
+def _refusal(pk: str | None, ehk: str | None, hash_key_range: HashKeyRange | None) -> str | None:
+    """Why the KCL stops at a user record with these keys; None if it does not."""
+    # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
+    # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
+    # bits."
+    if pk is None:
+        return "index-out-of-table"
+    hash_key = java_integer(ehk) if ehk is not None else partition_key_hash(pk)
+    if hash_key is None:
+        return "hash-key"
+    # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
+    # whole aggregate is dropped; the user records after it are not looked at."
+    # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
+    return None if hash_key in (hash_key_range or ALL_HASH_KEYS) else "out-of-range"
+
+
+def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
+    """The first ``count`` user records as the KCL hands them on: partition key, data, explicit hash
+    key. ``count`` is what `outcome` says; tags are discarded (KCL-7)."""
+    tables = wire.scan(data, 4, len(data) - DIGEST_SIZE, key=java_text)
+    # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
+    for record, pk, ehk in islice(_keyed(data, tables), count):
+        start, end = record.data or (0, 0)
+        yield pk or "", data[start:end], ehk
+
+
+def _unreadable(record: wire.WireRecord) -> bool:
+    """Whether Java's protobuf would miss a required field (a wrong wire type makes it unknown)."""
+    return (
+        record.partition_key_index is None
+        or record.data is None
+        or any(defect.code == "missing-field" for defect in record.defects)
+    )
+
+
+def _keyed(data: bytes, tables: wire.Scan) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
+    """Every user record with its keys as Java looks them up; a partition key of None: it throws."""
+    for record in wire.records(data, 4, len(data) - DIGEST_SIZE, lenient=True):
+        keys: list[str | None] = []
+        failed = False
+        for index, table in (
+            (record.partition_key_index, tables.partition_keys),
+            (record.explicit_hash_key_index, tables.explicit_hash_keys),
+        ):
+            if index is None:
+                keys.append(None)
+                continue
+            at = index & 0xFFFFFFFF  # to Java negative from 2^31 on: in no table either way
+            failed = failed or at >= len(table)
+            keys.append(None if failed else table[at])
+        yield record, None if failed else keys[0], keys[1]

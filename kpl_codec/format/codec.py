@@ -1,0 +1,170 @@
+"""encode, decode, is_aggregated and the builder: bytes on one side, user records on the other.
+
+Two decoders, one spec: the quick one says no, the byte walker says why and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..compiled import speedups
+from ..errors import AggregateFull, EncodeError
+from ..limits import DIGEST_SIZE
+from . import frame, size, wire
+from .message import AggregatedRecord, parse, serialize
+from .records import UserRecord
+
+
+def is_aggregated(data: bytes) -> bool:
+    """Whether consumers open ``data`` as an aggregated record: magic, more than 16 bytes after it,
+    and the right digest. Whether its message is sound is `decode`'s to say."""
+    return frame.looks_aggregated(data) and frame.digest(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
+
+
+def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
+    """The user records in ``data``: at least one, in order, strictly by spec/01-aggregated-record.md.
+
+    Raises NotAggregated for a plain record, ChecksumMismatch for a broken frame, and otherwise the
+    first defect in the order of the bytes (MalformedMessage, WrongWireType, MissingField, InvalidKey,
+    InvalidHashKey, IndexOutOfTable, NoUserRecords), with its offset in ``data``. Nothing else.
+    """
+    if type(data) is not bytes:
+        data = bytes(data)
+    return decode_message(frame.split_frame(data), data)
+
+
+def decode_message(message: bytes, data: bytes) -> AggregatedRecord:
+    """The user records of ``message``, which `frame.split_frame` took out of ``data``."""
+    parsed = parse(message)
+    if parsed is not None:
+        return parsed
+    start, end = 4, len(data) - DIGEST_SIZE
+    defect = wire.first_defect(data, start, end)
+    if defect is not None:
+        raise defect
+    return _walk(data, start, end)
+
+
+def _walk(data: bytes, start: int, end: int) -> AggregatedRecord:
+    """A sound message that the quick decoder was not certain of: unknown fields, long varints."""
+    tables = wire.scan(data, start, end)
+    pk_indices, ehk_indices, payloads, tags = [], [], [], []
+    for record in wire.records(data, start, end):
+        pk_indices.append(record.partition_key_index or 0)
+        ehk_indices.append(-1 if record.explicit_hash_key_index is None else record.explicit_hash_key_index)
+        begin, stop = record.data or (0, 0)
+        payloads.append(data[begin:stop])
+        tags.append(record.tags)
+    return AggregatedRecord(
+        tuple(key or "" for key in tables.partition_keys),
+        tuple(key or "" for key in tables.explicit_hash_keys),
+        pk_indices,
+        ehk_indices if max(ehk_indices) >= 0 else None,
+        payloads,
+        tags if any(tags) else None,
+    )
+
+
+def encode(user_records: Iterable[UserRecord]) -> bytes:
+    """One aggregated record of the given user records, in their order: one or more.
+
+    The same bytes as the KPL's encoder for the same user records. Raises EncodeError, with the index
+    of the user record it refuses; nothing is written then.
+    """
+    if speedups is not None:
+        return speedups.encode(user_records)  # type: ignore[no-any-return]
+    return encode_in_python(user_records)
+
+
+def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
+    """`encode` of every group of user records: as many aggregated records, in the same order.
+
+    Quicker than one at a time where it is compiled, twice where user records are large: one MD5 cannot
+    be sped up, sixteen can be made side by side. Raises EncodeError for the first user record refused,
+    with its group; nothing is written then.
+    """
+    if speedups is not None:
+        return speedups.encode_many(groups)  # type: ignore[no-any-return]
+    frames = []
+    for index, records in enumerate(groups):
+        try:
+            frames.append(encode_in_python(records))
+        except EncodeError as error:
+            raise error.in_group(index) from None
+    return frames
+
+
+def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
+    """`encode` where nothing is compiled."""
+    records = list(user_records)
+    for index, record in enumerate(records):
+        size.check(record, index)
+    return frame.join_frame(serialize(records))
+
+
+def is_canonical(data: bytes) -> bool:
+    """Whether ``data`` is byte for byte what `encode` makes of the user records in it.
+
+    Raises DecodeError as `decode` does.
+    """
+    records = decode(data)
+    try:
+        return encode(records) == data
+    except EncodeError:  # a user record that may be read but not written, as explicit hash key "007"
+        return False
+
+
+class AggregatedRecordBuilder:
+    """Collects user records up to ``max_size`` bytes (None: no limit); `size` is exact at every step.
+
+    State: the user records so far. ``add`` either takes a user record whole or raises and changes
+    nothing, so that no user record can get lost between two aggregates.
+    """
+
+    def __init__(self, max_size: int | None = None) -> None:
+        self.max_size = max_size
+        self._records: list[UserRecord] = []
+        self._size = size.AggregateSize()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def size(self) -> int:
+        """Bytes that `build` gives now; 0 while empty."""
+        return self._size.size
+
+    def size_with(self, record: UserRecord) -> int:
+        """Bytes that `build` would give with ``record`` added, whether or not they fit.
+
+        Raises EncodeError if it must not be written.
+        """
+        size.check(record, len(self._records))
+        return self._size.after(record)
+
+    def add(self, record: UserRecord) -> None:
+        """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
+        fit; either way nothing has changed."""
+        size.check(record, len(self._records))
+        # ENC-5: "A builder MUST take a user record whole or refuse it with an error that says so."
+        after = self._size.add(record, self.max_size)
+        if self.max_size is not None and after > self.max_size:
+            raise AggregateFull(
+                field="data", size=after, max_size=self.max_size, record_index=len(self._records)
+            )
+        self._records.append(record)
+
+    def build(self) -> bytes:
+        """The aggregated record of what was added. Raises EncodeError if that is nothing."""
+        return frame.join_frame(serialize(self._records))
+
+    def clear(self) -> list[UserRecord]:
+        """Start afresh; gives back what was held."""
+        records, self._records, self._size = self._records, [], size.AggregateSize()
+        return records
+
+
+#: `AggregatedRecordBuilder` where nothing is compiled.
+PythonBuilder = AggregatedRecordBuilder
+if speedups is not None:
+    AggregatedRecordBuilder = speedups.AggregatedRecordBuilder  # type: ignore[misc]

@@ -1,0 +1,54 @@
+"""The frame around an aggregated record's message: magic, message, MD5.
+
+    0               4                  N          N+15
+    +---+---+---+---+==================+---+...+---+
+    |  MAGIC NUMBER | PROTOBUF MESSAGE |    MD5    |
+    +---+---+---+---+==================+---+...+---+
+
+Knows bytes only; what the message says is message.py's and wire.py's business.
+Specification: spec/01-aggregated-record.md, FRM-1 to FRM-4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..errors import ChecksumMismatch, NotAggregated
+from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
+
+
+def digest(message: bytes) -> bytes:
+    """The 16 bytes that follow ``message`` in a frame. MD5 is a checksum here, not security (FIPS)."""
+    return hashlib.md5(message, usedforsecurity=False).digest()
+
+
+def looks_aggregated(data: bytes) -> bool:
+    """Whether ``data`` starts like a frame and is long enough for one; the digest is not checked."""
+    # FRM-1: "An aggregated record MUST start with the four bytes F3 89 9A C2."
+    # FRM-2: "Data with at most 16 bytes after the magic MUST be taken for a plain record."
+    return data[:4] == MAGIC and len(data) > FRAME_OVERHEAD
+
+
+def split_frame(data: bytes) -> bytes:
+    """The message inside ``data``.
+
+    Raises NotAggregated if ``data`` is no frame, ChecksumMismatch if it is a broken one.
+    """
+    if not looks_aggregated(data):
+        raise NotAggregated(offset=0, length=len(data))
+    message = data[4:-DIGEST_SIZE]
+    actual = digest(message)
+    # FRM-3: "The last 16 bytes MUST be the MD5 digest of the message, the bytes between magic and
+    # digest."
+    # FRM-4: "Data that starts with the magic, is long enough and ends in another digest MUST NOT be
+    # opened; a strict decoder reports it"
+    if data[-DIGEST_SIZE:] != actual:
+        raise ChecksumMismatch(
+            offset=len(data) - DIGEST_SIZE, expected=data[-DIGEST_SIZE:].hex(), actual=actual.hex()
+        )
+    return message
+
+
+def join_frame(message: bytes) -> bytes:
+    """The frame around ``message``; the inverse of `split_frame` for every non-empty message."""
+    return b"".join((MAGIC, message, digest(message)))

@@ -1,0 +1,184 @@
+"""The hash key space: 2^128 numbers, and which of them a record has.
+
+Hash keys are ``int`` in Python, decimal strings where AWS writes them so, 16 bytes big-endian in
+columns. They become one another here and nowhere else.
+Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import HashKeyError
+from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_CANONICAL = re.compile(r"(?:0|[1-9][0-9]{0,38})\Z")
+# What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
+# in the basic plane (it looks at UTF-16 units, so no digit beyond U+FFFF).
+_BIG_INTEGER = re.compile(r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z")
+
+
+def partition_key_hash(partition_key: str) -> int:
+    """The hash key of a partition key: 0 to 2^128 - 1.
+
+    Raises HashKeyError for a lone surrogate, which has no UTF-8 form.
+    """
+    try:
+        encoded = partition_key.encode()
+    except UnicodeEncodeError:
+        raise HashKeyError(reason="the partition key has no UTF-8 form") from None
+    # KEY-2: "The hash key of a partition key MUST be the MD5 digest of its UTF-8 bytes, read as an
+    # unsigned big-endian integer."
+    return int.from_bytes(hashlib.md5(encoded, usedforsecurity=False).digest(), "big")
+
+
+def java_integer(text: str) -> int | None:
+    """The number that Java's ``new BigInteger(text)`` reads, or None where it throws.
+
+    Numbers far beyond the hash key space come back as one just outside it (their size is all that
+    matters here, and Python refuses to read thousands of digits).
+    """
+    if len(text) <= 39 and text.isascii() and text.isdigit():
+        return int(text)  # as nearly all are
+    if not _BIG_INTEGER.match(text):
+        return None
+    digits = text.lstrip("+-")
+    if len(digits) > 4000:  # int() refuses more than 4300 digits, and leading zeros count
+        zeros = 0
+        while zeros < len(digits) and int(digits[zeros]) == 0:
+            zeros += 1
+        digits = digits[zeros:] or "0"
+    value = int(digits) if len(digits) <= 4000 else MAX_HASH_KEY + 1
+    return -value if text[0] == "-" else value
+
+
+def explicit_hash_key_value(explicit_hash_key: str) -> int:
+    """The hash key that an explicit hash key found in an aggregated record stands for.
+
+    Raises HashKeyError if it is no decimal number, or outside 0 to 2^128 - 1, or absurdly long.
+    """
+    if len(explicit_hash_key) > MAX_EXPLICIT_HASH_KEY_LENGTH:
+        raise HashKeyError(reason=f"{len(explicit_hash_key)} characters")
+    # KEY-3: "An explicit hash key MUST be a decimal number from 0 to 2^128 - 1; a decoder MUST read
+    # it as Java's BigInteger does: an optional ASCII sign, then decimal digits of any script."
+    value = java_integer(explicit_hash_key)
+    if value is None:
+        raise HashKeyError(reason="not a decimal number")
+    if not 0 <= value <= MAX_HASH_KEY:
+        raise HashKeyError(reason="outside 0 to 2^128 - 1")
+    return value
+
+
+def effective_hash_key(partition_key: str, explicit_hash_key: str | None = None) -> int:
+    """The hash key that decides a user record's shard: 0 to 2^128 - 1.
+
+    Raises HashKeyError for an explicit hash key that is none, or a partition key without UTF-8 form.
+    """
+    # KEY-4: "The effective hash key MUST be the explicit hash key where one is present, and the hash
+    # key of the partition key where none is."
+    if explicit_hash_key is not None:
+        return explicit_hash_key_value(explicit_hash_key)
+    return partition_key_hash(partition_key)
+
+
+def parse_hash_key(text: str) -> int:
+    """Read a hash key as AWS writes it: canonical decimal, 0 to 2^128 - 1.
+
+    Raises HashKeyError for anything else: signs, leading zeros, spaces, other scripts.
+    """
+    # KEY-5: "A hash key in an AWS request or answer MUST match ^(0|([1-9]\d{0,38}))$ and be at most
+    # 2^128 - 1; nothing else may be written."
+    if not isinstance(text, str) or not _CANONICAL.match(text):
+        raise HashKeyError(reason="not a canonical decimal number")
+    value = int(text)
+    if value > MAX_HASH_KEY:
+        raise HashKeyError(reason="above 2^128 - 1")
+    return value
+
+
+def format_hash_key(hash_key: int) -> str:
+    """A hash key as AWS writes it. Raises HashKeyError outside 0 to 2^128 - 1."""
+    if not 0 <= hash_key <= MAX_HASH_KEY:
+        raise HashKeyError(reason="outside 0 to 2^128 - 1")
+    return str(hash_key)
+
+
+def hash_key_to_bytes(hash_key: int) -> bytes:
+    """A hash key as columns hold it: 16 bytes, big-endian (they sort as the numbers do).
+
+    Raises HashKeyError outside 0 to 2^128 - 1.
+    """
+    # KEY-6: "In columns a hash key MUST be 16 bytes, big-endian."
+    try:
+        return hash_key.to_bytes(HASH_KEY_BITS // 8, "big")
+    except OverflowError:
+        raise HashKeyError(reason="outside 0 to 2^128 - 1") from None
+
+
+def hash_key_from_bytes(data: bytes) -> int:
+    """The inverse of `hash_key_to_bytes`. Raises HashKeyError unless given 16 bytes."""
+    if len(data) != HASH_KEY_BITS // 8:
+        raise HashKeyError(reason=f"{len(data)} bytes instead of 16")
+    return int.from_bytes(data, "big")
+
+
+class _Ends(NamedTuple):
+    starting_hash_key: int
+    ending_hash_key: int
+
+
+class HashKeyRange(_Ends):
+    """Hash keys from ``starting_hash_key`` to ``ending_hash_key``, both ends inclusive.
+
+    Raises HashKeyError when the ends are outside 0 to 2^128 - 1 or the wrong way round.
+    """
+
+    # No dataclass here, in shards.py, deaggregate.py and explain.py: `dataclasses` alone would be a
+    # quarter of what a Lambda function pays for its import (tests/benchmarks/lambda_import.py).
+    __slots__ = ()
+
+    def __new__(cls, starting_hash_key: int, ending_hash_key: int) -> Self:
+        # KEY-7: "A hash key range includes both its ends; its start MUST NOT be above its end."
+        if not 0 <= starting_hash_key <= ending_hash_key <= MAX_HASH_KEY:
+            raise HashKeyError(reason="a range must run upwards within 0 to 2^128 - 1")
+        return super().__new__(cls, starting_hash_key, ending_hash_key)
+
+    def __contains__(self, hash_key: object) -> bool:
+        return isinstance(hash_key, int) and self.starting_hash_key <= hash_key <= self.ending_hash_key
+
+    @property
+    def size(self) -> int:
+        """How many hash keys the range holds: 1 to 2^128."""
+        return self.ending_hash_key - self.starting_hash_key + 1
+
+    def overlaps(self, other: HashKeyRange) -> bool:
+        """Whether any hash key is in both."""
+        return (
+            self.starting_hash_key <= other.ending_hash_key
+            and other.starting_hash_key <= self.ending_hash_key
+        )
+
+    def split(self, n: int) -> list[HashKeyRange]:
+        """``n`` ranges that tile this one, each floor(size / n) keys, the last taking the rest.
+
+        For the whole space this is how CreateStream and UpdateShardCount cut it (observed, not
+        promised by AWS: read a stream's real ranges from ListShards, never recompute them).
+        Raises HashKeyError unless 1 <= n <= size.
+        """
+        if not 1 <= n <= self.size:
+            raise HashKeyError(reason=f"cannot cut {self.size} hash keys into {n} ranges")
+        step = self.size // n
+        starts = [self.starting_hash_key + step * i for i in range(n)]
+        return [
+            HashKeyRange(start, end)
+            for start, end in zip(starts, [s - 1 for s in starts[1:]] + [self.ending_hash_key], strict=True)
+        ]
+
+
+#: The whole hash key space.
+ALL_HASH_KEYS = HashKeyRange(0, MAX_HASH_KEY)

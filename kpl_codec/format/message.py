@@ -1,0 +1,228 @@
+"""proto2 message <-> AggregatedRecord, the quick way.
+
+Reading goes through the compiled parser or protobuf's runtime, and says *no* (None) whenever it is not
+certain; wire.py then says why and where. Writing puts the bytes together itself: the same bytes as the
+KPL for the same user records in the same order (all partition keys, all explicit hash keys, all user
+records).
+Specification: spec/01-aggregated-record.md, MSG and ENC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import repeat
+from typing import Any, overload
+
+from ..compiled import speedups
+from ..errors import EncodeError
+from .records import Tag, UserRecord
+
+
+class AggregatedRecord(Sequence[UserRecord]):
+    """A decoded aggregated record: the two key tables and, per user record, indices and data.
+
+    A sequence of UserRecord, made on demand; columns are made from the parts (arrow.py).
+
+    * ``partition_key_table``, ``explicit_hash_key_table``: tuples of str;
+    * ``partition_key_indices``: one int per user record;
+    * ``explicit_hash_key_indices``: the same with -1 for "none", or None if no user record has one;
+    * ``data``: one bytes per user record;
+    * ``tags``: one tuple of Tag per user record, or None if none has any.
+    """
+
+    __slots__ = (
+        "data",
+        "explicit_hash_key_indices",
+        "explicit_hash_key_table",
+        "partition_key_indices",
+        "partition_key_table",
+        "tags",
+    )
+
+    def __init__(
+        self,
+        partition_key_table: tuple[str, ...],
+        explicit_hash_key_table: tuple[str, ...],
+        partition_key_indices: Sequence[int],
+        explicit_hash_key_indices: Sequence[int] | None,
+        data: Sequence[bytes],
+        tags: Sequence[tuple[Tag, ...]] | None,
+    ) -> None:
+        self.partition_key_table = partition_key_table
+        self.explicit_hash_key_table = explicit_hash_key_table
+        self.partition_key_indices = partition_key_indices
+        self.explicit_hash_key_indices = explicit_hash_key_indices
+        self.data = data
+        self.tags = tags
+
+    def columns(self) -> tuple[Any, ...]:
+        """All of the above, in this order: what an equal one is made of."""
+        return (
+            self.partition_key_table,
+            self.explicit_hash_key_table,
+            self.partition_key_indices,
+            self.explicit_hash_key_indices,
+            self.data,
+            self.tags,
+        )
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @overload
+    def __getitem__(self, index: int) -> UserRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[UserRecord]: ...
+    def __getitem__(self, index: int | slice) -> UserRecord | list[UserRecord]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        ehk = self.explicit_hash_key_indices[index] if self.explicit_hash_key_indices is not None else -1
+        return UserRecord(
+            self.partition_key_table[self.partition_key_indices[index]],
+            self.data[index],
+            self.explicit_hash_key_table[ehk] if ehk >= 0 else None,
+            self.tags[index] if self.tags is not None else (),
+        )
+
+    def partition_keys(self) -> Iterator[str]:
+        """The partition key of every user record, in order."""
+        return map(self.partition_key_table.__getitem__, self.partition_key_indices)
+
+    def explicit_hash_keys(self) -> Iterator[str | None] | None:
+        """The explicit hash key of every user record, in order; None if no user record has one."""
+        if self.explicit_hash_key_indices is None:
+            return None
+        # Index -1 picks the None at the end.
+        return map((*self.explicit_hash_key_table, None).__getitem__, self.explicit_hash_key_indices)
+
+    def __iter__(self) -> Iterator[UserRecord]:
+        if speedups is not None and type(self.data) is list:
+            return iter(speedups.rows(UserRecord, (None, b"", None, ()), *self.columns()))
+        keys = self.explicit_hash_keys()
+        rows = zip(
+            self.partition_keys(),
+            self.data,
+            keys if keys is not None else repeat(None),
+            self.tags if self.tags is not None else repeat(()),
+            strict=False,
+        )
+        return map(tuple.__new__, repeat(UserRecord), rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AggregatedRecord) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"<AggregatedRecord of {len(self)} user records, {len(self.partition_key_table)} partition keys>"
+        )
+
+
+def parse(message: bytes) -> AggregatedRecord | None:
+    """Decode a sound message. None means "not certain": ask wire.py."""
+    parts = speedups.parse(message) if speedups is not None else None
+    if parts is None:
+        parts = _protobuf()(message)
+    return None if parts is None else AggregatedRecord(*parts)
+
+
+@cache
+def _protobuf() -> Callable[[bytes], tuple[Any, ...] | None]:
+    """`runtime.parse`. protobuf is loaded only where the compiled parser is not enough."""
+    from .protobuf_parser import parse as parse_with_protobuf
+
+    return parse_with_protobuf
+
+
+def varint(value: int) -> bytes:
+    """``value`` (0 to 2^64 - 1) as a minimal varint."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_MOST_KEPT = 65536
+
+
+class _Fields(dict[int, bytes]):
+    """A tag and a varint behind it, by number: made once."""
+
+    def __init__(self, tag: bytes) -> None:
+        self._tag = tag
+
+    def __missing__(self, value: int) -> bytes:
+        field = self._tag + varint(value)
+        if len(self) < _MOST_KEPT:
+            self[value] = field
+        return field
+
+
+_PARTITION_KEY_INDEX, _EXPLICIT_HASH_KEY_INDEX = _Fields(b"\x08"), _Fields(b"\x10")
+# Of a user record, and of the data in it: the number is its length.
+_LENGTH = _Fields(b"\x1a")
+
+
+class _Heads(dict[tuple[int, int], bytes]):
+    """Everything before the data of a user record that has no more than a partition key, by the key's
+    index and the size of the data."""
+
+    def __missing__(self, of: tuple[int, int]) -> bytes:
+        pk_index, size = of
+        inner = _PARTITION_KEY_INDEX[pk_index] + _LENGTH[size]
+        head = _LENGTH[len(inner) + size] + inner
+        if len(self) < _MOST_KEPT:
+            self[of] = head
+        return head
+
+
+_HEADS = _Heads()
+
+
+def tag_bytes(tag: Tag) -> bytes:
+    """A tag as it stands in a user record."""
+    key = tag.key.encode()
+    body = b"\x0a" + varint(len(key)) + key
+    if tag.value is not None:
+        value = tag.value.encode()
+        body += b"\x12" + varint(len(value)) + value
+    return b"\x22" + varint(len(body)) + body
+
+
+def serialize(records: Iterable[UserRecord]) -> bytes:
+    """The message for user records that `size.check` has passed. Raises EncodeError for none at all."""
+    partition_keys: dict[str, int] = {}
+    explicit_hash_keys: dict[str, int] = {}
+    parts: list[bytes] = []
+    heads = _HEADS
+    for partition_key, data, explicit_hash_key, tags in records:
+        # ENC-3: "Key tables MUST hold each distinct key once, in the order of first use."
+        pk_index = partition_keys.setdefault(partition_key, len(partition_keys))
+        size = len(data)
+        if explicit_hash_key is None and not tags:
+            parts.append(heads[pk_index, size])
+            parts.append(data)
+            continue
+        inner = _PARTITION_KEY_INDEX[pk_index]
+        if explicit_hash_key is not None:
+            ehk_index = explicit_hash_keys.setdefault(explicit_hash_key, len(explicit_hash_keys))
+            inner += _EXPLICIT_HASH_KEY_INDEX[ehk_index]
+        inner += _LENGTH[size]
+        tail = b"".join(map(tag_bytes, tags)) if tags else b""
+        parts += (_LENGTH[len(inner) + size + len(tail)], inner, data, tail)
+    # ENC-2: "An aggregated record MUST hold at least one user record."
+    if not parts:
+        raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
+    # ENC-4: "The message MUST be written as all partition keys, all explicit hash keys, all user
+    # records, each user record's fields by ascending number, with minimal varints."
+    tables: list[bytes] = []
+    for tag_byte, table in ((b"\x0a", partition_keys), (b"\x12", explicit_hash_keys)):
+        for encoded in map(str.encode, table):
+            tables += (tag_byte, varint(len(encoded)), encoded)
+    return b"".join(tables) + b"".join(parts)

@@ -1,0 +1,128 @@
+"""A sound message through protobuf's runtime: the quick parser where nothing is compiled.
+
+Says None whenever it is not certain. Certain is: protobuf accepts it, required fields are there,
+re-encoding what was understood gives as many bytes as came in (so there were no unknown fields, no
+known field in another wire type, no field twice, no varint longer than need be), every key is one,
+every index is inside its table, and there is at least one user record.
+"""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import Any
+
+from google.protobuf.message import DecodeError, EncodeError
+
+from ..errors import HashKeyError
+from ..limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
+from .hash_keys import explicit_hash_key_value
+from .records import Tag
+from .schema import ABSENT, COLUMNS, MESSAGE, OUTLINE
+
+#: What AggregatedRecord is made of, in its order.
+Parts = tuple[Any, ...]
+
+_LARGEST = str(MAX_HASH_KEY)
+
+
+def parse(message: bytes) -> Parts | None:
+    """The parts of the AggregatedRecord in ``message``, or None: not certain."""
+    try:
+        checked = MESSAGE.FromString(message)
+        checked.DiscardUnknownFields()
+        if len(checked.SerializeToString()) != len(message):  # refuses missing fields as well
+            return None
+    except (DecodeError, EncodeError, UnicodeError):  # the pure-Python runtime checks UTF-8 itself
+        return None
+    # Each user record has one index and one data now, so the columns line up.
+    parsed = COLUMNS.FromString(message)
+    columns = parsed.records
+    data = columns.data[:]
+    partition_keys, explicit_hash_keys = (
+        tuple(parsed.partition_key_table[:]),
+        tuple(parsed.explicit_hash_key_table[:]),
+    )
+    if not data or not are_keys(partition_keys) or not are_hash_keys(explicit_hash_keys):
+        return None
+    partition_key_indices = columns.partition_key_index[:]
+    if max(partition_key_indices) >= len(partition_keys):
+        return None
+    indices = columns.explicit_hash_key_index[:]
+    if indices and max(indices) >= len(explicit_hash_keys):
+        return None
+    explicit_hash_key_indices: list[int] | None = indices or None
+    if 0 < len(indices) < len(data):
+        found = (record.explicit_hash_key_index for record in checked.records)
+        explicit_hash_key_indices = [-1 if index == ABSENT else index for index in found]
+    tags = None
+    if columns.tags and (tags := _tags(checked.records)) is None:
+        return None
+    return (
+        partition_keys,
+        explicit_hash_keys,
+        partition_key_indices,
+        explicit_hash_key_indices,
+        data,
+        tags,
+    )
+
+
+def outline(message: bytes) -> tuple[tuple[str, ...], tuple[str, ...], list[int]] | None:
+    """Both key tables and the sizes of the user records, which stand at the end; None: not certain."""
+    try:
+        parsed = OUTLINE.FromString(message)
+        parsed.DiscardUnknownFields()
+        # Written again it is the same: nothing unknown, tables first, every length in the fewest bytes.
+        if parsed.SerializeToString() != message:
+            return None
+    except (DecodeError, UnicodeError):
+        return None
+    partition_keys, explicit_hash_keys = (
+        tuple(parsed.partition_key_table[:]),
+        tuple(parsed.explicit_hash_key_table[:]),
+    )
+    lengths = list(map(len, parsed.records[:]))
+    if not lengths or not are_keys(partition_keys) or not are_hash_keys(explicit_hash_keys):
+        return None
+    return partition_keys, explicit_hash_keys, lengths
+
+
+def _tags(records: Any) -> list[tuple[Tag, ...]] | None:
+    try:
+        tags = [tuple(Tag(t.key, t.value if t.HasField("value") else None) for t in r.tags) for r in records]
+    except UnicodeError:
+        return None
+    if any(isinstance(text, bytes) for row in tags for tag in row for text in tag):
+        return None
+    return tags
+
+
+def are_keys(keys: tuple[Any, ...]) -> bool:
+    """Whether all entries of a table as protobuf gives them are keys (MSG-8, MSG-9)."""
+    try:
+        text = "".join(keys)
+    except TypeError:  # upb hands out bytes for what is not UTF-8
+        return False
+    return len(text) <= MAX_PARTITION_KEY_LENGTH or max(map(len, keys)) <= MAX_PARTITION_KEY_LENGTH
+
+
+def are_hash_keys(keys: tuple[Any, ...]) -> bool:
+    """Whether all entries of a table as protobuf gives them are explicit hash keys (KEY-3)."""
+    if not keys:
+        return True
+    try:
+        digits = "".join(keys)
+    except TypeError:
+        return False
+    lengths = list(map(len, keys))
+    # Of bytes only ASCII digits are digits, and asking is five times as quick as of text.
+    if digits.encode().isdigit() and min(lengths) and max(lengths) <= len(_LARGEST):
+        # Digits of the same number compare as the numbers do.
+        longest = compress(keys, map(len(_LARGEST).__eq__, lengths))
+        return max(longest, default="") <= _LARGEST
+    try:
+        for key in keys:
+            explicit_hash_key_value(key)
+    except HashKeyError:
+        return False
+    return True

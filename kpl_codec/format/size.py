@@ -1,0 +1,150 @@
+"""Which user records may be written, and the exact size of an aggregate, kept as it grows.
+
+The size is that of the bytes written, to the byte, frame included. Sizes are decided here only.
+Specification: spec/01-aggregated-record.md, ENC-1 to ENC-6.
+"""
+
+from __future__ import annotations
+
+from ..errors import EncodeError, HashKeyError
+from ..limits import FRAME_OVERHEAD, MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
+from .hash_keys import parse_hash_key
+from .records import UserRecord
+
+_LARGEST_HASH_KEY = str(MAX_HASH_KEY)
+
+
+def varint_size(value: int) -> int:
+    """Bytes of ``value`` (0 to 2^64 - 1) as a minimal varint: 1 to 10."""
+    if value < 0x4000:
+        return 1 if value < 0x80 else 2
+    return (value.bit_length() + 6) // 7
+
+
+def field_size(length: int) -> int:
+    """Bytes of a length-delimited field of ``length`` bytes whose number is below 16."""
+    return 1 + varint_size(length) + length
+
+
+def _is_canonical(text: str) -> bool:
+    """Whether `parse_hash_key` would read an explicit hash key, quick to say of nearly all."""
+    return (
+        type(text) is str
+        and 0 < len(text) <= len(_LARGEST_HASH_KEY)
+        and text.isascii()
+        and text.encode().isdigit()
+        and (text[0] != "0" or text == "0")
+        # Digits of the same number compare as the numbers do.
+        and (len(text) < len(_LARGEST_HASH_KEY) or text <= _LARGEST_HASH_KEY)
+    )
+
+
+def check(record: UserRecord, record_index: int | None = None) -> None:
+    """Refuse a user record that must not be written. Raises EncodeError with its place.
+
+    Decoders are more generous than this (an aggregate may hold an empty partition key, or "007");
+    what we write, every producer and consumer accepts.
+    """
+    key, data, explicit_hash_key, tags = record
+    if (
+        type(key) is str
+        and 0 < len(key) <= MAX_PARTITION_KEY_LENGTH
+        and key.isascii()
+        and type(data) is bytes
+        and not tags
+        and (explicit_hash_key is None or _is_canonical(explicit_hash_key))
+    ):
+        return  # nearly every user record there is
+
+    def refuse(code: str, field: str) -> EncodeError:
+        return EncodeError(code=code, field=field, record_index=record_index)
+
+    # ENC-1: "A user record MUST have a partition key of 1 to 256 code points that has a UTF-8 form,
+    # and data in bytes; its explicit hash key, if any, MUST be canonical decimal from 0 to 2^128 - 1."
+    if type(key) is not str:
+        raise refuse("partition-key-type", "partition_key")
+    if not key:
+        raise refuse("partition-key-empty", "partition_key")
+    if len(key) > MAX_PARTITION_KEY_LENGTH:
+        raise refuse("partition-key-too-long", "partition_key")
+    if not key.isascii():
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise refuse("partition-key-utf-8", "partition_key") from None
+    if type(data) is not bytes:
+        raise refuse("data-type", "data")
+    if explicit_hash_key is not None:
+        try:
+            parse_hash_key(explicit_hash_key)
+        except HashKeyError:
+            raise refuse("explicit-hash-key", "explicit_hash_key") from None
+    for tag in tags:
+        try:
+            tag.key.encode()
+            if tag.value is not None:
+                tag.value.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise refuse("tag", "tags") from None
+
+
+class AggregateSize:
+    """The size of the aggregate of the user records added so far, in bytes, as written.
+
+    ``after(record)`` answers without adding, in constant time; ``add(record)`` adds. State: the key
+    tables seen so far and the running total. An empty aggregate has size 0: there is no such thing.
+    """
+
+    __slots__ = ("_explicit_hash_keys", "_partition_keys", "count", "size")
+
+    def __init__(self) -> None:
+        self._partition_keys: dict[str, int] = {}
+        self._explicit_hash_keys: dict[str, int] = {}
+        self.size = 0
+        self.count = 0
+
+    def after(self, record: UserRecord) -> int:
+        """What `size` would be with ``record`` added."""
+        return self.add(record, 0)
+
+    def add(self, record: UserRecord, max_size: int | None = None) -> int:
+        """Count ``record`` in, unless that gives more than ``max_size``. Either way: what it gives.
+
+        Exact for user records that `check` passes.
+        """
+        key, data, explicit_hash_key, tags = record
+        partition_keys, explicit_hash_keys = self._partition_keys, self._explicit_hash_keys
+        size = self.size or FRAME_OVERHEAD
+        pk_index = partition_keys.get(key)
+        new_key = pk_index is None
+        if pk_index is None:
+            pk_index = len(partition_keys)
+            size += field_size(len(key) if key.isascii() else len(key.encode()))
+        length = len(data)
+        # Two tags and the data; then the varints, which for nearly all have one byte or two.
+        inner = 2 + length
+        inner += 1 if pk_index < 0x80 else varint_size(pk_index)
+        inner += 1 if length < 0x80 else varint_size(length)
+        ehk_index: int | None = None
+        if explicit_hash_key is not None:
+            ehk_index = explicit_hash_keys.get(explicit_hash_key)
+            if ehk_index is None:
+                ehk_index = len(explicit_hash_keys)
+                size += field_size(len(explicit_hash_key))  # digits
+            inner += 2 if ehk_index < 0x80 else 1 + varint_size(ehk_index)
+        for tag in tags:
+            body = field_size(len(tag.key.encode()))
+            if tag.value is not None:
+                body += field_size(len(tag.value.encode()))
+            inner += field_size(body)
+        size += 1 + (1 if inner < 0x80 else varint_size(inner)) + inner
+        if max_size is not None and size > max_size:
+            return size
+        # ENC-6: "The size an aggregate is said to have MUST be the number of bytes written for it."
+        self.size = size
+        self.count += 1
+        if new_key:
+            partition_keys[key] = pk_index
+        if explicit_hash_key is not None and ehk_index is not None:
+            explicit_hash_keys[explicit_hash_key] = ehk_index
+        return size

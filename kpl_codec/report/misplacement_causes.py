@@ -1,0 +1,76 @@
+"""Why an aggregate has user records that its shard does not: what the shards of the stream can tell."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..shards.lineage import Lineage
+from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.shard_map import Shard, ShardMap
+
+#: A producer that learns of a reshard later than this after is not explained by it.
+RESHARD_WINDOW = timedelta(minutes=10)
+
+ACROSS_SHARDS = "across-shards"
+RESHARD = "reshard"
+WRONG_SHARD = "wrong-shard"
+UNKNOWN_LINEAGE = "unknown-lineage"
+
+#: What each cause means, for people.
+CAUSES = {
+    ACROSS_SHARDS: "no shard ever held all its hash keys: its writer does not look at shards",
+    RESHARD: "written for a shard that was split or merged meanwhile",
+    WRONG_SHARD: "all its hash keys belong to one other shard: it was put under a key that is not its own",
+    UNKNOWN_LINEAGE: "the shard's parent has expired, so a reshard can neither be seen nor ruled out",
+}
+
+
+class Cause(NamedTuple):
+    """``name`` is a key of `CAUSES`; ``shard_id`` the shard that held all the hash keys, if one did."""
+
+    name: str
+    shard_id: str | None = None
+
+
+def hinted_time(sequence_number: str | None) -> datetime | None:
+    """When a record seems to have been written, by its sequence number. Only a hint."""
+    try:
+        hint = sequence_hint(sequence_number) if sequence_number else None
+    except SequenceNumberError:
+        return None
+    return hint.time if hint else None
+
+
+class Causes:
+    """Tells the cause for aggregates on the shards of ``shard_map``."""
+
+    def __init__(self, shard_map: ShardMap) -> None:
+        self._map = shard_map
+        self._lineage = Lineage.from_shard_map(shard_map)
+        self._ancestors = lru_cache(maxsize=4096)(self._lineage.ancestors)
+
+    def _closed_lately(self, shard: Shard, at: datetime | None) -> bool | None:
+        """Whether the shard was closed within the window before ``at``; None if nothing tells."""
+        made = [self._lineage.created(child.shard_id) for child in self._map.children(shard.shard_id)]
+        known = [time for time in made if time is not None]
+        if at is None or not known:
+            return None
+        return min(known) > at - RESHARD_WINDOW
+
+    def of(self, shard_id: str, lowest: int, highest: int, at: datetime | None) -> Cause:
+        """For an aggregate on a listed shard, by its lowest and highest hash key and when it was put."""
+        parents = {shard.shard_id for shard in self._map.parents(shard_id)}
+        for shard in self._ancestors(shard_id):
+            if lowest in shard.hash_key_range and highest in shard.hash_key_range:
+                lately = self._closed_lately(shard, at)
+                if lately or (lately is None and shard.shard_id in parents):
+                    return Cause(RESHARD, shard.shard_id)
+        other = self._map.shard_for(lowest)
+        for shard in (other, *self._ancestors(other.shard_id)):
+            if highest in shard.hash_key_range and (shard.open or self._closed_lately(shard, at)):
+                return Cause(WRONG_SHARD, shard.shard_id)
+        if self._map.unknown_parents.get(shard_id):
+            return Cause(UNKNOWN_LINEAGE)
+        return Cause(ACROSS_SHARDS)

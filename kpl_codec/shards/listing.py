@@ -1,0 +1,127 @@
+"""Reading ListShards answers with suspicion: what a listing says, and whether it can be what it claims.
+
+AT_LATEST is not a photograph: it may name parents together with their children, come from before an
+answer we already have, or be of another stream that was made under the name of a deleted one.
+Specification: spec/08-live-shard-map.md, MAP-11 and MAP-12.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ShardMapError
+from .lineage import Lineage
+from .shard_map import Shard
+
+_NUMBERED = re.compile(r"shardId-([0-9]{1,20})\Z")
+
+
+def listed_shards(pages: Iterable[Mapping[str, Any]]) -> list[Shard]:
+    """The shards of ListShards answers. Raises ShardMapError(code="malformed")."""
+    shards: list[Shard] = []
+    for page in pages:
+        listed = page.get("Shards")
+        if not isinstance(listed, list):
+            raise ShardMapError(code="malformed", reason="a page without Shards", shard_ids=())
+        shards.extend(map(Shard.from_aws, listed))
+    return shards
+
+
+def _number(shard_id: str) -> int | None:
+    match = _NUMBERED.match(shard_id)
+    return int(match[1]) if match else None
+
+
+def _differs(known: Shard, listed: Shard) -> bool:
+    starts = known.starting_sequence_number, listed.starting_sequence_number
+    return (
+        known.hash_key_range != listed.hash_key_range
+        or known.parent_shard_ids != listed.parent_shard_ids
+        or (None not in starts and starts[0] != starts[1])
+    )
+
+
+def another_life(
+    listed: Sequence[Shard], lineage: Lineage, gone: Collection[str], same_creation: bool | None
+) -> bool:
+    """Whether ``listed`` cannot be the stream that ``lineage`` is of, but one made again under its name.
+
+    ``gone``: ids of shards known to have closed. ``same_creation``: whether the stream's creation time is
+    the one known, None where that was not told. Raises ShardMapError(code="contradiction") where the
+    listing can be neither the same stream, later, nor another.
+    """
+    if not lineage:
+        return False
+    if same_creation is False:
+        return True
+    newest = max((n for shard in lineage if (n := _number(shard.shard_id)) is not None), default=-1)
+    evidence: list[str] = []
+    older: list[str] = []
+    for shard in listed:
+        known = lineage.get(shard.shard_id)
+        number = _number(shard.shard_id)
+        if known is not None:
+            if _differs(known, shard):
+                evidence.append(shard.shard_id)
+            elif shard.open and shard.shard_id in gone and not _has_heirs(shard, listed):
+                # The same shard as before, open again: a listing from before the one we have.
+                older.append(shard.shard_id)
+        elif (
+            shard.open
+            and number is not None
+            and number <= newest
+            and not any(parent in lineage for parent in shard.parent_shard_ids)
+        ):
+            # Ids grow: a new shard with an old number and no parent we know is not this stream's.
+            evidence.append(shard.shard_id)
+    if older or (evidence and same_creation):
+        reason = f"{older[0]} was closed" if older else f"{evidence[0]} is not what it was"
+        raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*older, *evidence))
+    return bool(evidence)
+
+
+def not_known_closed(listed: Iterable[Shard], lineage: Lineage) -> list[Shard]:
+    """``listed`` without shards that are listed as open and are known to have ended."""
+    return [
+        shard
+        for shard in listed
+        if not (shard.open and shard.shard_id in lineage and not lineage[shard.shard_id].open)
+    ]
+
+
+def _has_heirs(shard: Shard, listed: Iterable[Shard]) -> bool:
+    return any(shard.shard_id in other.parent_shard_ids for other in listed)
+
+
+def superseded_shards(listed: Sequence[Shard]) -> frozenset[str]:
+    """Shards listed as open although open descendants that are listed too cover their whole range."""
+    # MAP-12: "A shard listed as open together with open descendants that cover its range MUST be taken
+    # for closed."
+    children: dict[str, list[Shard]] = {}
+    for shard in listed:
+        for parent in shard.parent_shard_ids:
+            children.setdefault(parent, []).append(shard)
+    found = set()
+    for shard in listed:
+        if shard.open and shard.shard_id in children:
+            heirs: dict[str, Shard] = {}
+            todo = list(children[shard.shard_id])
+            while todo:
+                heir = todo.pop()
+                if heir.shard_id not in heirs:
+                    heirs[heir.shard_id] = heir
+                    todo.extend(children.get(heir.shard_id, ()))
+            if shard.shard_id not in heirs and _cover(shard, (h for h in heirs.values() if h.open)):
+                found.add(shard.shard_id)
+    return frozenset(found)
+
+
+def _cover(shard: Shard, others: Iterable[Shard]) -> bool:
+    needed = shard.hash_key_range.starting_hash_key
+    for other in sorted(other.hash_key_range for other in others):
+        if other.starting_hash_key > needed:
+            return False
+        needed = max(needed, other.ending_hash_key + 1)
+    return needed > shard.hash_key_range.ending_hash_key

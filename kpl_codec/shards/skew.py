@@ -1,0 +1,67 @@
+"""Skew: how unevenly hash keys fall on shards.
+
+    skew_of(map(partition_key_hash, ["1", ..., "14"]), ALL_HASH_KEYS.split(2)).counts  ->  (3, 11)
+
+Specification: spec/08-live-shard-map.md, HKA-8.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..errors import HashKeyError
+from ..format.hash_keys import HashKeyRange
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """``counts``: hash keys (or weights) on each of ``ranges``, in the order of the ranges."""
+
+    ranges: tuple[HashKeyRange, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """What all ranges have together."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float:
+        """What each shard would have if all had the same."""
+        return self.total / len(self.counts)
+
+    @property
+    def ratio(self) -> float:
+        """The fullest shard against the mean: 1.0 is even, the number of shards is all on one.
+
+        0.0 where there is nothing at all. With this ratio a stream takes 1/ratio of what its shards
+        could take together.
+        """
+        return max(self.counts) / self.mean if self.total else 0.0
+
+
+def skew_of(hash_keys: Iterable[int] | Iterable[tuple[int, int]], ranges: Iterable[HashKeyRange]) -> Skew:
+    """Count ``hash_keys``, or ``(hash key, weight)`` pairs, on ``ranges``. O(log n) a key.
+
+    Raises HashKeyError for ranges that overlap, none at all, or a hash key in none of them.
+    """
+    ordered = tuple(sorted(ranges))
+    if not ordered:
+        raise HashKeyError(code="outside", reason="no ranges")
+    for one, other in pairwise(ordered):
+        if one.overlaps(other):
+            raise HashKeyError(code="overlap", reason="two ranges share a hash key")
+    endings = [one.ending_hash_key for one in ordered]
+    counts = [0] * len(ordered)
+    for item in hash_keys:
+        hash_key, weight = item if isinstance(item, tuple) else (item, 1)
+        # HKA-8: "A hash key counts for the range that holds it, both ends included; one in no range MUST
+        # be an error."
+        index = bisect_left(endings, hash_key)
+        if index == len(ordered) or hash_key not in ordered[index]:
+            raise HashKeyError(code="outside", reason="a hash key is in no range")
+        counts[index] += weight
+    return Skew(ordered, tuple(counts))

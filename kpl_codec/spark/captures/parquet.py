@@ -1,0 +1,95 @@
+"""Captured records in Parquet, named as the Kinesis connectors name columns. Memory: some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import CaptureError
+from .rows import CAPTURE_SCHEMA, Rows, first_line
+
+if TYPE_CHECKING:
+    from . import Piece
+
+_ALIASES = {"stream": "streamname", "arrivaltimestamp": "approximatearrivaltimestamp", "shard": "shardid"}
+
+
+def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBatch]:
+    """The row groups whose middle is in the piece."""
+    try:
+        file = pq.ParquetFile(source)
+        columns = _columns(file.schema_arrow)
+    except (pa.ArrowException, OSError, CaptureError) as error:
+        if piece.start == 0:
+            code = error.code if isinstance(error, CaptureError) else "file"
+            rows.unreadable(code, first_line(error), 0)
+            yield from rows.take()
+        return
+    row = 0
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        chunk = group.column(0)
+        middle = (chunk.dictionary_page_offset or chunk.data_page_offset) + group.total_byte_size // 2
+        count, first, row = group.num_rows, row, row + group.num_rows
+        last = number == file.metadata.num_row_groups - 1 and piece.stop == piece.size
+        if not (piece.start <= middle < piece.stop or (last and middle >= piece.stop)):
+            continue
+        read = 0
+        try:
+            for batch in file.iter_batches(500, row_groups=[number], columns=list(columns.values())):
+                yield _captured(batch, columns, piece.path, first + read)
+                read += batch.num_rows
+        except (pa.ArrowException, OSError) as error:
+            text = f"{count - read} rows of row group {number}: {first_line(error)}"
+            rows.unreadable("file", text, first + read)
+            yield from rows.take()
+    if row == 0 and piece.start == 0:
+        rows.unreadable("empty", "no rows", 0)
+        yield from rows.take()
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    """Our name -> the file's. Raises CaptureError without a column ``data``."""
+    wanted = {field.name.lower(): field.name for field in list(CAPTURE_SCHEMA)[:8]}
+    found: dict[str, str] = {}
+    for name in schema.names:
+        low = name.lower().replace("_", "")
+        ours = wanted.get(_ALIASES.get(low, low))
+        if ours is not None:
+            found.setdefault(ours, name)
+    # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
+    # may be base64 or not."
+    if "data" not in found:
+        raise CaptureError(code="no-data-column", field=", ".join(schema.names)[:200])
+    kind = schema.field(found["data"]).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
+        raise CaptureError(code="wrong-type", field=f"{found['data']} is {kind}")
+    return found
+
+
+def _captured(batch: pa.RecordBatch, columns: dict[str, str], path: str, row: int) -> pa.RecordBatch:
+    count = batch.num_rows
+    arrays = []
+    for field in CAPTURE_SCHEMA:
+        if field.name in columns:
+            column = batch.column(columns[field.name])
+            if (
+                pa.types.is_timestamp(field.type)
+                and pa.types.is_timestamp(column.type)
+                and not column.type.tz
+            ):
+                column = column.cast(pa.timestamp("us")).cast(field.type)
+            arrays.append(column.cast(field.type, safe=not pa.types.is_timestamp(field.type)))
+        elif field.name == "file":
+            arrays.append(pa.repeat(path, count))
+        elif field.name == "position":
+            arrays.append(pa.array(range(row, row + count), pa.int64()))
+        elif field.name == "recordIndex":
+            arrays.append(pa.repeat(pa.scalar(0, pa.int64()), count))
+        else:
+            arrays.append(pa.nulls(count, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=CAPTURE_SCHEMA)

@@ -1,0 +1,92 @@
+"""The data source `kpl-kinesis`: a stream's user records as a DataFrame, batch or streaming, and back.
+
+    spark.dataSource.register(KinesisDataSource)
+    df = spark.readStream.format("kpl-kinesis").options(streamName="orders", region="eu-west-1").load()
+
+Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. What the
+options are: `kpl_codec.spark.source.options.parse_options`. The package must be installed where the
+workers run, with pyarrow and boto3.
+Specification: spec/07-spark-source.md, SPK-50 and up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
+    raise ImportError(
+        "the data source kpl-kinesis needs PySpark 4.0 or newer; on 3.5 use kpl_codec.spark.deaggregate"
+    ) from error
+
+from pyspark.sql.types import StructType
+
+from .options import OptionError, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from .read import KinesisBatchReader, KinesisStreamReader
+    from .write import KinesisStreamWriter, KinesisWriter
+
+
+class KinesisDataSource(DataSource):
+    """See the module. Raises OptionError when it is loaded."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._checked = parse_options(dict(options.items()))
+
+    @classmethod
+    def name(cls) -> str:
+        return "kpl-kinesis"
+
+    def schema(self) -> StructType:
+        """The nine columns of a user record, and those asked for by policy, placement and tags."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from .tasks import arrow_schema
+
+        return from_arrow_schema(arrow_schema(self._checked))
+
+    def _fitting(self, schema: StructType) -> StructType:
+        """A schema given by the user: some of our columns, in any order."""
+        ours = self.schema()
+        for field in schema.fields:
+            if field.name not in ours.names or ours[field.name].dataType != field.dataType:
+                raise OptionError(
+                    option="schema",
+                    value=f"{field.name} {field.dataType.simpleString()}",
+                    expected=f"columns of {ours}",
+                )
+        return schema
+
+    def reader(self, schema: StructType) -> KinesisBatchReader:
+        from .read import KinesisBatchReader
+
+        return KinesisBatchReader(self._checked, self._fitting(schema))
+
+    def streamReader(self, schema: StructType) -> KinesisStreamReader:
+        from .read import KinesisStreamReader
+
+        return KinesisStreamReader(self._checked, self._fitting(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
+        from .write import KinesisWriter, check_columns
+
+        check_columns(schema)
+        self._append_only(overwrite)
+        return KinesisWriter(self._checked)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:
+        from .write import KinesisStreamWriter, check_columns
+
+        check_columns(schema)
+        self._append_only(overwrite)
+        return KinesisStreamWriter(self._checked)
+
+    def _append_only(self, overwrite: bool) -> None:
+        # SPK-69: "A write that would have to remove records MUST be refused: a stream is only appended to."
+        if overwrite:
+            raise OptionError(option="mode", value="overwrite", expected="append")

@@ -1,0 +1,206 @@
+"""Readers of a stream, batch and streaming: the driver's side. What tasks do is in `tasks`.
+
+The driver says which records (`plan`), as offsets that Spark writes down (`offsets`).
+Specification: spec/07-spark-source.md, SPK-50 to SPK-63.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from ...aws.cursor import At, ShardCursor
+from ...aws.shard_map import fetch_lineage
+from .offsets import Piece, ShardOffset, StreamOffset, batch_pieces, pieces
+from .options import Options, Position
+from .plan import Caps, Planner
+from .tasks import KinesisPartition, TaskReader
+from .tip import Tip
+
+try:  # PySpark 4.2 and newer
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # 4.0 and 4.1 know neither limits nor a source's own end
+    ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in where Spark has none."""
+
+
+class _Reader(TaskReader):
+    """Plans too, where it is asked to: on the driver."""
+
+    _planner: Planner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}
+
+    @property
+    def planner(self) -> Planner:
+        if self._planner is None:
+            self._planner = make_planner(self.options, self.options.client())
+        return self._planner
+
+
+def make_planner(options: Options, client: Any) -> Planner:
+    """A planner that calls Kinesis."""
+    stream, patience = options.stream_name, options.retry_timeout
+
+    def cursor(shard_id: str, at: At) -> ShardCursor:
+        return ShardCursor(client, stream, shard_id, at, patience=patience)
+
+    return Planner(
+        cursor,
+        lambda: fetch_lineage(client, stream, timeout=patience),
+        stream,
+        fail_on_data_loss=options.fail_on_data_loss,
+        describe_interval=options.describe_interval,
+    )
+
+
+class KinesisBatchReader(_Reader, DataSourceReader):
+    """A read between two positions, planned when the query runs: LATEST is where the stream ends then."""
+
+    def partitions(self) -> list[KinesisPartition]:
+        # SPK-62: "A batch read MUST give every record from its starting position to its ending position,
+        # whatever splits and merges lie between, and none that arrived after it was planned."
+        planner, options = self.planner, self.options
+        starts = positions(options.starting_position, planner)
+        ends = options.ending_position
+
+        def found(shard_id: str) -> list[Piece]:
+            start = starts.get(shard_id)
+            if start is None or start == "LATEST":
+                return []
+            end = ends.get(shard_id, "LATEST") if isinstance(ends, Mapping) else ends
+            return self._pieces(shard_id, start, end)
+
+        by_shard = planner.each(found, [shard.shard_id for shard in planner.lineage()])
+        return self.partitions_of([piece for run in by_shard for piece in run])
+
+    def _pieces(self, shard_id: str, start: ShardOffset, end: Any) -> list[Piece]:
+        planner = self.planner
+        caps = Caps(piece=self.options.max_piece)
+        if isinstance(end, ShardOffset) and not end.symbolic:
+            peek = planner.first(shard_id, start) if start.symbolic else None
+            if start.symbolic and peek is None:
+                return []
+            return pieces(shard_id, start, ShardOffset(end.kind, end.value, first=peek))
+        if isinstance(end, ShardOffset) and end.kind == "at":
+            return []
+        tip: Tip = planner.before(shard_id, int(end.value)) if end != "LATEST" else planner.tip(shard_id)
+        found: list[Piece] = []
+        while True:
+            reached = planner.advance_shard(shard_id, start, caps, tip)
+            found += pieces(shard_id, start, reached)
+            if reached.ended or reached.same_place(start):
+                siblings = len(found)
+                return [piece._replace(siblings=siblings) for piece in found]
+            start = reached.settled()
+
+
+def positions(position: Position, planner: Planner) -> dict[str, Any]:
+    """The position of every listed shard; of those named, where shards are named."""
+    if isinstance(position, Mapping):
+        return dict(position)
+    return {shard.shard_id: position for shard in planner.lineage(fresh=True)}
+
+
+class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read. Lives in one Python process per query; copies of it read in the tasks."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._known: dict[str, Any] | None = None  # Spark before 4.2 does not say where it stands
+        self._looked_at: float | None = None
+        self._behind: dict[str, int] = {}
+
+    # -- offsets ------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Nothing yet: the start is decided with the first batch and written down with it."""
+        # SPK-56: "The starting position MUST be settled in the first offset that is written down, so
+        # that no restart begins elsewhere."
+        return {}
+
+    def getDefaultReadLimit(self) -> Any:
+        """The limit that stands for our options; Spark hands it back to `latestOffset`."""
+        options = self.options
+        if options.max_records is None and options.max_span is None:
+            return ReadAllAvailable()
+        return ReadMaxRows(options.max_records or 2**31 - 1)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+        """Where the next batch ends: ``start`` itself if there is nothing to read."""
+        self._idle()
+        options, planner = self.options, self.planner
+        if start is None:
+            start = self._known
+        if start is None:
+            # Before 4.2 Spark asks this first: of a new query, or of one with Trigger.AvailableNow.
+            after = planner.whole(options.starting_position)
+            start = {}
+        elif not start:
+            after = planner.begin_at(options.starting_position)  # an empty batch: the start, written down
+        else:
+            before = StreamOffset.from_json(start, options.stream_name)
+            after = planner.advance(before, self._caps(limit))
+            if _same(before, after):
+                self._looked_at = time.monotonic()
+                self._behind = {}
+                return start
+        self._behind = {key: offset.behind for key, offset in after.shards.items() if offset.behind}
+        self._looked_at = None  # there is more to do than to wait
+        self._known = after.to_json()
+        return self._known
+
+    def _caps(self, limit: Any) -> Caps:
+        options = self.options
+        if ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable):
+            return Caps(piece=options.max_piece)
+        return Caps(options.max_records, options.max_span, options.max_piece)
+
+    def _idle(self) -> None:
+        """Spark asks again at once where there was nothing: the shards are asked less often."""
+        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
+        if self._looked_at is not None:
+            time.sleep(max(0.0, self._looked_at + self.options.idle_time - time.monotonic()))
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Shown with the progress of the query as the source's latest offset: how far behind it is."""
+        return {
+            "behind": dict(sorted(self._behind.items())),
+            "millisBehindLatest": max(self._behind.values(), default=0),
+        }
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.planner.stop_at_tip()
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
+        self._known = end
+        stream = self.options.stream_name
+        return self.partitions_of(
+            batch_pieces(StreamOffset.from_json(start, stream), StreamOffset.from_json(end, stream))
+        )
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the checkpoint is Spark's."""
+
+    def stop(self) -> None:
+        """Nothing is held that outlives the process."""
+
+
+def _same(before: StreamOffset, after: StreamOffset) -> bool:
+    return before.shards.keys() == after.shards.keys() and all(
+        before.shards[key].same_place(offset) and before.shards[key].ended == offset.ended
+        for key, offset in after.shards.items()
+    )

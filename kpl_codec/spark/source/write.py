@@ -1,0 +1,171 @@
+"""Writing a DataFrame to a stream through the producer: aggregated, checked, at least once.
+
+    rows = df.select("partitionKey", "data")
+    rows.write.format("kpl-kinesis").option("streamName", "orders").mode("append").save()
+
+A task puts its rows and waits until each is in the stream, on a shard whose range holds it; a row that
+cannot be delivered fails the task. Kinesis has no transactions: a task or batch that Spark runs again is
+written again, so a consumer that must not see a user record twice needs a name for it in the data.
+Specification: spec/07-spark-source.md, SPK-67 to SPK-69.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from ...aws.producer import Producer
+from ...errors import EncodeError, KplError
+from ...format.records import Tag
+from .options import OptionError, Options
+
+_log = logging.getLogger("kpl_codec.spark")
+#: PySpark 4.0 gives streams row by row only.
+_StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
+_COLUMNS = ("partitionKey", "data", "explicitHashKey", "tags")
+
+
+class RowsNotWritten(KplError):
+    """A task could not write its rows. Of the ``rows`` it has put ``failed`` are not in the stream, ``code``
+    and ``reason`` of the first; ``written`` are, and will be there twice if the task is run again."""
+
+    code = "not-written"
+    requirement = "SPK-67"
+    text = "{failed} of {rows} rows not written ({written} are): {code}: {reason}"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task has put: user records by shard, and bytes of data."""
+
+    user_records: Counter[str] = field(default_factory=Counter)
+    data_bytes: int = 0
+
+
+def check_columns(schema: StructType) -> None:
+    """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey``, ``tags``; no others:
+    what would not be written must be dropped by whoever knows. Raises OptionError."""
+    # SPK-68: "A column that would not be written MUST be refused, not dropped."
+    known = {name: (StringType,) for name in _COLUMNS[:3]} | {"data": (BinaryType, StringType)}
+    for column in schema.fields:
+        if column.name not in _COLUMNS:
+            raise OptionError(option="schema", value=column.name, expected=f"only {', '.join(_COLUMNS)}")
+        if column.name in known and not isinstance(column.dataType, known[column.name]):
+            names = " or ".join(kind.typeName() for kind in known[column.name])
+            raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=names)
+    if "data" not in schema.names:
+        raise OptionError(option="schema", value=schema.names, expected="a column data")
+
+
+class _Task:
+    """The rows of one task on their way into the stream."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._lock = threading.Lock()
+        self.written = Written()
+        self.rows = 0
+        self.failed = 0
+        self.error: BaseException | None = None
+
+    def put(self, row: dict[str, Any]) -> None:
+        data = row["data"]
+        if data is None:
+            raise EncodeError(code="null", field="data")
+        data = data.encode() if isinstance(data, str) else bytes(data)
+        tags = tuple(Tag(tag["key"], tag["value"]) for tag in row.get("tags") or ())
+        self.rows += 1
+        future = self._producer.put(row.get("partitionKey"), data, row.get("explicitHashKey"), tags)
+        future.add_done_callback(lambda done: self._done(done, len(data)))
+
+    def _done(self, future: Any, size: int) -> None:
+        error = future.exception()
+        with self._lock:
+            if error is None:
+                self.written.user_records[future.result().shard_id] += 1
+                self.written.data_bytes += size
+            else:
+                self.failed += 1
+                self.error = self.error or error
+
+    def finish(self) -> Written:
+        """Wait for all of them. Raises RowsNotWritten."""
+        # SPK-67: "A task MUST NOT succeed before each of its rows is in the stream, and MUST fail with
+        # the number of rows that are not."
+        self._producer.flush()
+        written = self.written.user_records.total()
+        if self.failed or written != self.rows:
+            error = self.error
+            raise RowsNotWritten(
+                rows=self.rows,
+                failed=self.rows - written,
+                written=written,
+                code=getattr(error, "code", "unknown"),
+                reason=str(error),
+            ) from error
+        return self.written
+
+
+class _Writer:
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Put every row. Raises RowsNotWritten, EncodeError for a row that no stream takes."""
+        options = self.options
+        with Producer(options.stream_name, config=options.producer, client=options.client()) as producer:
+            task = _Task(producer)
+            producer.wait_ready()
+            try:
+                for row in _rows(iterator):
+                    task.put(row)
+                    if task.failed:
+                        break  # the rest would only be there twice
+            except EncodeError:
+                producer.flush()
+                _log.error("%s rows of this task are in the stream", task.written.user_records.total())
+                raise
+            return task.finish()
+
+    def committed(self, messages: list[Any]) -> None:
+        shards: Counter[str] = sum((m.user_records for m in messages if m is not None), Counter())
+        size = sum(m.data_bytes for m in messages if m is not None)
+        _log.info("%s: %s user records, %s bytes: %s", self.options.stream_name, shards.total(), size, shards)
+
+
+def _rows(iterator: Iterator[Any]) -> Iterator[dict[str, Any]]:
+    for item in iterator:
+        if hasattr(item, "to_pylist"):
+            yield from item.to_pylist()
+        else:
+            yield item.asDict(recursive=True)
+
+
+class KinesisWriter(_Writer, DataSourceArrowWriter):
+    """A batch write."""
+
+    def commit(self, messages: list[Any]) -> None:
+        self.committed(messages)
+
+    def abort(self, messages: list[Any]) -> None:
+        """What is in the stream stays there."""
+        _log.error("%s: the write failed; some of its rows may be in the stream", self.options.stream_name)
+
+
+class KinesisStreamWriter(_Writer, _StreamWriter):  # type: ignore[misc]
+    """A streaming write, batch by batch."""
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        self.committed(messages)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """What is in the stream stays there; Spark runs the batch again."""
+        _log.error("%s: batch %s failed; rows may be written again", self.options.stream_name, batchId)

@@ -1,0 +1,240 @@
+"""The validate job on a stream itself: once, or for as long as it runs.
+
+    validate_stream(spark, options, shard_map, "out/")        # from the starting position to now
+    follow(spark, options, read_shard_map, "out/")            # and everything that comes, batch by batch
+
+`options` are those of the data source `kpl-kinesis`. Records are read unopened and judged by the same
+code as captured ones, against the shard map as it is when their batch begins.
+
+Following is exactly once: a micro-batch reads the same records however often it runs (chapter 7b), and
+everything it writes goes to places named after the batch, which a second run replaces:
+
+    out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
+
+`totals/N.json` counts everything up to batch N; it is made of the one before, and the two newest are kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from ... import __version__
+from ...errors import KplError
+from ...report.build import build_report, findings_of_the_whole
+from ...report.counters import Tally
+from ...report.page import render_page
+from ...report.scan import findings_batch
+from ...report.summary import summary_text
+from ...shards.shard_map import ShardMap
+from ..captures import is_local, open_path
+from ..captures.rows import CAPTURE_SCHEMA
+from .job import (
+    LOG,
+    OutputError,
+    Validation,
+    finish,
+    move_folder,
+    prepare_output,
+    repeated,
+    sweep,
+    write_text,
+)
+from .task import WRITTEN, check, checked_schema, gather, scanned, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def validate_stream(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    shard_map: ShardMap,
+    output: str,
+    *,
+    title: str | None = None,
+) -> Validation:
+    """Check what lies between the starting and the ending position of ``options`` (`parse_options`).
+
+    Raises OutputError, OptionError, NoDataSource; StreamUnavailable and DataLoss come wrapped by Spark.
+    """
+    _register(spark)
+    output = os.path.abspath(output) if is_local(output) else output
+    prepare_output(output)
+    df = spark.read.format("kpl-kinesis").options(**_unopened(options)).load()
+    beside = f"{output}/_work"
+    df.mapInArrow(_task(shard_map, beside, f"{output}/user-records"), WRITTEN).collect()
+    stream = options["streamName"]
+    extra = repeated(spark, output, "parquet")
+    return finish(
+        gather(beside), shard_map, output, [stream], extra, title=title, source=f"Kinesis stream {stream}"
+    )
+
+
+class NoDataSource(KplError, RuntimeError):
+    """This PySpark cannot read streams by a data source in Python. ``reason``."""
+
+    code = "no-data-source"
+    text = "{reason}"
+
+
+def _register(spark: SparkSession) -> None:
+    try:
+        from ..source.datasource import KinesisDataSource
+    except ImportError as error:
+        raise NoDataSource(reason=str(error)) from None
+    spark.dataSource.register(KinesisDataSource)
+
+
+def in_one_go() -> bool:
+    """Whether one run of `follow` with ``once`` reads all there is: before PySpark 4.2 it is one batch,
+    and a shard is read in a batch after its parents'."""
+    return find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+def _unopened(options: Mapping[str, str]) -> dict[str, str]:
+    return {**options, "policy": "none"}
+
+
+def _task(
+    shard_map: ShardMap, beside: str, users: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For mapInArrow over Kinesis records: the judged user records go to the folder ``users``, findings
+    and counts ``beside``."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        name = f"part-{context.partitionId() if context is not None else 0:05d}"
+        rows = scanned(check(map(_captured, batches), shard_map), shard_map, beside, name)
+        yield from written(rows, checked_schema(shard_map), users, name)
+
+    return run
+
+
+def _captured(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of Kinesis records in the columns of a capture."""
+    arrays = []
+    for field in CAPTURE_SCHEMA:
+        if field.name in batch.schema.names:
+            arrays.append(batch[field.name].cast(field.type))
+        else:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=CAPTURE_SCHEMA)
+
+
+def follow(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    read_shard_map: Callable[[], ShardMap],
+    output: str,
+    *,
+    once: bool = False,
+    interval: float = 30.0,
+    title: str | None = None,
+    on_batch: Callable[[Validation, int], None] = lambda validation, number: None,
+) -> StreamingQuery:
+    """Start checking the stream batch by batch; gives the running query.
+
+    ``once``: only what is there now, then end; the next run goes on from there. ``interval``: seconds
+    between batches otherwise. ``on_batch`` is told the state after each batch. An output folder with a
+    checkpoint is gone on with; any other that is not empty is refused (OutputError).
+    """
+    _register(spark)
+    output = os.path.abspath(output) if is_local(output) else output
+    system, inner = open_path(output)
+    if system.get_file_info(f"{inner}/checkpoint").type == fs.FileType.NotFound:
+        if system.get_file_info(inner).type == fs.FileType.Directory and any(
+            file.base_name != LOG for file in system.get_file_info(fs.FileSelector(inner))
+        ):
+            raise OutputError(code="not-empty", path=output)
+        system.create_dir(f"{inner}/totals", recursive=True)
+
+    def each(df: DataFrame, number: int) -> None:
+        shard_map = read_shard_map()
+        validation = _batch(df, number, shard_map, output, options["streamName"], title)
+        on_batch(validation, number)
+
+    stream = spark.readStream.format("kpl-kinesis").options(**_unopened(options)).load()
+    writer = stream.writeStream.foreachBatch(each).option("checkpointLocation", f"{output}/checkpoint")
+    trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval} seconds"}
+    return writer.trigger(**trigger).start()
+
+
+def _batch(
+    df: DataFrame, number: int, shard_map: ShardMap, output: str, stream: str, title: str | None
+) -> Validation:
+    """One micro-batch: replaces whatever an earlier attempt at it wrote."""
+    system, inner = open_path(output)
+    if system.get_file_info(f"{inner}/_work").type != fs.FileType.NotFound:
+        system.delete_dir(f"{inner}/_work")
+    # A place of its own for each run: a task that was given up may write a while longer.
+    beside = f"_work/{number}-{uuid4().hex}"
+    for name in ("findings", "tally"):
+        system.create_dir(f"{inner}/{beside}/{name}", recursive=True)
+    users = f"{output}/{beside}/user-records"
+    if not df.mapInArrow(_task(shard_map, f"{output}/{beside}", users), WRITTEN).collect():
+        list(written([], checked_schema(shard_map), users, "part-00000"))  # a batch without tasks
+    tally = gather(f"{output}/{beside}")
+    if number:
+        with system.open_input_stream(f"{inner}/totals/{number - 1}.json") as source:
+            tally.merge(Tally.from_bytes(source.read()))
+    for name in ("user-records", "findings"):
+        sweep(system, f"{inner}/{beside}/{name}")
+        target = f"{inner}/{name}/batch={number}"
+        if system.get_file_info(target).type != fs.FileType.NotFound:
+            system.delete_dir(target)
+        system.create_dir(f"{inner}/{name}", recursive=True)
+        move_folder(system, f"{inner}/{beside}/{name}", target)
+    # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
+    # batch are made of those of the batch before."
+    write_text(system, f"{inner}/totals/{number}.json", tally.to_bytes().decode())
+    old = f"{inner}/totals/{number - 2}.json"
+    if number >= 2 and system.get_file_info(old).type == fs.FileType.File:
+        system.delete_file(old)
+    system.delete_dir(f"{inner}/_work")
+    return _report(tally, shard_map, output, stream, title)
+
+
+def _report(tally: Tally, shard_map: ShardMap, output: str, stream: str, title: str | None) -> Validation:
+    report = build_report(
+        tally,
+        shard_map,
+        generated=datetime.now(timezone.utc),
+        version=__version__,
+        title=title or "Kinesis stream validation",
+        stream_name=stream,
+        source=f"Kinesis stream {stream}, followed",
+        complete=False,
+    )
+    system, inner = open_path(output)
+    whole = pa.Table.from_batches([findings_batch(findings_of_the_whole(tally, shard_map))])
+    pq.write_table(whole, f"{inner}/findings-of-the-whole.parquet", filesystem=system)
+    write_text(system, f"{inner}/summary.txt", summary_text(report))
+    write_text(system, f"{inner}/report.html", render_page(report))
+    write_text(system, f"{inner}/shards.json", shard_map.to_json())
+    return Validation(report, output)
+
+
+def state(output: str, shard_map: ShardMap, stream: str, title: str | None = None) -> Validation | None:
+    """What all batches so far found, by the newest totals; None before the first."""
+    system, inner = open_path(output)
+    numbers = [
+        int(file.base_name.removesuffix(".json"))
+        for file in system.get_file_info(fs.FileSelector(f"{inner}/totals"))
+        if file.base_name.removesuffix(".json").isdigit()
+    ]
+    if not numbers:
+        return None
+    with system.open_input_stream(f"{inner}/totals/{max(numbers)}.json") as source:
+        return _report(Tally.from_bytes(source.read()), shard_map, output, stream, title)

@@ -1,0 +1,421 @@
+"""Every shape gives the same Kinesis records; writing and reading are inverse; bad ones hide nothing."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.parsers import create_parser
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec import adapters
+from kpl_codec.adapters import captured, kinesis_records
+from kpl_codec.adapters.values import SECONDS, write_timestamp
+from kpl_codec.errors import CaptureError
+
+from ..aws_lambda.conftest import EVENTS, KINESIS_RECORDS, SHARD, STREAM, as_row, expected_user_records, load
+
+WITH_SHARD = ["lambda_kinesis.json", "lambda_tumbling_window.json", "pipes_kinesis.json"]
+WITH_SHARD += ["lambda_failed_invocation_s3.json", "firehose_kinesis_source.json", "analytics_stream.json"]
+SHARD_BESIDE = ["get_records_cli_v2_pages.json", "get_records_cli_v1.json"]
+ARRIVAL = "approximateArrivalTimestamp"
+WITHOUT_KEYS = ["firehose_direct_put.json", "analytics_firehose.json"]
+
+
+@pytest.mark.parametrize("name", WITH_SHARD)
+@pytest.mark.requirement("CAP-2", "CAP-3", "CAP-5")
+def test_every_event_gives_the_same_kinesis_records(name: str) -> None:
+    assert list(kinesis_records(load(name))) == KINESIS_RECORDS
+    assert list(kinesis_records((EVENTS / name).read_text())) == KINESIS_RECORDS
+    # CAP-7: the source's own shard id goes before the one beside it
+    assert list(kinesis_records(load(name), shard_id="shardId-other")) == KINESIS_RECORDS
+
+
+@pytest.mark.parametrize("name", SHARD_BESIDE)
+@pytest.mark.requirement("CAP-6", "CAP-7")
+def test_dumped_answers_give_them_too_with_the_shard_beside(name: str) -> None:
+    assert list(kinesis_records((EVENTS / name).read_text(), shard_id=SHARD)) == KINESIS_RECORDS
+    assert {record.shard_id for record in kinesis_records((EVENTS / name).read_text())} == {None}
+
+
+def test_a_kcl_session_tells_its_shard_once() -> None:
+    lines = (EVENTS / "kcl_multilang_session.jsonl").read_text()
+    expected = [record._replace(sub_sequence_number=0) for record in KINESIS_RECORDS]
+    assert list(kinesis_records(lines)) == expected
+    assert list(adapters.from_kcl(map(json.loads, lines.splitlines()))) == expected
+
+
+@pytest.mark.parametrize("name", WITHOUT_KEYS)
+def test_firehose_without_a_stream_has_data_and_time_only(name: str) -> None:
+    assert list(kinesis_records(load(name))) == [
+        kpl.KinesisRecord(None, r.data, None, None, r.approximate_arrival_timestamp) for r in KINESIS_RECORDS
+    ]
+
+
+@pytest.mark.parametrize("name", [*WITH_SHARD, *SHARD_BESIDE])
+def test_user_records_come_out_of_every_shape(name: str) -> None:
+    rows = kpl.deaggregate(kinesis_records((EVENTS / name).read_text(), shard_id=SHARD))
+    assert [as_row(row) for row in rows] == expected_user_records()
+
+
+def parsed_by_botocore(operation: str, wire: dict[str, Any]) -> dict[str, Any]:
+    """What boto3 makes of an answer's bytes: the real model, the real parser."""
+    model = botocore.session.get_session().get_service_model("kinesis")
+    parser = create_parser(model.protocol)
+    body = json.dumps(wire).encode()
+    return parser.parse(
+        {"status_code": 200, "headers": {}, "body": body}, model.operation_model(operation).output_shape
+    )
+
+
+def wire_record(record: kpl.KinesisRecord) -> dict[str, Any]:
+    assert record.approximate_arrival_timestamp is not None
+    return {
+        "SequenceNumber": record.sequence_number,
+        "ApproximateArrivalTimestamp": record.approximate_arrival_timestamp.timestamp(),
+        "Data": base64.b64encode(record.data).decode(),
+        "PartitionKey": record.partition_key,
+    }
+
+
+def test_live_boto3_answers() -> None:
+    answer = parsed_by_botocore("GetRecords", {"Records": [wire_record(r) for r in KINESIS_RECORDS]})
+    assert isinstance(answer["Records"][0]["Data"], bytes)
+    assert list(adapters.from_get_records(answer, shard_id=SHARD)) == KINESIS_RECORDS
+    # pages, their records, and a generator of either
+    assert list(kinesis_records([answer, answer], shard_id=SHARD)) == KINESIS_RECORDS * 2
+    assert list(kinesis_records(iter(answer["Records"]), shard_id=SHARD)) == KINESIS_RECORDS
+    stream = ({"SubscribeToShardEvent": answer} for _ in range(2))
+    assert (
+        list(adapters.from_subscribe_to_shard({"EventStream": stream}, shard_id=SHARD)) == KINESIS_RECORDS * 2
+    )
+
+
+def test_a_record_without_a_partition_key_is_read() -> None:
+    """Streams that distribute records AUTO may give none."""
+    wire = wire_record(KINESIS_RECORDS[0])
+    del wire["PartitionKey"]
+    (record,) = kinesis_records(parsed_by_botocore("GetRecords", {"Records": [wire]}))
+    assert record == KINESIS_RECORDS[0]._replace(partition_key=None, shard_id=None)
+
+
+def test_reading_is_lazy() -> None:
+    seen = []
+
+    def events() -> Any:
+        for number in range(3):
+            seen.append(number)
+            yield load("lambda_kinesis.json")
+
+    records = kinesis_records(events())
+    for _ in range(3):
+        next(records)
+    assert seen == [0]
+
+
+class Kclpy:
+    """The attributes of amazon_kclpy 3.2's Record: naive local time, milliseconds beside it."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.binary_data = base64.b64decode(row["data"])
+        self.partition_key = row["partitionKey"]
+        self.sequence_number = row["sequenceNumber"]
+        self.sub_sequence_number = row["subSequenceNumber"]
+        self.timestamp_millis = row["approximateArrivalTimestamp"]
+        self.approximate_arrival_timestamp = datetime.fromtimestamp(self.timestamp_millis / 1000.0)
+
+
+def test_raw_bytes_and_kclpy_objects_and_kinesis_records() -> None:
+    frame = KINESIS_RECORDS[1].data
+    for data in (frame, bytearray(frame), memoryview(frame)):
+        assert list(kinesis_records(data, shard_id=SHARD)) == [kpl.KinesisRecord(None, frame, None, SHARD)]
+    assert list(adapters.from_raw([frame, b""])) == [
+        kpl.KinesisRecord(None, frame),
+        kpl.KinesisRecord(None, b""),
+    ]
+    rows = adapters.to_kcl([r._replace(sub_sequence_number=4) for r in KINESIS_RECORDS])["records"]
+    assert list(kinesis_records(map(Kclpy, rows), shard_id=SHARD)) == [
+        r._replace(sub_sequence_number=4) for r in KINESIS_RECORDS
+    ]
+    assert list(kinesis_records([KINESIS_RECORDS[0]._replace(shard_id=None)], shard_id="s")) == [
+        KINESIS_RECORDS[0]._replace(shard_id="s")
+    ]
+
+
+@pytest.mark.requirement("DAG-8")
+def test_a_user_record_that_the_kcl_opened_is_not_opened_again() -> None:
+    inner = KINESIS_RECORDS[1].data
+    message = adapters.to_kcl([kpl.KinesisRecord("p", inner, "7", sub_sequence_number=3)])
+    (row,) = kpl.deaggregate(kinesis_records(message))
+    assert (row.data, row.sub_sequence_number, row.aggregated) == (inner, 3, False)
+
+
+# -- laws ---------------------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+# A float of seconds carries microseconds up to 2^32, in 2106; later ones are refused, not changed.
+times = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(timezone.utc))
+millis = times.map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000))
+
+
+def records(arrivals: st.SearchStrategy[datetime], subs: st.SearchStrategy[int | None]) -> Any:
+    return st.lists(
+        st.builds(
+            kpl.KinesisRecord,
+            st.none() | texts,
+            st.binary(max_size=60),
+            st.integers(0, 10**56).map(str),
+            st.just(SHARD),
+            st.none() | arrivals,
+            st.none(),
+            subs,
+        ),
+        max_size=4,
+    )
+
+
+no_sub = st.none()
+any_sub = st.none() | st.integers(0, 500)
+
+
+@given(records(times, no_sub))
+@pytest.mark.requirement("CAP-9")
+def test_reading_what_was_written_gives_the_same(rows: list[kpl.KinesisRecord]) -> None:
+    for written in (
+        adapters.to_lambda(rows, stream_arn=STREAM),
+        adapters.to_pipes(rows, stream_arn=STREAM),
+        adapters.to_get_records(rows, dump=True),
+        adapters.to_subscribe_to_shard(rows, dump=True),
+    ):
+        assert list(kinesis_records(written, shard_id=SHARD)) == rows
+        assert list(kinesis_records(json.dumps(written), shard_id=SHARD)) == rows
+    for live in (adapters.to_get_records(rows), adapters.to_subscribe_to_shard(rows)):
+        assert list(kinesis_records(live, shard_id=SHARD)) == rows
+
+
+@given(records(millis, any_sub))
+@pytest.mark.requirement("CAP-9")
+def test_the_same_for_shapes_in_milliseconds(rows: list[kpl.KinesisRecord]) -> None:
+    for written in (
+        adapters.to_firehose(rows, delivery_stream_arn=STREAM),
+        adapters.to_analytics(rows, application_arn=STREAM, stream_arn=STREAM),
+        adapters.to_kcl(rows),
+    ):
+        assert list(kinesis_records(written, shard_id=SHARD)) == rows
+        assert list(kinesis_records(json.dumps(written), shard_id=SHARD)) == rows
+
+
+@given(st.text(st.sampled_from("QUJD+/=-_ \n.A"), max_size=12))
+@pytest.mark.requirement("CAP-2")
+def test_base64_is_taken_only_if_it_is_what_an_encoder_writes(text: str) -> None:
+    event = {"Records": [{"kinesis": {"data": text, "sequenceNumber": "1"}}]}
+    (item,) = captured(event)
+    try:
+        strict = base64.b64decode(text, validate=True)
+    except ValueError:
+        strict = None
+    if strict is not None and base64.b64encode(strict).decode() == text:
+        assert isinstance(item, kpl.KinesisRecord)
+        assert item.data == strict
+    else:
+        assert isinstance(item, kpl.CaptureError)
+        assert (item.code, item.field) == ("base64", "Records[0].kinesis.data")
+
+
+KEYS = [
+    "Records", "records", "kinesis", "data", "Data", "SequenceNumber", "sequenceNumber", "recordId", "action",
+    "payload", "EventStream", "eventSource", "kinesisRecordMetadata", "shardId", "eventID",
+    "approximateArrivalTimestamp", "partitionKey", "subSequenceNumber",
+]  # fmt: skip
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(KEYS),
+                inner | st.sampled_from(["record", "initialize", "processRecords", "QQ==", "{", "[1]"]),
+                max_size=5,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+@pytest.mark.requirement("CAP-1", "CAP-4")
+def test_whatever_comes_in_items_come_out_in_order(source: Any) -> None:
+    items = list(captured(source))
+    for position, item in enumerate(items):
+        assert isinstance(item, (kpl.KinesisRecord, kpl.CaptureError))
+        if isinstance(item, kpl.CaptureError):
+            assert item.position == position
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def broken(change: Any) -> dict[str, Any]:
+    event = copy.deepcopy(load("lambda_kinesis.json"))
+    change(event["Records"][1])
+    return event
+
+
+def put(*path: str, value: Any) -> Any:
+    def change(record: dict[str, Any]) -> None:
+        for key in path[:-1]:
+            record = record[key]
+        record[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        (put("kinesis", value=None), "missing-field", "kinesis"),
+        (put("kinesis", value=[]), "wrong-type", "kinesis"),
+        (put("kinesis", "data", value=None), "missing-field", "kinesis.data"),
+        (put("kinesis", "data", value=b"QQ=="), "wrong-type", "kinesis.data"),
+        (put("kinesis", "data", value="QQ"), "base64", "kinesis.data"),
+        (put("kinesis", "data", value="QR=="), "base64", "kinesis.data"),
+        (put("kinesis", "data", value="Q Q=="), "base64", "kinesis.data"),
+        (put("kinesis", "data", value="ü"), "base64", "kinesis.data"),
+        (put("kinesis", "sequenceNumber", value=None), "missing-field", "kinesis.sequenceNumber"),
+        (put("kinesis", "sequenceNumber", value=5), "wrong-type", "kinesis.sequenceNumber"),
+        (put("kinesis", "partitionKey", value=5), "wrong-type", "kinesis.partitionKey"),
+        (put("kinesis", "partitionKey", value="\ud800"), "utf-8", "kinesis.partitionKey"),
+        (put("eventID", value=5), "wrong-type", "eventID"),
+    ]
+    + [
+        (put("kinesis", ARRIVAL, value=value), "timestamp", f"kinesis.{ARRIVAL}")
+        for value in (
+            True, "yesterday", "2020-01-01T00:00:00", float("nan"), float("inf"), 1e300, 10**30, [],
+            datetime(2020, 1, 1),
+        )
+    ],
+)  # fmt: skip
+@pytest.mark.requirement("CAP-1", "CAP-3", "CAP-4")
+def test_a_bad_record_is_named_and_hides_no_other(change: Any, code: str, field: str) -> None:
+    event = broken(change)
+    before, bad, after = captured(event)
+    assert (before, after) == (KINESIS_RECORDS[0], KINESIS_RECORDS[2])
+    assert isinstance(bad, kpl.CaptureError)
+    assert (bad.code, bad.field, bad.position) == (code, f"Records[1].{field}", 1)
+    if isinstance(event["Records"][1]["kinesis"], dict) and field != "kinesis.sequenceNumber":
+        assert bad.sequence_number == KINESIS_RECORDS[1].sequence_number
+    with pytest.raises(kpl.CaptureError) as raised:
+        list(kinesis_records(event))
+    assert raised.value == bad
+
+
+def test_errors_carry_no_data() -> None:
+    event = broken(put("kinesis", "data", value="secret!"))
+    (bad,) = [item for item in captured(event) if isinstance(item, kpl.CaptureError)]
+    assert "secret" not in repr(bad) + str(bad)
+
+
+@pytest.mark.requirement("CAP-1")
+def test_broken_json_hides_no_other_document() -> None:
+    good = json.dumps(load("lambda_kinesis.json"), indent=1)
+    items = list(captured(f"{good}\n{good[:200]}\n{good}\n{{}}\n17"))
+    codes = [item.code if isinstance(item, kpl.CaptureError) else "" for item in items]
+    assert codes == ["", "", "", "json", "", "", "", "unknown-shape", "json"]
+    assert [item.field for item in items if isinstance(item, kpl.CaptureError)] == ["<1>", "<3>", "<4>"]
+
+
+@pytest.mark.requirement("CAP-10", "CAP-1")
+def test_a_member_that_is_there_twice_hides_nothing() -> None:
+    good = json.dumps(load("lambda_kinesis.json"))
+    records = json.dumps(load("lambda_kinesis.json")["Records"])
+    inner = good.replace('"data":', '"data": "", "data":', 1)
+    for bad in (
+        f'{{"Records": {records}, "Records": []}}',
+        f'{{"Records": [], "Re\\u0063ords": {records}}}',
+        inner,
+    ):
+        before, error, after = good, *captured(bad), good
+        assert isinstance(error, kpl.CaptureError)
+        assert (error.code, error.offset) == ("duplicate-member", 0)
+        items = list(captured(f"{before}\n{bad} {after}"))
+        assert items[:3] == items[4:] == KINESIS_RECORDS[:3]
+        assert isinstance(items[3], kpl.CaptureError)
+        assert (items[3].field, items[3].offset, items[3].position) == ("<1>", len(good) + 1, 3)
+
+
+def test_an_explicit_shape_takes_no_other() -> None:
+    with pytest.raises(kpl.CaptureError, match="missing-field"):
+        list(adapters.from_lambda(load("firehose_kinesis_source.json")))
+    with pytest.raises(kpl.CaptureError, match="unknown-shape"):
+        list(adapters.from_lambda(b"abc"))
+    with pytest.raises(ValueError, match="shape"):
+        captured([], shape="kafka")  # type: ignore[arg-type]
+    assert list(adapters.from_firehose(load("firehose_kinesis_source.json"))) == KINESIS_RECORDS
+    assert list(adapters.from_analytics(load("analytics_stream.json"))) == KINESIS_RECORDS
+    assert list(adapters.from_pipes(load("pipes_kinesis.json"))) == KINESIS_RECORDS
+
+
+def to_lambda(rows: list[kpl.KinesisRecord]) -> Any:
+    return adapters.to_lambda(rows, stream_arn=STREAM)
+
+
+def to_firehose(rows: list[kpl.KinesisRecord]) -> Any:
+    return adapters.to_firehose(rows, delivery_stream_arn=STREAM)
+
+
+PLAIN = KINESIS_RECORDS[0]
+FINER = datetime(2020, 1, 1, microsecond=1, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("record", "write"),
+    [
+        (PLAIN._replace(explicit_hash_key="5"), to_lambda),
+        (PLAIN._replace(sub_sequence_number=1), to_lambda),
+        (PLAIN._replace(sequence_number=None), to_lambda),
+        (PLAIN._replace(sequence_number=None), to_firehose),
+        (PLAIN._replace(approximate_arrival_timestamp=FINER), to_firehose),
+        (PLAIN._replace(sub_sequence_number=1), adapters.to_get_records),
+        (PLAIN._replace(explicit_hash_key="5"), adapters.to_kcl),
+        (PLAIN._replace(approximate_arrival_timestamp=FINER), adapters.to_kcl),
+        (PLAIN._replace(approximate_arrival_timestamp=FINER.replace(tzinfo=None)), adapters.to_get_records),
+    ],
+)
+@pytest.mark.requirement("CAP-8")
+def test_what_a_shape_cannot_hold_is_refused(record: kpl.KinesisRecord, write: Any) -> None:
+    with pytest.raises(kpl.CaptureError):
+        write([record])
+
+
+@pytest.mark.requirement("CAP-8")
+def test_records_of_two_shards_fit_no_answer() -> None:
+    rows = [KINESIS_RECORDS[0], KINESIS_RECORDS[1]._replace(shard_id="shardId-000000000007")]
+    for write in (adapters.to_get_records, adapters.to_subscribe_to_shard, adapters.to_kcl):
+        with pytest.raises(kpl.CaptureError, match="not-representable"):
+            write(rows)
+
+
+def test_a_time_that_a_float_of_seconds_cannot_carry_is_refused() -> None:
+    late = datetime(2107, 1, 1, 0, 0, 0, 69, tzinfo=timezone.utc)
+    with pytest.raises(CaptureError) as caught:
+        write_timestamp(late, SECONDS, "approximateArrivalTimestamp")
+    assert caught.value.code == "not-representable"
+
+
+@pytest.mark.requirement("CAP-1")
+def test_records_under_both_spellings_are_all_read() -> None:
+    rows = [kpl.KinesisRecord("k", b"%d" % i, str(i), SHARD) for i in range(2)]
+    both = {
+        "records": adapters.to_firehose(rows[1:], delivery_stream_arn=STREAM)["records"],
+        "Records": adapters.to_lambda(rows[:1], stream_arn=STREAM)["Records"],
+    }
+    assert [item.data for item in adapters.kinesis_records(both)] == [b"0", b"1"]
+    half = [*adapters.captured({**both, "Records": None})]
+    assert [getattr(item, "code", None) for item in half] == ["wrong-type", None]

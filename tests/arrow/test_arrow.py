@@ -1,0 +1,275 @@
+"""Columns equal objects: the Arrow road against `kpl_codec.deaggregate`, under every policy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
+from kpl_codec.errors import CaptureError, KplError
+from kpl_codec.limits import MAGIC
+
+from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
+
+WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
+MAPS = [None, kpl.ShardMap(SPLIT), kpl.ShardMap(SPLIT, "AUTO"), kpl.ShardMap([shard(0, 0, MAX)])]
+SHARD_IDS = [*(f"shardId-{n:012d}" for n in range(4)), None]
+
+
+def framed(message: bytes) -> bytes:
+    return MAGIC + message + hashlib.md5(message).digest()
+
+
+_VECTORS = Path(__file__).parents[2] / "spec" / "vectors" / "observed.json"
+OBSERVED = [
+    bytes.fromhex(case["input"]["data"])
+    for case in json.loads(_VECTORS.read_text())["vectors"]
+    if case["kind"] == "decode"
+]
+text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+hash_key_texts = st.integers(0, MAX).map(str) | st.sampled_from(["0", str(HALF), str(HALF - 1), str(MAX)])
+user_records = st.builds(
+    kpl.UserRecord,
+    st.sampled_from("abcd") | text,
+    st.binary(max_size=40),
+    st.none() | hash_key_texts,
+    st.just(()) | st.just((kpl.Tag("t", "v"), kpl.Tag("u"))),
+)
+sound = st.lists(user_records, min_size=1, max_size=8).map(kpl.encode)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A frame whose message had bytes changed; its digest fits or not."""
+    message = bytearray(draw(sound)[4:-16])
+    for _ in range(draw(st.integers(1, 3))):
+        message[draw(st.integers(0, len(message) - 1))] = draw(st.integers(0, 255))
+    return framed(bytes(message)) if draw(st.booleans()) else framed(bytes(message))[:-1] + b"!"
+
+
+kinesis_records = st.builds(
+    kpl.KinesisRecord,
+    st.none() | text,
+    st.one_of(sound, damaged(), st.binary(max_size=30), st.sampled_from(OBSERVED)),
+    st.none() | st.integers(0, 10**20).map(str),
+    st.sampled_from(SHARD_IDS),
+    st.none() | st.just(WHEN),
+    st.none() | hash_key_texts | st.just("no number"),
+    st.sampled_from([None, None, 0, 3]),
+)
+
+
+def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "partitionKey": pa.array([r.partition_key for r in records], pa.string()),
+            "data": pa.array([r.data for r in records], pa.large_binary() if large else pa.binary()),
+            "sequenceNumber": pa.array([r.sequence_number for r in records], pa.string()),
+            "shardId": pa.array([r.shard_id for r in records], pa.string()),
+            "approximateArrivalTimestamp": pa.array(
+                [r.approximate_arrival_timestamp for r in records], pa.timestamp("us", "UTC")
+            ),
+            "explicitHashKey": pa.array([r.explicit_hash_key for r in records], pa.string()),
+            "subSequenceNumber": pa.array([r.sub_sequence_number for r in records], pa.int64()),
+            "file": pa.array([f"file-{i}" for i in range(len(records))]),
+        }
+    )
+
+
+def row_of(record: kpl.DeaggregatedRecord, policy: str, placed: bool) -> dict[str, Any]:
+    row = {
+        "streamName": None,
+        "shardId": record.shard_id,
+        "sequenceNumber": record.sequence_number,
+        "subSequenceNumber": record.sub_sequence_number,
+        "aggregated": record.aggregated,
+        "partitionKey": record.partition_key,
+        "explicitHashKey": record.explicit_hash_key,
+        "data": record.data,
+        "approximateArrivalTimestamp": record.approximate_arrival_timestamp,
+        "tags": [{"key": t.key, "value": t.value} for t in record.tags] or None,
+    }
+    if placed:
+        place = record.placement
+        key = place.hash_key if place else None
+        row |= {
+            "hashKey": kpl.hash_key_to_bytes(key) if key is not None else None,
+            "expectedShardId": place.expected_shard_id if place else None,
+            "placement": place.verdict.value if place else None,
+            "aggregatePlacement": place.aggregate if place else None,
+        }
+    if policy == "report":
+        first = record.defects[0] if record.defects else None
+        row |= {
+            "kcl": record.kcl,
+            "error": first.code if first else None,
+            "errorOffset": first.offset if first else None,
+            "errorRecordIndex": first.record_index if first else None,
+            "errorRequirement": first.requirement if first else None,
+            "errorText": first.describe() if first else None,
+            "errorCount": len(record.defects),
+        }
+    return row
+
+
+def objects(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> tuple[list[dict], Any, Any]:
+    result = kpl.deaggregate(records, policy, shard_map)
+    rows, error = [], None
+    try:
+        rows.extend(row_of(r, policy, shard_map is not None) for r in result)
+    except KplError as caught:
+        error = caught
+    return rows, error, result.counts
+
+
+@pytest.mark.requirement("SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5")
+@settings(max_examples=300)
+@given(
+    st.lists(kinesis_records, max_size=8),
+    st.sampled_from(["strict", "kcl", "report"]),
+    st.sampled_from(MAPS),
+    st.integers(1, 2000),
+    st.booleans(),
+    st.integers(0, 3),
+)
+def test_columns_equal_objects(
+    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, limit: int, large: bool, skip: int
+) -> None:
+    batch = batch_of(records, large=large)
+    batch, records = batch.slice(min(skip, len(records))), records[skip:]
+    deaggregator = Deaggregator(batch.schema, policy, shard_map, tags=True, max_batch_bytes=limit)
+    rows: list[dict] = []
+    error = None
+    try:
+        for out in deaggregator.process(batch):
+            assert out.schema == deaggregator.schema
+            assert out.num_rows
+            out.validate(full=True)
+            rows.extend(out.to_pylist())
+    except KplError as caught:
+        error = caught
+    expected, expected_error, counts = objects(records, policy, shard_map)
+    files = [row.pop("file") for row in rows]
+    # A strict run may stop inside a batch: objects come one by one, columns by what is before.
+    assert rows == expected
+    assert error == expected_error
+    if error is None:
+        assert deaggregator.counts == counts
+    places = {f"file-{i + skip}": (r.sequence_number, r.shard_id) for i, r in enumerate(records)}
+    assert [places[f] for f in files] == [(r["sequenceNumber"], r["shardId"]) for r in rows]
+
+
+@pytest.mark.requirement("SPK-2")
+@given(st.lists(kinesis_records, max_size=6), st.sampled_from(["kcl", "report"]), st.sampled_from(MAPS))
+def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> None:
+    once = list(deaggregate_batches([batch_of(records)], policy, shard_map, tags=True))
+    twice = list(deaggregate_batches(once, policy, shard_map, tags=True))
+    strip = {"explicitHashKey", "hashKey", "expectedShardId", "placement"}  # of frames' own rows only
+    first = [row for b in once for row in b.to_pylist()]
+    second = [row for b in twice for row in b.to_pylist()]
+    if policy == "kcl":  # raw frames are opened again, with the same result; nested ones stay closed
+        assert [r["data"] for r in first] == [r["data"] for r in second]
+    else:
+        keep = [{k: v for k, v in r.items() if k not in strip} for r in first]
+        assert [{k: v for k, v in r.items() if k not in strip} for r in second] == keep
+
+
+@pytest.mark.requirement("SPK-4")
+@given(st.lists(kinesis_records, max_size=8), st.integers(1000, 9000))
+def test_output_batches_are_bounded(records: list[kpl.KinesisRecord], limit: int) -> None:
+    batch = batch_of(records)
+    for out in coalesce(Deaggregator(batch.schema, "report", max_batch_bytes=limit).process(batch), limit):
+        assert out.num_rows == 1 or pa.Table.from_batches([out]).nbytes <= 2 * limit
+
+
+@pytest.mark.requirement("SPK-4", "MSG-9")
+@pytest.mark.parametrize("policy", ["kcl", "report"])
+def test_one_huge_key_does_not_blow_up(policy: Any) -> None:
+    key = b"k" * 500_000
+    message = b"\x0a" + b"\xa0\xc2\x1e" + key + b"\x1a\x04\x08\x00\x1a\x00" * 80_000
+    batch = batch_of([kpl.KinesisRecord("p", framed(message), "1", None, None, None)])
+    seen, largest, before = 0, 0, pa.total_allocated_bytes()
+    for number, out in enumerate(deaggregate_batches([batch], policy)):
+        seen += out.num_rows
+        largest = max(largest, pa.total_allocated_bytes() - before)
+        if policy == "kcl" and number > 20:
+            break  # 40 GB of keys in all: the KCL would hand them out, so does this, bit by bit
+    assert seen == 80_001 if policy == "report" else seen > 100
+    assert largest < 40_000_000
+
+
+@pytest.mark.requirement("SPK-4")
+def test_wide_columns_beside_many_user_records_stay_bounded() -> None:
+    data = kpl.encode([kpl.UserRecord("k", b"")] * 50_000)
+    batch = pa.RecordBatch.from_pydict({"data": pa.array([data]), "note": pa.array(["n" * 1_000_000])})
+    largest = total = 0
+    for out in Deaggregator(batch.schema).process(batch):
+        largest, total = max(largest, out.nbytes), total + out.num_rows
+        if total > 100:
+            break
+    assert largest < 5_000_000
+
+
+@pytest.mark.requirement("SPK-1")
+def test_rows_without_data() -> None:
+    whole = kpl.encode([kpl.UserRecord("k", b"x")])
+    batch = pa.RecordBatch.from_pydict({"data": pa.array([whole, None, b"plain"])})
+    rows = [r for b in deaggregate_batches([batch], "report") for r in b.to_pylist()]
+    assert [(r["data"], r["error"], r["aggregated"]) for r in rows] == [
+        (b"x", None, True),
+        (None, "no-data", False),
+        (b"plain", None, False),
+    ]
+    strict = deaggregate_batches([batch])
+    assert next(strict)["data"].to_pylist() == [b"x"]
+    with pytest.raises(CaptureError, match="no-data"):
+        next(strict)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_other_text_types_and_carried_columns(kind: pa.DataType) -> None:
+    ids = pa.array(["shardId-000000000001"])
+    if pa.types.is_dictionary(kind):
+        with pytest.raises(TypeError, match="shardId"):
+            output_schema(pa.schema([("data", pa.binary()), ("shardId", kind)]))
+        return
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "data": pa.array([kpl.encode([kpl.UserRecord("a", b"x")] * 2)], pa.binary_view()),
+            "shardId": ids.cast(kind),
+            "nested": pa.array([{"a": [1, 2]}]),
+            "when": pa.array([WHEN], pa.timestamp("us", "Europe/Berlin")),
+        }
+    )
+    (out,) = deaggregate_batches([batch], shard_map=kpl.ShardMap(SPLIT))
+    assert out.schema.field("when").type == pa.timestamp("us", "Europe/Berlin")
+    assert out["nested"].to_pylist() == [{"a": [1, 2]}] * 2
+    assert out["shardId"].to_pylist() == ids.to_pylist() * 2
+    assert out["placement"].to_pylist() == ["expected"] * 2
+
+
+def test_schemas_that_cannot_be_worked_with() -> None:
+    with pytest.raises(CaptureError, match="no-data-column"):
+        output_schema(pa.schema([("value", pa.binary())]))
+    with pytest.raises(TypeError, match="column data"):
+        output_schema(pa.schema([("data", pa.string())]))
+    with pytest.raises(TypeError, match="2 times"):
+        output_schema(pa.schema([("data", pa.binary()), ("data", pa.binary())]))
+    with pytest.raises(ValueError, match="policy"):
+        Deaggregator(pa.schema([("data", pa.binary())]), "lenient")  # type: ignore[arg-type]
+    one = pa.RecordBatch.from_pydict({"data": pa.array([b"x"])})
+    with pytest.raises(TypeError, match="one schema"):
+        list(deaggregate_batches([one, one.append_column("more", pa.array([1]))]))
+    assert list(deaggregate_batches([])) == []
+    assert list(deaggregate_batches([one.slice(0, 0)])) == []

@@ -1,0 +1,137 @@
+"""Reading shards and streams from real servers, with faults in front."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+import pytest
+
+from kpl_codec.aws import (
+    fetch_lineage,
+    read_record,
+    read_shard,
+    read_stream,
+)
+from kpl_codec.format.hash_keys import partition_key_hash
+from kpl_codec.shards.live_shard_map import StreamUnavailable
+from kpl_codec.testing.faults import (
+    cut_answer,
+    cut_before,
+    expired_iterator,
+    server_error,
+    throttle,
+)
+
+from .test_shard_map import merge, split
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+
+def put_numbered(client, stream, count, begin=0):
+    entries = [{"Data": str(begin + i).encode(), "PartitionKey": f"k{begin + i}"} for i in range(count)]
+    answer = client.put_records(StreamName=stream, Records=entries)
+    assert answer["FailedRecordCount"] == 0
+    return [(r["ShardId"], r["SequenceNumber"]) for r in answer["Records"]]
+
+
+@pytest.mark.parametrize("kind", ["kinesis_local", "kinesalite"])
+def test_a_stream_is_read_whole_through_splits_and_merges(kind, request, stream_name):
+    server = request.getfixturevalue(kind)
+    server.create_stream(stream_name, shards=2)
+    client = server.client()
+    put = put_numbered(client, stream_name, 40)
+    split(server, stream_name, "shardId-000000000000", 2**126)
+    put += put_numbered(client, stream_name, 40, 40)
+    merge(server, stream_name, "shardId-000000000003", "shardId-000000000001")
+    put += put_numbered(client, stream_name, 40, 80)
+    records = list(read_stream(client, stream_name, poll_interval=0.01))
+    assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
+    assert {int(r.data) for r in records} == set(range(120))
+    lineage = fetch_lineage(client, stream_name)
+    for record in records:
+        history = lineage.history(
+            partition_key_hash(record.partition_key),
+            record.shard_id,
+            record.sequence_number,
+            aggregated=False,
+        )
+        assert history.verdict == "expected"
+        assert history.number_in_shard
+        assert history.hinted_shard_id == record.shard_id
+    # one shard and what came of it: 0 -> 2, 3 -> 4 (merged with 1)
+    family = list(read_shard(client, stream_name, "shardId-000000000000", poll_interval=0.01))
+    assert [r.shard_id for r in family] == sorted(r.shard_id for r in family)
+    assert {r.shard_id for r in family} == {f"shardId-{n:012d}" for n in (0, 2, 3, 4)}
+    assert len(family) == len([r for r in records if r.shard_id != "shardId-000000000001"])
+    server.delete_stream(stream_name)
+
+
+def test_reading_through_faults_gives_every_record_once(proxy, faulty, client, stream):
+    put = put_numbered(client, stream, 60)
+    proxy.on("GetRecords", throttle(), times=2)
+    proxy.on("GetRecords", expired_iterator(), after=1, times=1)
+    proxy.on("GetRecords", cut_answer(0.4), times=2)
+    proxy.on("GetShardIterator", server_error(), times=1)
+    proxy.on("GetRecords", cut_before(), times=1)
+    records = list(read_stream(faulty, stream, poll_interval=0.01, sleep=lambda _: None))
+    assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
+    assert {c.fault for c in proxy.calls} >= {"throttled", "answer_cut", "cut_before_sending"}
+
+
+@pytest.mark.requirement("MAP-14")
+def test_an_answer_without_records_is_never_the_end_of_a_shard(proxy, faulty, client, stream):
+    put_numbered(client, stream, 5)
+    proxy.on("GetRecords", cut_answer(0.5))
+    with pytest.raises(StreamUnavailable) as caught:
+        list(read_stream(faulty, stream, patience=0.3))
+    assert caught.value.code in ("IncompleteAnswer", "ConnectionClosedError", "ResponseStreamingError")
+    assert not caught.value.permanent
+
+
+def test_one_record_and_positions(client, stream):
+    (first, *_, last) = put_numbered(client, stream, 30)
+    record = read_record(client, stream, *first)
+    assert record is not None
+    assert record.data == b"0"
+    one_shard = list(read_shard(client, stream, last[0], start=last[1], poll_interval=0.01))
+    assert [r.data for r in one_shard] == [b"29"]
+    with pytest.raises(StreamUnavailable) as caught:
+        list(read_shard(client, stream, "shardId-000000000077"))
+    assert caught.value.permanent
+
+
+def test_a_record_that_is_not_there(kinesalite, stream_name):
+    kinesalite.create_stream(stream_name)
+    client = kinesalite.client()
+    (first, *_) = put_numbered(client, stream_name, 3)
+    assert read_record(client, stream_name, *first) is not None
+    assert read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
+
+
+def test_from_a_time_on(client, stream):
+    put_numbered(client, stream, 5)
+    time.sleep(1.2)
+    since = datetime.now(timezone.utc)
+    time.sleep(0.2)
+    put_numbered(client, stream, 5, 5)
+    records = list(read_stream(client, stream, start=since, poll_interval=0.01))
+    assert {int(r.data) for r in records} == set(range(5, 10))
+    assert all(r.approximate_arrival_timestamp >= since for r in records)
+
+
+def test_latest_waits_for_what_comes(client, stream):
+    put_numbered(client, stream, 5)
+    naps = []
+
+    def nap(_):
+        naps.append(1)
+        if len(naps) == 2:
+            client.put_record(StreamName=stream, Data=b"new", PartitionKey="p", ExplicitHashKey="0")
+        time.sleep(0.01)
+
+    reader = read_shard(
+        client, stream, "shardId-000000000000", start="LATEST", until_tip=False, sleep=nap, poll_interval=0.01
+    )
+    assert next(reader).data == b"new"
+    reader.close()

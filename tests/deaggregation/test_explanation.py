@@ -1,0 +1,71 @@
+"""The byte account: every byte once, the first defect is what decode raises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+
+from ..format.test_codec import frame, user_records
+
+
+def leaves(explanation: kpl.Explanation) -> list[tuple[int, int]]:
+    return [(node.start, node.end) for _, node in explanation.root.walk() if not node.children]
+
+
+def assert_accounts_for_all(data: bytes, explanation: kpl.Explanation) -> None:
+    pos = 0
+    for start, end in leaves(explanation):
+        assert start == pos
+        pos = end
+    assert pos == len(data)
+
+
+@given(st.lists(user_records, min_size=1, max_size=5))
+def test_sound(records: list[kpl.UserRecord]) -> None:
+    data = kpl.encode(records)
+    explanation = kpl.explain(data)
+    assert explanation.sound
+    assert explanation.canonical
+    assert (explanation.kind, explanation.user_records) == ("aggregated", len(records))
+    assert_accounts_for_all(data, explanation)
+
+
+@given(st.binary(max_size=100), st.booleans())
+def test_anything(message: bytes, framed: bool) -> None:
+    data = frame(message) if framed else message
+    explanation = kpl.explain(data)
+    assert_accounts_for_all(data, explanation)
+    assert str(explanation)
+    try:
+        kpl.decode(data)
+        assert explanation.sound
+    except kpl.DecodeError as error:
+        assert explanation.defects[0] == error
+
+
+def test_every_defect_is_listed_in_order() -> None:
+    data = frame(b"\x0a\x01\xff\x08\x00" + b"\x1a\x02\x08\x07" + b"\x1a\x05\x08\x09\x1a\x01x")
+    explanation = kpl.explain(data)
+    assert [d.code for d in explanation.defects] == [
+        "key-utf-8", "wrong-wire-type", "missing-field", "index-out-of-table", "index-out-of-table",
+    ]  # fmt: skip
+    assert explanation.kind == "defective"
+
+
+def test_record_data_is_never_in_the_account() -> None:
+    text = str(kpl.explain(kpl.encode([kpl.UserRecord("key", b"SECRET")])))
+    assert "SECRET" not in text
+    assert "'key'" in text
+    assert "6 bytes" in text
+
+
+def test_long_accounts_are_cut_and_say_so() -> None:
+    data = kpl.encode([kpl.UserRecord("k", b"x")] * 100)
+    explanation = kpl.explain(data, max_nodes=10)
+    assert explanation.omitted > 0
+    assert "not listed" in str(explanation)
+    with pytest.raises(AttributeError):
+        explanation.kind = "x"  # type: ignore[misc]

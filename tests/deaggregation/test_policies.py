@@ -1,0 +1,192 @@
+"""The three policies against what the implementations were observed to do, and their laws."""
+
+from __future__ import annotations
+
+import tracemalloc
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.testing import strategies
+
+from ..format.test_codec import frame, user_records
+from ..shards.test_shard_map import HALF, SPLIT
+
+WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
+
+
+def record(
+    data: bytes, sequence_number: str = "7", shard_id: str | None = "shardId-000000000001"
+) -> kpl.KinesisRecord:
+    return kpl.KinesisRecord("outer", data, sequence_number, shard_id, WHEN)
+
+
+@pytest.mark.requirement("DAG-1", "DAG-3")
+@given(st.lists(user_records, min_size=1, max_size=9), st.binary(max_size=30))
+def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRecord], plain: bytes) -> None:
+    source = [record(kpl.encode(records), "8"), record(b"p" + plain, "9")]
+    for policy in ("strict", "kcl", "report"):
+        result = kpl.deaggregate(source, policy)
+        rows = list(result)
+        assert [
+            (r.partition_key, r.data, r.explicit_hash_key, r.sequence_number, r.sub_sequence_number)
+            for r in rows
+        ] == [(u.partition_key, u.data, u.explicit_hash_key, "8", i) for i, u in enumerate(records)] + [
+            ("outer", b"p" + plain, None, "9", 0)
+        ]
+        assert [r.tags for r in rows] == [() if policy == "kcl" else u.tags for u in records] + [()]
+        assert [r.aggregated for r in rows] == [True] * len(records) + [False]
+        assert {r.shard_id for r in rows} == {"shardId-000000000001"}
+        assert {r.approximate_arrival_timestamp for r in rows} == {WHEN}
+        assert {r.defects for r in rows} == {()}
+        assert {r.kcl for r in rows} == {"delivered" if policy == "report" else None}
+        counts = result.counts
+        assert (counts.kinesis_records, counts.aggregated_records) == (2, 1)
+        assert counts.user_records == len(rows)
+        assert not counts.dropped
+
+
+@pytest.mark.requirement("PLC-5", "MSG-12")
+@given(strategies.non_canonical_records(), st.booleans(), st.booleans())
+def test_however_it_is_written_its_user_records_are_the_same(
+    aggregate: strategies.Aggregate, mapped: bool, ranged: bool
+) -> None:
+    shard_map = kpl.ShardMap(SPLIT) if mapped else None
+    hash_key_range = kpl.HashKeyRange(0, HALF) if ranged else None
+    for policy in ("strict", "kcl", "report"):
+        as_written, canonical = (
+            kpl.deaggregate([record(data)], policy, shard_map, hash_key_range)
+            for data in (aggregate.data, kpl.encode(kpl.decode(aggregate.data)))
+        )
+        assert list(as_written) == list(canonical)
+        assert as_written.counts == canonical.counts
+
+
+@pytest.mark.requirement("DAG-2")
+def test_strict_raises_before_any_user_record_of_the_broken_one() -> None:
+    sound = kpl.encode([kpl.UserRecord("k", b"x")])
+    broken = frame(b"\x0a\x01k\x1a\x05\x08\x00\x1a\x01x\x1a\x05\x08\x07\x1a\x01y")
+    rows = kpl.deaggregate([record(sound, "1"), record(broken, "2")])
+    assert next(rows).data == b"x"
+    with pytest.raises(kpl.IndexOutOfTable) as caught:
+        next(rows)
+    assert (caught.value.sequence_number, caught.value.shard_id) == ("2", "shardId-000000000001")
+    assert caught.value.record_index == 1
+
+
+@pytest.mark.requirement("DAG-4", "KCL-3", "KCL-4")
+def test_kcl_drops_are_counted_and_told() -> None:
+    mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(HALF))])
+    bad_index = frame(b"\x0a\x01a\x1a\x05\x08\x00\x1a\x01x\x1a\x05\x08\x07\x1a\x01y\x1a\x05\x08\x00\x1a\x01z")
+    empty = frame(b"\x0a\x01a")
+    drops: list[kpl.Drop] = []
+    result = kpl.deaggregate(
+        [record(mixed, "1"), record(bad_index, "2"), record(empty, "3")],
+        "kcl",
+        shard_map=kpl.ShardMap(SPLIT),
+        on_drop=drops.append,
+    )
+    assert [r.data for r in result] == [b"x"]
+    assert result.counts.dropped == {"out-of-range": 2, "index-out-of-table": 2, "no-user-records": 0}
+    assert [(d.sequence_number, d.user_records, d.reason, d.record_index) for d in drops] == [
+        ("1", 2, "out-of-range", 1),
+        ("2", 2, "index-out-of-table", 1),
+        ("3", 0, "no-user-records", None),
+    ]
+
+
+@pytest.mark.requirement("PLC-5", "DAG-5")
+def test_report_names_mixed_aggregates_and_what_the_kcl_loses() -> None:
+    mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(HALF))])
+    whole = kpl.encode([kpl.UserRecord("a", b"in")])
+    foreign = kpl.encode([kpl.UserRecord("a", b"out", str(HALF))])
+    rows = list(
+        kpl.deaggregate(
+            [record(mixed), record(whole), record(foreign)], "report", shard_map=kpl.ShardMap(SPLIT)
+        )
+    )
+    assert [(r.placement.verdict.value, r.placement.aggregate, r.kcl) for r in rows if r.placement] == [
+        ("expected", "mixed", "dropped"),
+        ("stray", "mixed", "dropped"),
+        ("expected", "whole", "delivered"),
+        ("stray", "foreign", "dropped"),
+    ]
+
+
+@pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7")
+@given(st.binary(min_size=1, max_size=120))
+def test_report_never_raises_and_loses_nothing(message: bytes) -> None:
+    data = frame(message)
+    result = kpl.deaggregate([record(data)], "report", hash_key_range=kpl.HashKeyRange(0, HALF))
+    rows = list(result)
+    assert rows
+    explanation = kpl.explain(data)
+    if explanation.user_records is not None:
+        subs = [r.sub_sequence_number for r in rows if r.sub_sequence_number >= 0]
+        assert subs == list(range(explanation.user_records))
+    else:
+        assert [(r.data, r.sub_sequence_number, r.aggregated) for r in rows] == [(data, 0, False)]
+    assert bool(explanation.defects) == any(r.defects for r in rows)
+    delivered = sum(r.kcl in ("delivered", "altered") for r in rows)
+    kcl_rows = list(kpl.deaggregate([record(data)], "kcl", hash_key_range=kpl.HashKeyRange(0, HALF)))
+    if explanation.kcl.raw:
+        assert {r.kcl for r in rows if r.sub_sequence_number >= 0} <= {"raw"}
+        assert [r.data for r in kcl_rows] == [data]
+    elif explanation.user_records is not None:
+        assert delivered == len(kcl_rows)
+
+
+@pytest.mark.requirement("DAG-8")
+def test_nested_aggregates_stay_closed() -> None:
+    inner = kpl.encode([kpl.UserRecord("k", b"x")])
+    rows = list(kpl.deaggregate([record(kpl.encode([kpl.UserRecord("o", inner)]))]))
+    assert [r.data for r in rows] == [inner]
+
+
+def test_a_key_of_ten_megabytes_of_nonsense_takes_linear_time() -> None:
+    raw = b"\xff" * 3_000_000
+    message = b"\x0a" + b"\xc0\x8d\xb7\x01" + raw + b"\x1a\x05\x08\x00\x1a\x01x"
+    (row,) = kpl.deaggregate([record(frame(message))], "kcl")
+    assert len(row.partition_key or "") == len(raw)
+
+
+def test_hostile_frames_stay_linear_in_memory() -> None:
+    # 15,000 user records of 4 bytes, every one without data: defects weigh far more than bytes
+    message = b"\x0a\x01k" + b"\x1a\x02\x08\x00" * 15_000
+    data = frame(message)
+    tracemalloc.start()
+    try:
+        rows = sum(1 for r in kpl.deaggregate([record(data)], "report") if r.defects)
+        explanation = kpl.explain(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert rows == 15_000
+    assert explanation.omitted > 10_000
+    assert peak < 4_000_000 + 10 * len(data)  # 10,000 listed nodes and defects are the constant
+
+
+@pytest.mark.requirement("DAG-5", "DAG-7")
+def test_a_defect_in_a_report_says_where_it_is() -> None:
+    nothing, out_of_table = frame(b"\x0a\x01a"), frame(b"\x0a\x01a\x1a\x05\x08\x01\x1a\x01x")
+    for data, error, offset, index in (
+        (nothing, kpl.NoUserRecords, 4, None),
+        (out_of_table, kpl.IndexOutOfTable, 7, 0),
+    ):
+        (row,) = kpl.deaggregate([record(data)], "report")
+        (defect,) = row.defects
+        assert type(defect) is error
+        assert (defect.offset, defect.record_index) == (offset, index)
+        assert (defect.sequence_number, defect.shard_id) == (row.sequence_number, row.shard_id)
+        assert row.shard_id is not None
+
+
+def test_policies_have_names() -> None:
+    with pytest.raises(ValueError, match="policy"):
+        kpl.deaggregate([], "lenient")  # type: ignore[arg-type]
+    result = kpl.deaggregate(iter([record(b"x")]))
+    assert next(result).data == b"x"
+    assert list(result) == []

@@ -1,0 +1,359 @@
+"""Hash-key allocation: what the article prints, and the laws beyond it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kpl_codec.errors import HashKeyError
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange, partition_key_hash
+from kpl_codec.shards.allocation import HashKeyAllocator, ShardKeyAllocator, nth_key
+from kpl_codec.shards.skew import skew_of
+
+SMALL = HashKeyRange(0, 127)
+
+
+def article_next_key(keys: set[int], floor: int, top: int, lowest: int | None = None) -> int:
+    """The article's rule, on a plain set: free middle, else the thinner half, else the lower.
+
+    A half's lowest key is the middle it was cut at, which counts there; only ``lowest`` has no such.
+    """
+    lowest = floor if lowest is None else lowest
+    middle = floor + (top - floor) // 2
+    if middle not in keys:
+        return middle
+    below = sum(floor <= key < middle and (key != floor or key == lowest) for key in keys)
+    above = sum(middle < key < top for key in keys)
+    half = (floor, middle) if below <= above else (middle, top)
+    return article_next_key(keys, *half, lowest)
+
+
+# -- every printed output of the article ----------------------------------------------------------
+
+
+@pytest.mark.requirement("HKA-8")
+@pytest.mark.parametrize(("n", "counts"), [(14, (3, 11)), (24, (9, 15)), (49, (23, 26)), (99, (45, 54))])
+def test_skew_of_small_sets_of_partition_keys(n, counts):
+    skew = skew_of((partition_key_hash(str(i)) for i in range(1, n + 1)), ALL_HASH_KEYS.split(2))
+    assert skew.counts == counts
+    assert skew.total == n
+    assert skew.ratio == max(counts) * 2 / n
+
+
+def test_two_shards_halve_the_key_space():
+    assert [(r.starting_hash_key, r.ending_hash_key) for r in ALL_HASH_KEYS.split(2)] == [
+        (0, 170141183460469231731687303715884105727),
+        (170141183460469231731687303715884105728, 340282366920938463463374607431768211455),
+    ]
+    assert [(r.starting_hash_key, r.ending_hash_key) for r in SMALL.split(4)] == [
+        (0, 31), (32, 63), (64, 95), (96, 127),
+    ]  # fmt: skip
+    assert len(SMALL.split(8)) == 8
+    assert SMALL.split(8)[6] == HashKeyRange(96, 111)
+
+
+def test_three_and_four_shards_as_in_the_other_article():
+    assert [r.ending_hash_key for r in ALL_HASH_KEYS.split(4)] == [
+        85070591730234615865843651857942052863,
+        170141183460469231731687303715884105727,
+        255211775190703847597530955573826158591,
+        340282366920938463463374607431768211455,
+    ]
+    third = ALL_HASH_KEYS.split(4)[2]
+    assert partition_key_hash("partition-key-0001") == 243789333289005976465737331408549979447
+    assert 243789333289005976465737331408549979447 in third
+
+
+@pytest.mark.requirement("HKA-1")
+def test_level_by_level_from_left_to_right():
+    assert [nth_key(n, SMALL, "left-to-right") for n in range(15)] == [
+        64, 32, 96, 16, 48, 80, 112, 8, 24, 40, 56, 72, 88, 104, 120,
+    ]  # fmt: skip
+    # 23 keys: 15 of them in the left half without the middle, 7 in the right, as the article draws
+    keys = sorted(nth_key(n, SMALL, "left-to-right") for n in range(23))
+    assert [k for k in keys if k < 64] == [4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60]
+    assert [k for k in keys if k > 64] == [72, 80, 88, 96, 104, 112, 120]
+
+
+@pytest.mark.requirement("HKA-1")
+def test_level_by_level_half_to_half():
+    assert [nth_key(n, SMALL, "half-to-half") for n in range(15)] == [
+        64, 32, 96, 16, 80, 48, 112, 8, 40, 72, 104, 24, 56, 88, 120,
+    ]  # fmt: skip
+    deepest = [nth_key(n, SMALL, "half-to-half") for n in range(15, 23)]
+    assert deepest == [4, 20, 36, 52, 68, 84, 100, 116]
+
+
+@pytest.mark.requirement("HKA-2")
+def test_the_tree_from_nothing():
+    allocator = HashKeyAllocator(SMALL)
+    assert [(allocator.next_key(), str(allocator)) for _ in range(7)] == [
+        (64, "(64)"),
+        (32, "((32) 64)"),
+        (96, "((32) 64 (96))"),
+        (16, "(((16) 32) 64 (96))"),
+        (80, "(((16) 32) 64 ((80) 96))"),
+        (48, "(((16) 32 (48)) 64 ((80) 96))"),
+        (112, "(((16) 32 (48)) 64 ((80) 96 (112)))"),
+    ]
+
+
+@pytest.mark.requirement("HKA-2", "HKA-5")
+def test_the_tree_from_existing_keys():
+    left = "((((((((0) 1) 2) 4) 8 (((9) 10) 12)) 16) 32 (48 (56 (((57) 58) 60)))) 64"
+    allocator = HashKeyAllocator(SMALL, [0, 32, 9, 57])
+    assert str(allocator) == left + ")"
+    assert [(allocator.next_key(), str(allocator)) for _ in range(8)] == [
+        (64, left + ")"),
+        (96, left + " (96))"),
+        (80, left + " ((80) 96))"),
+        (112, left + " ((80) 96 (112)))"),
+        (72, left + " (((72) 80) 96 (112)))"),
+        (48, left + " (((72) 80) 96 (112)))"),
+        (104, left + " (((72) 80) 96 ((104) 112)))"),
+        (16, left + " (((72) 80) 96 ((104) 112)))"),
+    ]
+
+
+def test_the_severe_case_is_repaired_on_the_thin_side():
+    allocator = HashKeyAllocator(SMALL, [64, 32, 16, 8, 4])
+    assert [allocator.next_key() for _ in range(4)] == [96, 80, 112, 72]
+    assert skew_of(allocator, SMALL.split(2)).counts == (4, 5)
+
+
+# -- laws -----------------------------------------------------------------------------------------
+
+spaces = st.builds(
+    lambda start, size: HashKeyRange(start, start + size - 1),
+    st.integers(0, 1000),
+    st.one_of(st.integers(1, 300), st.sampled_from([2**k for k in range(12)])),
+)
+
+
+@pytest.mark.requirement("HKA-1", "HKA-2")
+@given(spaces)
+def test_an_empty_allocator_gives_the_nth_keys_of_the_tree(space):
+    allocator = HashKeyAllocator(space)
+    count = (1 << (space.size.bit_length() - 1)) - 1
+    assert [allocator.next_key() for _ in range(count)] == [nth_key(n, space) for n in range(count)]
+
+
+@pytest.mark.requirement("HKA-1")
+@given(spaces, st.sampled_from(["left-to-right", "half-to-half", "tree"]))
+def test_nth_keys_are_in_the_space_and_differ(space, order):
+    count = (1 << (space.size.bit_length() - 1)) - 1
+    keys = [nth_key(n, space, order) for n in range(count)]
+    assert len(set(keys)) == count
+    assert all(key in space for key in keys)
+    with pytest.raises(HashKeyError) as caught:
+        nth_key(count, space, order)
+    assert caught.value.code == "exhausted"
+
+
+@pytest.mark.requirement("HKA-7")
+@given(spaces, st.data())
+def test_a_space_is_given_out_to_the_last_key_and_no_key_twice(space, data):
+    existing = data.draw(st.sets(st.integers(space.starting_hash_key, space.ending_hash_key), max_size=20))
+    allocator = HashKeyAllocator(space, existing)
+    given_out = [allocator.next_key() for _ in range(space.size - len(existing))]
+    assert sorted([*given_out, *existing]) == list(range(space.starting_hash_key, space.ending_hash_key + 1))
+    assert list(allocator) == sorted([*given_out, *existing])
+    with pytest.raises(HashKeyError) as caught:
+        allocator.next_key()
+    assert caught.value.code == "exhausted"
+
+
+@pytest.mark.requirement("HKA-2")
+@given(st.sets(st.integers(0, MAX_HASH_KEY), max_size=80), st.integers(1, 40))
+def test_any_existing_keys_are_continued_as_the_article_says(existing, count):
+    allocator = HashKeyAllocator(keys=existing)
+    keys = set(existing)
+    for _ in range(count):
+        expected = article_next_key(keys, 0, MAX_HASH_KEY + 1)
+        assert allocator.next_key() == expected
+        keys.add(expected)
+
+
+@pytest.mark.requirement("HKA-5")
+@given(st.lists(st.integers(0, 5000), max_size=200), st.randoms(use_true_random=False))
+def test_the_order_of_existing_keys_and_a_restart_change_nothing(existing, rng):
+    space = HashKeyRange(0, 5000)
+    shuffled = existing.copy()
+    rng.shuffle(shuffled)
+    one, other = HashKeyAllocator(space, existing), HashKeyAllocator(space)
+    for key in shuffled:
+        other.add(key)
+    first = [one.next_key() for _ in range(20)]
+    assert first == [other.next_key() for _ in range(20)]
+    restarted = HashKeyAllocator(space, list(one))
+    assert [one.next_key() for _ in range(20)] == [restarted.next_key() for _ in range(20)]
+
+
+@pytest.mark.requirement("HKA-2")
+@given(st.integers(0, 600), st.integers(1, 6))
+def test_from_nothing_no_shards_of_a_doubled_stream_differ_by_more_than_one_key(count, level):
+    allocator = HashKeyAllocator()
+    for _ in range(count):
+        allocator.next_key()
+    counts = skew_of(allocator, ALL_HASH_KEYS.split(2**level)).counts
+    # the middles of the levels above are the first keys of the upper shards
+    assert max(counts) - min(counts) <= 2
+    inner = [c - (nth_key_of_level_is_used(allocator, i, level)) for i, c in enumerate(counts)]
+    assert max(inner) - min(inner) <= 1
+
+
+def nth_key_of_level_is_used(allocator, index, level):
+    return index > 0 and ALL_HASH_KEYS.split(2**level)[index].starting_hash_key in allocator
+
+
+@pytest.mark.requirement("HKA-6")
+def test_a_lopsided_set_is_level_after_as_many_new_keys_as_it_lacks():
+    allocator = HashKeyAllocator(keys=range(1, 1001))  # all in the lowest corner
+    for _ in range(1000):
+        allocator.next_key()
+    low, high = skew_of(allocator, ALL_HASH_KEYS.split(2)).counts
+    assert abs(low - high) <= 1
+    for key in [key for key in allocator if key <= 1000]:
+        allocator.release(key)
+    assert allocator.next_key() < 2**127
+
+
+class AllocatorMachine(RuleBasedStateMachine):
+    """Any mix of next, add and release: the counted tree equals the plain set at every step."""
+
+    @initialize(keys=st.sets(st.integers(0, 1023), max_size=100))
+    def begin(self, keys):
+        self.space = HashKeyRange(0, 1023)
+        self.keys = set(keys)
+        self.allocator = HashKeyAllocator(self.space, keys)
+
+    @precondition(lambda self: len(self.keys) < 900)
+    @rule(count=st.integers(1, 60))
+    def next(self, count):
+        for _ in range(count):
+            expected = article_next_key(self.keys, 0, 1024)
+            assert self.allocator.peek() == expected
+            assert self.allocator.next_key() == expected
+            self.keys.add(expected)
+
+    @rule(key=st.integers(0, 1023))
+    def add(self, key):
+        assert self.allocator.add(key) == (key not in self.keys)
+        self.keys.add(key)
+
+    @precondition(lambda self: self.keys)
+    @rule(data=st.data())
+    def release(self, data):
+        for key in data.draw(st.lists(st.sampled_from(sorted(self.keys)), unique=True, max_size=50)):
+            self.allocator.release(key)
+            self.keys.discard(key)
+            with pytest.raises(HashKeyError) as caught:
+                self.allocator.release(key)
+            assert caught.value.code == "not-allocated"
+
+    @rule(first=st.integers(0, 1023), last=st.integers(0, 1023), key=st.integers(-5, 1030))
+    def look(self, first, last, key):
+        assert self.allocator.keys_between(first, last) == sorted(k for k in self.keys if first <= k <= last)
+        assert (key in self.allocator) == (key in self.keys)
+
+    @invariant()
+    def same_keys(self):
+        assert len(self.allocator) == len(self.keys)
+
+
+TestAllocatorMachine = AllocatorMachine.TestCase
+
+
+def test_keys_outside_the_space_are_refused():
+    for make in (
+        lambda: HashKeyAllocator(SMALL, [128]),
+        lambda: HashKeyAllocator(SMALL).add(-1),
+        lambda: ShardKeyAllocator(SMALL.split(2), [128]),
+        lambda: ShardKeyAllocator(SMALL.split(2)).add(128),
+        lambda: ShardKeyAllocator([SMALL, HashKeyRange(127, 200)]),
+        lambda: skew_of([128], SMALL.split(2)),
+        lambda: skew_of([1], []),
+        lambda: skew_of([1], [SMALL, SMALL]),
+    ):
+        with pytest.raises(HashKeyError):
+            make()
+    with pytest.raises(ValueError):
+        nth_key(-1)
+    with pytest.raises(ValueError):
+        nth_key(9, SMALL, "middle-out")
+
+
+# -- the live shards of a stream ------------------------------------------------------------------
+
+
+@pytest.mark.requirement("HKA-3", "HKA-4")
+@given(st.integers(1, 7), st.integers(0, 100), st.data())
+def test_keys_stay_balanced_through_splits_and_merges(shards, count, data):
+    ranges = ALL_HASH_KEYS.split(shards)
+    allocator = ShardKeyAllocator(ranges)
+    for _ in range(count):
+        allocator.next_key()
+    for _ in range(data.draw(st.integers(1, 6))):
+        before = list(allocator)
+        index = data.draw(st.integers(0, len(ranges) - 1))
+        if data.draw(st.booleans()) or index + 1 == len(ranges):
+            ranges = ranges[:index] + ranges[index].split(2) + ranges[index + 1 :]
+        else:
+            merged = HashKeyRange(ranges[index].starting_hash_key, ranges[index + 1].ending_hash_key)
+            ranges = [*ranges[:index], merged, *ranges[index + 2 :]]
+        allocator.reshard(ranges)
+        assert list(allocator) == before  # no key in use moved
+        assert allocator.counts == list(zip(sorted(ranges), skew_of(before, ranges).counts, strict=True))
+        # a restart in the middle of it all
+        again = ShardKeyAllocator(ranges, random.Random(1).sample(before, len(before)))
+        most = max(count for _, count in allocator.counts)
+        lacking = sum(most - count for _, count in allocator.counts)
+        for _ in range(lacking):
+            counts = dict(allocator.counts)
+            key = allocator.next_key()
+            assert key == again.next_key()
+            held = next(r for r in ranges if key in r)
+            assert counts[held] == min(counts.values())
+        assert {count for _, count in allocator.counts} == {most}
+
+
+@pytest.mark.requirement("HKA-3")
+def test_a_split_in_the_middle_finds_its_keys_halved():
+    allocator = ShardKeyAllocator(ALL_HASH_KEYS.split(3))
+    for _ in range(3 * 40):
+        allocator.next_key()
+    assert [count for _, count in allocator.counts] == [40, 40, 40]
+    allocator.reshard([half for third in ALL_HASH_KEYS.split(3) for half in third.split(2)])
+    assert [count for _, count in allocator.counts] == [20] * 6
+
+
+def test_release_and_add_over_shards():
+    allocator = ShardKeyAllocator(SMALL.split(4))
+    first = [allocator.next_key() for _ in range(8)]
+    assert first == [16, 48, 80, 112, 8, 40, 72, 104]
+    allocator.release(80)
+    assert 80 not in allocator
+    assert allocator.next_key() == 80
+    assert not allocator.add(80)
+    assert allocator.add(81)
+    assert len(allocator) == 9
+    assert "x" not in allocator
+    full = ShardKeyAllocator([HashKeyRange(0, 1), HashKeyRange(2, 5)])
+    assert sorted(full.next_key() for _ in range(6)) == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(HashKeyError) as caught:
+        full.next_key()
+    assert caught.value.code == "exhausted"
+    full.release(1)
+    assert full.next_key() == 1
+
+
+def test_a_reshard_that_leaves_a_key_out_changes_nothing():
+    allocator = ShardKeyAllocator(SMALL.split(2), [5, 100])
+    with pytest.raises(HashKeyError):
+        allocator.reshard([HashKeyRange(0, 50)])
+    assert allocator.counts == [(HashKeyRange(0, 63), 1), (HashKeyRange(64, 127), 1)]
+    assert allocator.next_key() == 32

@@ -1,0 +1,74 @@
+"""A test per row of the verdict table."""
+
+from __future__ import annotations
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.shards.placement import judge
+
+from .test_shard_map import HALF, MERGED, SPLIT, shard
+
+SPLIT_MAP, MERGED_MAP = kpl.ShardMap(SPLIT), kpl.ShardMap(MERGED)
+ID = [f"shardId-{i:012d}" for i in range(9)]
+EXPIRED = kpl.ShardMap([shard(1, 0, HALF - 1, closed=True), shard(5, 0, 2**128 - 1)])
+# the listing was made between the closing of a parent and ... the parent still open, a grandchild known
+OLD = kpl.ShardMap([shard(0, 0, 2**128 - 1), shard(1, 0, HALF - 1, 0, closed=True)])
+
+
+@pytest.mark.requirement("PLC-1", "PLC-2", "PLC-3", "PLC-4", "SHD-4")
+@pytest.mark.parametrize(
+    ("hash_key", "shard_id", "shard_map", "aggregated", "verdict", "expected", "in_range"),
+    [
+        (5, ID[1], kpl.ShardMap(SPLIT, "AUTO"), True, "distribution-auto", None, True),
+        (5, ID[2], kpl.ShardMap(SPLIT, "AUTO"), True, "distribution-auto", None, False),
+        (5, "shardId-other", SPLIT_MAP, True, "unknown-shard", ID[1], None),
+        (5, None, SPLIT_MAP, True, "unknown-shard", ID[1], None),
+        (None, ID[1], SPLIT_MAP, False, "unknown-shard", None, None),
+        (5, ID[1], SPLIT_MAP, True, "expected", ID[1], True),
+        (HALF - 1, ID[1], SPLIT_MAP, False, "expected", ID[1], True),
+        (HALF, ID[1], SPLIT_MAP, True, "stray", ID[2], False),
+        (HALF, ID[1], SPLIT_MAP, False, "explicit-hash-key-implied", ID[2], False),
+        (5, ID[0], SPLIT_MAP, True, "on-parent", ID[1], True),
+        (5, ID[0], MERGED_MAP, True, "on-parent", ID[3], True),
+        (5, ID[1], MERGED_MAP, True, "on-parent", ID[3], True),
+        (5, ID[1], EXPIRED, True, "on-parent", ID[5], True),
+        (5, ID[1], OLD, True, "on-child", ID[0], True),
+    ],
+)
+def test_the_table(hash_key, shard_id, shard_map, aggregated, verdict, expected, in_range) -> None:
+    placement = judge(hash_key, shard_id, shard_map, aggregated=aggregated)
+    assert (str(placement.verdict), placement.expected_shard_id, placement.in_range) == (
+        verdict,
+        expected,
+        in_range,
+    )
+    assert placement.misplaced == (verdict == "stray")
+
+
+def test_a_single_range_stands_in_for_a_map() -> None:
+    inside = judge(5, None, None, aggregated=True, hash_key_range=kpl.HashKeyRange(0, 5))
+    outside = judge(6, None, None, aggregated=True, hash_key_range=kpl.HashKeyRange(0, 5))
+    assert (inside.verdict, outside.verdict) == (kpl.Verdict.EXPECTED, kpl.Verdict.STRAY)
+
+
+@pytest.mark.requirement("PLC-2", "KEY-4")
+def test_records_are_judged_by_their_effective_hash_key() -> None:
+    low = kpl.KinesisRecord("a", b"", "1", ID[1])  # md5("a") is in the lower half
+    assert kpl.verify_placement(low, SPLIT_MAP).verdict is kpl.Verdict.EXPECTED
+    assert (
+        kpl.verify_placement(low._replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
+    )
+    # a producer that knows its explicit hash key gets a plain answer
+    sent = low._replace(explicit_hash_key=str(HALF))
+    assert kpl.verify_placement(sent, SPLIT_MAP).verdict is kpl.Verdict.STRAY
+    nameless = kpl.KinesisRecord(None, b"", "1", ID[1])
+    assert kpl.verify_placement(nameless, SPLIT_MAP).verdict is kpl.Verdict.UNKNOWN_SHARD
+    user_record = next(
+        kpl.deaggregate(
+            [kpl.KinesisRecord("x", kpl.encode([kpl.UserRecord("a", b"", str(HALF))]), "1", ID[1])]
+        )
+    )
+    assert kpl.verify_placement(user_record, SPLIT_MAP).verdict is kpl.Verdict.STRAY
+    with pytest.raises(kpl.HashKeyError):
+        kpl.verify_placement(low._replace(explicit_hash_key="x"), SPLIT_MAP)

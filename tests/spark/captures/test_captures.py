@@ -1,0 +1,347 @@
+"""Reading captured records: nothing is lost, nothing is silent, every place is exact."""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import gzip
+import json
+import os
+import random
+import tracemalloc
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.spark.captures import InputError, Piece, plan, read_piece
+from kpl_codec.spark.captures import text as capture_text
+from kpl_codec.spark.validation.task import check, pack
+
+WHEN = datetime(2026, 11, 21, 3, 0, 0, 123000, tzinfo=timezone.utc)
+
+
+def answer(*data: bytes, shard: str | None = "shardId-000000000000", first: int = 1) -> dict[str, Any]:
+    """A GetRecords answer as our captures keep it."""
+    named = {"StreamName": "orders", "ShardId": shard} if shard else {}
+    return {
+        **named,
+        "Records": [
+            {
+                "SequenceNumber": str(first + i),
+                "ApproximateArrivalTimestamp": WHEN.isoformat(),
+                "Data": base64.b64encode(one).decode(),
+                "PartitionKey": "k",
+            }
+            for i, one in enumerate(data)
+        ],
+        "MillisBehindLatest": 0,
+    }
+
+
+def lambda_event(*data: bytes) -> dict[str, Any]:
+    return {
+        "Records": [
+            {
+                "kinesis": {
+                    "kinesisSchemaVersion": "1.0",
+                    "partitionKey": "k",
+                    "sequenceNumber": str(100 + i),
+                    "data": base64.b64encode(one).decode(),
+                    "approximateArrivalTimestamp": WHEN.timestamp(),
+                },
+                "eventSource": "aws:kinesis",
+                "eventID": f"shardId-000000000003:{100 + i}",
+                "eventSourceARN": "arn:aws:kinesis:us-east-1:123456789012:stream/payments",
+            }
+            for i, one in enumerate(data)
+        ]
+    }
+
+
+def read(*paths: Path, piece_bytes: int = capture_text.PIECE_BYTES) -> list[dict[str, Any]]:
+    return [
+        row
+        for piece in plan(map(str, paths), piece_bytes)
+        for batch in read_piece(piece)
+        for row in batch.to_pylist()
+    ]
+
+
+def bad(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(r["captureError"], r["position"], r["line"]) for r in rows if r["captureError"]]
+
+
+def data(rows: list[dict[str, Any]]) -> list[bytes]:
+    return [r["data"] for r in rows if not r["captureError"]]
+
+
+@pytest.mark.requirement("SPK-10", "SPK-14")
+def test_every_form_of_json_gives_the_same_records(tmp_path: Path) -> None:
+    values = [answer(b"a", b"b"), lambda_event(b"c"), answer(b"d", first=9)]
+    (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, values)))
+    (tmp_path / "pretty.json").write_text("\n".join(json.dumps(v, indent=4) for v in values))
+    (tmp_path / "array.json").write_text(json.dumps(values, indent=1))
+    (tmp_path / "one-line").write_text("".join(map(json.dumps, values)))
+    (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "lines.jsonl").read_bytes())
+    (tmp_path / "crlf.json").write_text("\r\n".join(map(json.dumps, values)) + "\r\n", newline="")
+    (tmp_path / "lines.gz").write_bytes(gzip.compress((tmp_path / "lines.jsonl").read_bytes()))
+    (tmp_path / "pretty.json.bz2").write_bytes(bz2.compress((tmp_path / "pretty.json").read_bytes()))
+    for path in sorted(tmp_path.iterdir()):
+        rows = read(path)
+        assert bad(rows) == [], path
+        assert data(rows) == [b"a", b"b", b"c", b"d"], path
+        assert [(r["streamName"], r["shardId"], r["sequenceNumber"]) for r in rows] == [
+            ("orders", "shardId-000000000000", "1"),
+            ("orders", "shardId-000000000000", "2"),
+            ("payments", "shardId-000000000003", "100"),
+            ("orders", "shardId-000000000000", "9"),
+        ], path
+        assert {r["approximateArrivalTimestamp"] for r in rows} == {WHEN}
+        assert {r["file"] for r in rows} == {str(path)}
+        content = path.read_bytes() if path.suffix not in (".gz", ".bz2") else None
+        if content is not None:
+            assert all(content[r["position"] : r["position"] + 1] in b"{[" for r in rows)
+
+
+@pytest.mark.requirement("SPK-12", "SPK-14", "CAP-1")
+def test_bad_values_are_named_with_their_place_and_hide_nothing(tmp_path: Path) -> None:
+    lines = [
+        json.dumps(answer(b"1")).encode(),
+        b'{"Records": [{"Data": "x',  # cut off
+        json.dumps(answer(b"2")).encode(),
+        b'{"Records": "\xff\xfe"}',
+        b"",
+        b'{"neither": "this"}',
+        b"17",
+        b"[" * 100_000,
+        json.dumps(answer(b"3", b"x")).replace("eA==", "!!").encode(),
+        b'{"n": ' + b"9" * 6000 + b"}",
+        json.dumps(answer(b"4")).encode(),
+    ]
+    path = tmp_path / "mixed.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    rows = read(path)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    assert data(rows) == [b"1", b"2", b"3", b"4"]
+    assert bad(rows) == [
+        ("json", starts[1], 2),
+        ("utf-8", starts[3] + 13, 4),
+        ("unknown-shape", starts[5], 6),
+        ("unknown-shape", starts[6], 7),
+        ("json", starts[7], 8),
+        ("base64", starts[8], 9),
+        ("json", starts[9], 10),
+    ]
+    assert [r["recordIndex"] for r in rows if r["captureError"] == "base64"] == [1]
+
+
+@pytest.mark.requirement("CAP-10")
+def test_a_member_twice_hides_no_records_in_silence(tmp_path: Path) -> None:
+    twice = '{"Records": ' + json.dumps(answer(b"1")["Records"]) + ', "Records": []}'
+    path = tmp_path / "twice.jsonl"
+    path.write_text("\n".join([json.dumps(answer(b"0")), twice, json.dumps(answer(b"2"))]))
+    rows = read(path)
+    assert data(rows) == [b"0", b"2"]
+    assert bad(rows) == [("duplicate-member", len(json.dumps(answer(b"0"))) + 1, 2)]
+
+
+@pytest.mark.requirement("SPK-14")
+def test_a_value_over_many_lines_that_breaks_hides_no_other(tmp_path: Path) -> None:
+    pretty = [json.dumps(answer(b"%d" % number), indent=4).encode() for number in range(4)]
+    cut = pretty[1][:-40]
+    path = tmp_path / "pages.json"
+    path.write_bytes(b"\n".join([pretty[0], cut, pretty[2], b"TRAILER", pretty[3]]))
+    rows = read(path)
+    assert data(rows) == [b"0", b"2", b"3"]
+    second = len(pretty[0]) + 1
+    trailer = second + len(cut) + 1 + len(pretty[2]) + 1
+    lines = pretty[0].count(b"\n") + 2, len(b"\n".join([pretty[0], cut, pretty[2], b""]).split(b"\n"))
+    assert bad(rows) == [("json", second, lines[0]), ("json", trailer, lines[1])]
+    # A byte that is not UTF-8 costs what it stands in, and is told once more where that is a key.
+    path.write_bytes(b"\n".join(pretty).replace(b'"k"', b'"\xff"', 1))
+    rows = read(path)
+    assert data(rows) == [b"1", b"2", b"3"]
+    assert [code for code, _, _ in bad(rows)] == ["utf-8", "utf-8"]
+
+
+@pytest.mark.requirement("SPK-14")
+def test_a_name_without_utf_8_form_is_no_end_of_the_job(tmp_path: Path) -> None:
+    path = tmp_path / "names.jsonl"
+    path.write_text(json.dumps({**answer(b"a"), "StreamName": "\ud800", "ShardId": "\udc80"}))
+    (row,) = read(path)
+    assert (row["data"], row["streamName"], row["shardId"]) == (b"a", "?", "?")
+
+
+@pytest.mark.requirement("SPK-11", "SPK-12", "SPK-15")
+def test_what_holds_nothing_or_is_no_capture_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "blank.json").write_text(" \n\n")
+    (tmp_path / "blank.json.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "no-records.json").write_text(json.dumps(answer()))
+    (tmp_path / "link.json").symlink_to(tmp_path / "gone")
+    os.mkfifo(tmp_path / "pipe.json")
+    pq.write_table(pa.table({"data": ["YQ=="]}), tmp_path / "text.parquet")
+    pq.write_table(pa.table({"data": pa.array([b"a"]).dictionary_encode()}), tmp_path / "words.parquet")
+    found = [(Path(row["file"]).name, row["captureError"]) for row in read(tmp_path)]
+    assert found == [
+        ("blank.json", "empty"),
+        ("blank.json.gz", "empty"),
+        ("link.json", "file"),
+        ("pipe.json", "file"),
+        ("text.parquet", "wrong-type"),
+        ("words.parquet", None),
+    ]
+
+
+@pytest.mark.requirement("SPK-11", "SPK-12")
+def test_bad_files_do_not_sink_the_others(tmp_path: Path) -> None:
+    good = json.dumps(answer(b"fine"))
+    (tmp_path / "a-good.jsonl").write_text(good)
+    (tmp_path / "b-empty.jsonl").write_text("")
+    many = "\n".join(json.dumps(answer(random.Random(i).randbytes(500))) for i in range(500)).encode()
+    (tmp_path / "c-cut.jsonl.gz").write_bytes(gzip.compress(many)[:-100_000])
+    (tmp_path / "d-not-gzip.gz").write_bytes(b"hello")
+    (tmp_path / "e-garbage.bin").write_bytes(random.Random(1).randbytes(200_000))
+    (tmp_path / "f-cut.parquet").write_bytes(b"PAR1" + random.Random(2).randbytes(5000))
+    pq.write_table(pa.table({"value": [b"x"]}), tmp_path / "g-other.parquet")
+    pq.write_table(pa.table({"data": pa.array([], pa.binary())}), tmp_path / "h-no-rows.parquet")
+    pq.write_table(pa.table({"data": [b"p"], "shardId": [7]}), tmp_path / "i-typed.parquet")
+    (tmp_path / "z-good.jsonl").write_text(good)
+    for hidden in ("_SUCCESS", ".part.crc"):
+        (tmp_path / hidden).write_text("?")
+    rows = read(tmp_path)
+    by_file: dict[str, list[str]] = {}
+    for row in rows:
+        by_file.setdefault(Path(row["file"]).name, []).append(row["captureError"])
+    assert by_file.pop("a-good.jsonl") == by_file.pop("z-good.jsonl") == [None]
+    assert by_file.pop("b-empty.jsonl") == by_file.pop("h-no-rows.parquet") == ["empty"]
+    cut = by_file.pop("c-cut.jsonl.gz")
+    assert set(cut[:-2]) <= {None}
+    assert len(cut) > 100  # what was before the cut counts
+    assert cut[-1] == "file"
+    assert by_file.pop("d-not-gzip.gz") == by_file.pop("f-cut.parquet") == ["file"]
+    assert set(by_file.pop("e-garbage.bin")) <= {"utf-8", "json", "unknown-shape"}
+    assert by_file.pop("g-other.parquet") == ["no-data-column"]
+    assert by_file.pop("i-typed.parquet") == [None]  # 7 reads as the text "7"
+    assert by_file == {}
+
+
+@pytest.mark.requirement("SPK-15")
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["data", "streamName", "partitionKey", "sequenceNumber", "approximateArrivalTimestamp"],
+        ["data", "stream", "partitionKey", "sequenceNumber", "approximateArrivalTimestamp"],
+        ["DATA", "stream_name", "partition_key", "sequence_number", "approximate_arrival_timestamp"],
+    ],
+)
+def test_parquet_of_the_connectors(tmp_path: Path, names: list[str]) -> None:
+    count = 5000
+    columns = [
+        pa.array([b"%d" % i for i in range(count)]),
+        pa.array(["orders"] * count),
+        pa.array(["k"] * count),
+        pa.array([str(i) for i in range(count)]),
+        pa.array([WHEN] * count, pa.timestamp("us", "UTC")),
+    ]
+    path = tmp_path / "shardId-000000000002" / "x.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table(columns, names), path, row_group_size=400)
+    for piece_bytes in (capture_text.PIECE_BYTES, 3000, 100):
+        rows = read(path, piece_bytes=piece_bytes)
+        assert sorted(r["position"] for r in rows) == list(range(count))
+        assert {r["data"] for r in rows} == {b"%d" % i for i in range(count)}
+        assert {(r["streamName"], r["approximateArrivalTimestamp"]) for r in rows} == {("orders", WHEN)}
+
+
+@pytest.mark.requirement("SPK-10")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 500), st.booleans())
+def test_pieces_of_a_file_are_the_file(
+    tmp_path: Path, sizes: list[int], piece_bytes: int, ended: bool
+) -> None:
+    """Any cut into pieces reads every line once, at the same offset."""
+    path = tmp_path / "lines.jsonl"
+    lines = [b" " * size + json.dumps(answer(b"%d" % i)).encode() for i, size in enumerate(sizes)]
+    path.write_bytes(b"\n".join(lines) + (b"\n" if ended and lines else b""))
+    whole = read(path)
+    parts = read(path, piece_bytes=piece_bytes)
+    for row in (*whole, *parts):
+        row.pop("line")
+    assert parts == whole
+    assert data(whole) == [b"%d" % i for i in range(len(sizes))]
+
+
+@pytest.mark.requirement("SPK-13")
+def test_a_line_without_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_text, "MAX_LINE", 4 << 20)
+    monkeypatch.setattr(capture_text, "PIECE_BYTES", 8 << 20)
+    path = tmp_path / "endless.jsonl"
+    good = json.dumps(answer(b"after")).encode()
+    path.write_bytes(b"x" * (40 << 20) + b"\n" + good)
+    tracemalloc.start()
+    try:
+        rows = [
+            r
+            for b in read_piece(Piece(str(path), 0, path.stat().st_size, path.stat().st_size))
+            for r in b.to_pylist()
+        ]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert bad(rows) == [("line-too-long", 0, 1)]
+    assert data(rows) == [b"after"]
+    assert peak < 60 << 20
+    assert "41943041 bytes" in rows[0]["captureText"]
+
+
+@pytest.mark.requirement("SPK-10")
+def test_inputs_that_are_not_there(tmp_path: Path) -> None:
+    for path, code in [
+        (tmp_path / "missing", "no-such-path"),
+        (tmp_path, "no-files"),
+        ("nosuch://bucket/x", "bad-path"),
+    ]:
+        with pytest.raises(InputError) as caught:
+            plan([str(path)])
+        assert caught.value.code == code
+
+
+@pytest.mark.requirement("SPK-16")
+def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
+    hinted = "49587497311274533994574834252742144236107130636007899138"
+    shards = [kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]
+    named = tmp_path / "shardId-000000000005.jsonl"
+    named.write_text(json.dumps(answer(b"a", shard=None)))
+    plain = tmp_path / "plain.jsonl"
+    value = answer(b"b", b"c", shard=None)
+    value["Records"][0]["SequenceNumber"] = hinted
+    plain.write_text(json.dumps(value) + "\n" + json.dumps(answer(b"d")))
+    rows = [
+        row
+        for piece in plan([str(named), str(plain)])
+        for batch in check(read_piece(piece), kpl.ShardMap(shards))
+        for row in batch.to_pylist()
+    ]
+    assert {r["data"]: (r["shardId"], r["shardIdFrom"]) for r in rows} == {
+        b"a": ("shardId-000000000005", "path"),
+        b"b": ("shardId-000000000000", "sequence-number"),
+        b"c": (None, None),
+        b"d": ("shardId-000000000000", "given"),
+    }
+
+
+def test_small_files_share_tasks_and_large_ones_come_first() -> None:
+    pieces = [Piece(f"f{i}", 0, 10, 10) for i in range(1000)] + [Piece("big", 0, 95, 95)]
+    tasks = pack(pieces, task_bytes=100, task_files=7)
+    assert tasks[0] == [Piece("big", 0, 95, 95)]
+    assert {len(task) for task in tasks[1:-1]} == {7}
+    assert sorted(p.path for task in tasks for p in task) == sorted(p.path for p in pieces)

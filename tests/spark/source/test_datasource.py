@@ -1,0 +1,174 @@
+"""The data source in a real Spark session on a real server."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.aws import read_stream
+from kpl_codec.spark import metrics_of, with_metrics
+from kpl_codec.spark.validation.stream import in_one_go
+
+from .support import Name, Stream
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(200)]
+
+
+def named(frame: Any) -> list[tuple[Name, str, bytes]]:
+    rows = frame.select("shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "data").collect()
+    return [((row[0], row[1], row[2]), row[3], bytes(row[4])) for row in rows]
+
+
+def read(spark: Any, stream: Stream, **options: Any) -> Any:
+    return spark.read.format("kpl-kinesis").options(**stream.options(**options)).load()
+
+
+@pytest.mark.requirement("SPK-62")
+def test_a_batch_read_between_two_positions(spark: Any, make_stream: Any) -> None:
+    stream = make_stream(2)
+    stream.put(5)
+    stream.split("shardId-000000000000")
+    early = set(stream.sent)
+    time.sleep(0.3)
+    between = int(time.time() * 1000)
+    time.sleep(0.3)
+    stream.put(5)
+    late = set(stream.sent) - early
+    stream.check(named(read(spark, stream)))
+    assert {name for name, _, _ in named(read(spark, stream, endingPosition=between))} == early
+    found = named(read(spark, stream, startingPosition=between, maxSecondsPerPartition=0.001))
+    assert {name for name, _, _ in found} == late
+    assert len(found) == len(late)
+    assert named(read(spark, stream, startingPosition="LATEST")) == []
+    # From one record to another of one shard, both included.
+    shard = "shardId-000000000001"
+    numbers = sorted({number for where, number, _ in stream.sent if where == shard}, key=int)
+    first, last = numbers[1], numbers[-2]
+    found = named(
+        read(
+            spark,
+            stream,
+            startingPosition=json.dumps({shard: first}),
+            endingPosition=json.dumps({shard: last}),
+        )
+    )
+    assert {name[1] for name, _, _ in found} == set(numbers[1:-1])
+    assert {name[0] for name, _, _ in found} == {shard}
+
+
+@pytest.mark.requirement("SPK-64")
+def test_columns_by_option_and_by_schema(spark: Any, make_stream: Any) -> None:
+    stream = make_stream(2)
+    stream.put(2)
+    frame = bytearray(kpl.encode([kpl.UserRecord("key", b"data")]))
+    frame[-1] ^= 1
+    stream.client.put_record(StreamName=stream.name, PartitionKey="broken", Data=bytes(frame))
+    checked = read(spark, stream, policy="report", placement=True, tags=True)
+    rows = checked.where("error is not null").collect()
+    assert [(row.partitionKey, row.error) for row in rows] == [("broken", "checksum-mismatch")]
+    verdicts = {row.placement for row in checked.where("aggregated").select("placement").collect()}
+    assert verdicts == {"expected"}
+    with pytest.raises(Exception, match="digest"):
+        read(spark, stream).collect()  # strict
+    raw = read(spark, stream, policy="none")
+    assert "subSequenceNumber" not in raw.columns
+    assert raw.count() == len({name[:2] for name in stream.sent}) + 1
+    some = spark.read.format("kpl-kinesis").schema("data binary, shardId string")
+    some = some.options(**stream.options(policy="kcl")).load()
+    assert some.columns == ["data", "shardId"]
+    assert some.count() == len(stream.sent) + 1  # the KCL hands out the broken frame as it is
+    with pytest.raises(Exception, match="regoin"):
+        read(spark, stream, regoin="eu-west-1")
+    wrong = spark.read.format("kpl-kinesis").schema("data string").options(**stream.options())
+    with pytest.raises(Exception, match="columns of"):
+        wrong.load().collect()
+
+
+@pytest.mark.requirement("SPK-57", "SPK-58", "SPK-70")
+def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path) -> None:
+    stream = make_stream(2)
+    stream.put(8)
+
+    def run(**options: Any) -> Any:
+        options = stream.options(policy="report", placement=True, **options)
+        frame = with_metrics(spark.readStream.format("kpl-kinesis").options(**options).load())
+        query = (
+            frame.writeStream.format("parquet")
+            .option("path", str(tmp_path / "table"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(100)
+        assert query.exception() is None
+        return query
+
+    query = run(maxFetchRecordsPerShard=3)
+    # Before 4.2 Spark hands on no limits, and makes one batch of a run.
+    assert len([p for p in query.recentProgress if p["numInputRows"]]) >= (3 if in_one_go() else 1)
+    stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
+    # What Spark shows: where each shard stands, and how far behind the query is.
+    end = json.loads(query.recentProgress[0].json)["sources"][0]["endOffset"]
+    end = json.loads(end) if isinstance(end, str) else end
+    assert end["shards"].keys() >= {"shardId-000000000000"}
+    metrics = [metrics_of(progress) for progress in query.recentProgress]
+    assert sum(found["userRecords"] for found in metrics) == len(stream.sent)
+    assert sum(found["kinesisRecords"] for found in metrics) == len({name[:2] for name in stream.sent})
+    assert sum(found["bytes"] for found in metrics) == sum(len(data) for _, data in stream.data.values())
+    assert {(found["findings"], found["misplaced"]) for found in metrics} == {(0, 0)}
+    if in_one_go():  # before, Spark does not ask
+        assert all(found["millisBehindLatest"] >= 0 for found in metrics)
+    # The next run finds a reshard and new records; a start given later does not matter any more.
+    stream.split("shardId-000000000001")
+    stream.put(8)
+    for _ in range(1 if in_one_go() else 2):  # parents, then children
+        run(startingPosition="LATEST")
+    stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
+
+
+@pytest.mark.requirement("SPK-67", "SPK-68", "SPK-69")
+def test_a_batch_write_is_aggregated_and_arrives(spark: Any, make_stream: Any) -> None:
+    stream = make_stream(3)
+    frame = spark.range(500).selectExpr("concat('key-', id % 40) partitionKey", "cast(id as string) data")
+
+    def save(rows: Any, mode: str = "append", **options: Any) -> None:
+        rows.write.format("kpl-kinesis").options(**stream.options(**options)).mode(mode).save()
+
+    save(frame)
+    records = list(read_stream(stream.client, stream.name))
+    users = list(kpl.deaggregate(records))
+    assert sorted(int(user.data) for user in users) == list(range(500))
+    assert {user.partition_key for user in users} == {f"key-{i}" for i in range(40)}
+    assert len(records) < 100
+    with pytest.raises(Exception, match="append"):
+        save(frame, "overwrite")
+    with pytest.raises(Exception, match="extra"):
+        save(frame.selectExpr("*", "1 extra"))
+    with pytest.raises(Exception, match="null"):
+        save(spark.sql("select 'k' partitionKey, cast(null as binary) data"))
+    assert len(list(read_stream(stream.client, stream.name))) == len(records)
+
+
+@pytest.mark.requirement("SPK-67")
+def test_from_stream_to_stream(spark: Any, make_stream: Any, tmp_path: Path) -> None:
+    source = make_stream(2)
+    source.put(10)
+    target = Stream(source.kinesis, f"{source.name}-copy", 2)
+    frame = spark.readStream.format("kpl-kinesis").options(**source.options()).load()
+    query = (
+        frame.select("partitionKey", "data", "explicitHashKey")
+        .writeStream.format("kpl-kinesis")
+        .options(**target.options(**{"sink.ordering": "partition-key"}))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(100)
+    assert query.exception() is None
+    users = kpl.deaggregate(read_stream(target.client, target.name))
+    assert sorted(source.data.values()) == sorted((user.partition_key, user.data) for user in users)

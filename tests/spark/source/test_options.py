@@ -1,0 +1,150 @@
+"""Options and offsets: no Spark session, no server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.shards.lineage import Lineage
+from kpl_codec.shards.shard_map import ShardMap
+from kpl_codec.spark.source.offsets import TRIM_HORIZON, ShardOffset, StreamOffset, pieces, ready, with_listed
+from kpl_codec.spark.source.options import OptionError, parse_options
+
+NUMBERS = st.integers(0, 10**56).map(str)
+OFFSETS = st.builds(
+    ShardOffset,
+    st.sampled_from(["after", "before"]),
+    NUMBERS,
+    st.booleans(),
+    st.none() | NUMBERS,
+    st.lists(NUMBERS, max_size=3).map(tuple),
+    st.none() | st.integers(0, 10**9),
+) | st.builds(ShardOffset, st.just("time"), st.integers(0, 2**50), st.booleans())
+
+
+@pytest.mark.requirement("SPK-51")
+@given(st.dictionaries(st.text("abc-0123456789", min_size=1), OFFSETS | st.just(TRIM_HORIZON), max_size=4))
+def test_an_offset_is_its_text(shards: dict[str, ShardOffset]) -> None:
+    offset = StreamOffset("orders", shards)
+    text = json.dumps(offset.to_json())
+    again = StreamOffset.from_json(json.loads(text), "orders")
+    assert again == offset
+    assert json.dumps(again.to_json()) == text
+    backwards = StreamOffset("orders", dict(reversed(shards.items())))
+    assert json.dumps(backwards.to_json()) == text
+
+
+@pytest.mark.requirement("SPK-53")
+@given(st.lists(st.integers(1, 10**56), min_size=2, max_size=5, unique=True), st.booleans())
+def test_pieces_follow_one_another_without_gap(numbers: list[int], symbolic: bool) -> None:
+    first, *marks, last = map(str, sorted(numbers))
+    start = TRIM_HORIZON if symbolic else ShardOffset("after", "0")
+    end = ShardOffset("after", last, first=first if symbolic else None, marks=tuple(marks))
+    found = pieces("s", start, end)
+    assert (found[0].start_kind, found[0].start) == (("before", first) if symbolic else ("after", "0"))
+    assert (found[-1].end_kind, found[-1].end) == ("after", last)
+    for left, right in itertools.pairwise(found):
+        assert (left.end_kind, left.end) == (right.start_kind, right.start)
+    assert pieces("s", end.settled(), end) == []
+
+
+SPLIT = {
+    "Shards": [
+        {
+            "ShardId": "p",
+            "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)},
+            "SequenceNumberRange": {"StartingSequenceNumber": "1", "EndingSequenceNumber": "9"},
+        },
+        {
+            "ShardId": "left",
+            "ParentShardId": "p",
+            "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(2**127 - 1)},
+            "SequenceNumberRange": {"StartingSequenceNumber": "10"},
+        },
+        {
+            "ShardId": "right",
+            "ParentShardId": "p",
+            "HashKeyRange": {"StartingHashKey": str(2**127), "EndingHashKey": str(2**128 - 1)},
+            "SequenceNumberRange": {"StartingSequenceNumber": "10"},
+        },
+    ]
+}
+
+
+@pytest.mark.requirement("SPK-54", "SPK-55")
+def test_children_wait_for_their_parent_and_a_drained_shard_is_not_new_again() -> None:
+    lineage = Lineage.from_shard_map(ShardMap.from_list_shards([SPLIT]))
+    at = with_listed(StreamOffset("s", {"p": ShardOffset("after", "5")}), lineage)
+    assert at.shards["left"] == at.shards["right"] == TRIM_HORIZON
+    assert not ready("left", at, lineage)
+    done = StreamOffset("s", {**at.shards, "p": ShardOffset("after", "9", ended=True)})
+    assert ready("left", done, lineage)
+    assert ready("right", done, lineage)
+    assert with_listed(done, lineage) == done
+    later = Lineage([shard for shard in lineage if shard.shard_id != "p"])
+    assert set(with_listed(done, later).shards) == {"left", "right"}
+    # Expired before it was drained: it stays, so that somebody notices.
+    assert "p" in with_listed(at, later).shards
+    assert ready("left", with_listed(at, later), later)
+
+
+@pytest.mark.requirement("SPK-64")
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({}, "streamName"),
+        ({"streamName": "s", "regoin": "x"}, "regoin"),
+        ({"streamName": "s", "maxFetchRecordsPerShard": "-1"}, "maxFetchRecordsPerShard"),
+        ({"streamName": "s", "maxFetchRecordsPerShard": "many"}, "maxFetchRecordsPerShard"),
+        ({"streamName": "s", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
+        ({"streamName": "s", "policy": "lenient"}, "policy"),
+        ({"streamName": "s", "policy": "none", "placement": "true"}, "policy"),
+        ({"streamName": "s", "startingPosition": "yesterday"}, "startingPosition"),
+        ({"streamName": "s", "startingPosition": "2026-11-21T10:00:00"}, "startingPosition"),
+        ({"streamName": "s", "startingPosition": "{"}, "startingPosition"),
+        ({"streamName": "s", "roleArn": "a", "stsRoleArn": "b"}, "stsRoleArn"),
+        ({"streamName": "s", "sink.recordTtl": "1"}, "sink.recordTtl"),
+        ({"streamName": "s", "sink.ordering": "some"}, "sink.ordering"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, str], named: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options(options)
+    assert caught.value.fields["option"] == named
+
+
+@pytest.mark.requirement("SPK-64", "SPK-65")
+def test_names_of_the_existing_connectors_are_understood() -> None:
+    when = datetime(2026, 11, 21, 10, tzinfo=timezone.utc)
+    number = "4" * 56
+    for option, expected in (
+        ("LATEST", "LATEST"),
+        ("earliest", TRIM_HORIZON),
+        ("AT_TIMESTAMP 2026-11-21T10:00:00Z", ShardOffset("time", int(when.timestamp() * 1000))),
+        ("2026-11-21T11:00:00+01:00", ShardOffset("time", int(when.timestamp() * 1000))),
+        (f'{{"a": "{number}"}}', {"a": ShardOffset("before", number)}),
+        (
+            f'{{"a": {{"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "{number}"}}}}',
+            {"a": ShardOffset("after", number)},
+        ),
+    ):
+        found: Any = parse_options({"kinesis.streamName": "s", "kinesis.startingPosition": option})
+        assert found.starting_position == expected
+    found = parse_options(
+        {"STREAMNAME": "s", "kinesis.stsRoleArn": "arn", "awsSecretKey": "hush", "checkpointLocation": "/x"}
+    )
+    assert found.role_arn == "arn"
+
+
+@pytest.mark.requirement("SPK-66")
+def test_secrets_do_not_show() -> None:
+    found = parse_options({"streamName": "s", "awsSecretAccessKey": "hush", "awsSessionToken": "quiet"})
+    assert found.secrets.secret_access_key == "hush"
+    assert "hush" not in repr(found)
+    assert "quiet" not in repr(found)

