@@ -21,6 +21,22 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("ci" if "CI" in os.environ else "tests")
 
 
+#: What a test starts, quickest first: a defect of the core fails the run before a server is started.
+_STARTS = ("kinesis_local", "browser", "spark")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests in this order: no process at all, a local Kinesis server, a browser, Spark."""
+
+    def stage(item: pytest.Item) -> int:
+        fixtures = getattr(item, "fixturenames", ())
+        marked = any(item.iter_markers("server")), False, any(item.iter_markers("spark"))
+        found = [n for n, name in enumerate(_STARTS, 1) if name in fixtures or marked[n - 1]]
+        return max(found, default=0)
+
+    items.sort(key=stage)
+
+
 @pytest.fixture
 def stream(kinesis_local: LocalKinesis, stream_name: str) -> Iterator[str]:
     """A stream of two shards."""
