@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ..shards.live_shard_map import PERMANENT, Failure, Request
+from ..shards.live_shard_map import Failure, Request
 
 #: What a call may raise without there being a bug of ours: an error of the service, of the client, or
 #: of the connection below it.
@@ -22,11 +22,6 @@ def failure_of(error: Exception) -> Failure:
         detail = error.response.get("Error", {})
         return Failure(str(detail.get("Code") or "Unknown"), str(detail.get("Message") or ""))
     return Failure(type(error).__name__, str(error))
-
-
-def is_permanent(failure: Failure) -> bool:
-    """Whether no retry can mend it."""
-    return failure.code in PERMANENT
 
 
 def send(client: Any, request: Request) -> Any:

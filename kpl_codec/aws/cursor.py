@@ -16,12 +16,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final, Literal, NamedTuple
 
+from ..aws_errors import is_permanent
+from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
-from .calls import CALL_ERRORS, failure_of, is_permanent
+from .calls import CALL_ERRORS, failure_of
 
 #: GetRecords gives at most so many records.
 MOST_RECORDS: Final = 10_000
 _CUT_SHORT: Final = "IncompleteAnswer"
+_BACKOFF: Final = Backoff(0.2, 5.0)
 #: A clock ahead of the service's makes a time "in the future"; within this it is waited for.
 _CLOCK_SKEW: Final = 300_000
 
@@ -172,8 +175,8 @@ class ShardCursor:
                 if needs in answer:
                     return answer
                 failure = Failure(_CUT_SHORT, f"an answer without {needs}")
-            permanent = is_permanent(failure) and not self._not_yet(failure)
-            pause = min(0.2 * 2**failures, 5.0) * (0.5 + self._chance() / 2)
+            permanent = is_permanent(failure.code) and not self._not_yet(failure)
+            pause = _BACKOFF.seconds(failures, self._chance())
             if permanent or failure.code == "ExpiredIteratorException" or self._clock() + pause > end:
                 raise StreamUnavailable(
                     stream=self._stream,

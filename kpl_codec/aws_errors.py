@@ -1,0 +1,49 @@
+"""What the error codes of AWS and of botocore mean. One table for readers, writers and shard maps.
+
+kind          | meaning                                             | does a retry help
+--------------+-----------------------------------------------------+---------------------------
+throttled     | too many calls or bytes                             | yes, after a wait
+invalid       | the service refuses what the request says           | no
+refused       | no such stream, no permission, KMS key unusable     | no
+unconfigured  | the client has no credentials or no region          | no (a producer waits: roles
+              |                                                     | may be attached late)
+not-sent      | no connection was made                              | yes; nothing reached AWS
+other         | every code that is not listed, InternalFailure, 5xx | yes
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+ErrorKind = Literal["throttled", "invalid", "refused", "unconfigured", "not-sent", "other"]
+
+_CODES: Final[dict[ErrorKind, tuple[str, ...]]] = {
+    "throttled": (
+        "ProvisionedThroughputExceededException", "KMSThrottlingException", "LimitExceededException",
+        "ThrottlingException", "Throttling", "RequestLimitExceeded", "TooManyRequestsException", "SlowDown",
+    ),
+    "invalid": (
+        "ValidationException", "InvalidArgumentException", "SerializationException", "ParamValidationError",
+        "RequestEntityTooLarge",
+    ),
+    "refused": (
+        "ResourceNotFoundException", "AccessDeniedException", "AccessDenied", "KMSAccessDeniedException",
+        "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException", "KMSOptInRequired",
+        "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignature",
+        "IncompleteSignatureException", "InvalidClientTokenId", "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException", "OptInRequired", "UnknownOperationException",
+    ),
+    "unconfigured": ("NoCredentialsError", "PartialCredentialsError", "NoRegionError"),
+    "not-sent": ("ConnectTimeoutError", "EndpointConnectionError"),
+}  # fmt: skip
+_KINDS: Final[dict[str, ErrorKind]] = {code: kind for kind, codes in _CODES.items() for code in codes}
+
+
+def error_kind(code: str) -> ErrorKind:
+    """The kind of an error code of AWS, or of the name of a botocore exception."""
+    return _KINDS.get(code, "other")
+
+
+def is_permanent(code: str) -> bool:
+    """Whether no retry can help a reader or a shard map."""
+    return error_kind(code) in ("invalid", "refused", "unconfigured")

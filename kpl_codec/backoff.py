@@ -1,0 +1,22 @@
+"""How long to wait before a call that failed is made again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Backoff(NamedTuple):
+    """Waits that grow from ``first`` to at most ``most`` seconds, times ``factor`` after each failure."""
+
+    first: float
+    most: float
+    factor: float = 2.0
+
+    def seconds(self, failures: int, chance: float = 0.0) -> float:
+        """The wait after ``failures`` failures before this one.
+
+        ``chance``: a random number from 0 up to 1. It shortens the wait by at most half, so that many
+        callers do not come back at the same moment; 0 shortens nothing.
+        """
+        # Beyond 64 failures every sensible wait has reached its limit; a larger power may overflow.
+        return float(min(self.most, self.first * self.factor ** min(failures, 64)) * (1 - chance / 2))
