@@ -34,7 +34,7 @@ _CODES: Final[dict[ErrorKind, tuple[str, ...]]] = {
         "MissingAuthenticationTokenException", "OptInRequired", "UnknownOperationException",
     ),
     "unconfigured": ("NoCredentialsError", "PartialCredentialsError", "NoRegionError"),
-    "not-sent": ("ConnectTimeoutError", "EndpointConnectionError"),
+    "not-sent": ("ConnectTimeoutError", "EndpointConnectionError", "ProxyConnectionError"),
 }  # fmt: skip
 _KINDS: Final[dict[str, ErrorKind]] = {code: kind for kind, codes in _CODES.items() for code in codes}
 

@@ -13,18 +13,9 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProxyConnectionError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
+from ..aws_errors import error_kind
 from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
@@ -34,12 +25,6 @@ from .calls import failure_of, send
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
-
-#: These come before anything was sent: nothing can be stored.
-_NEVER_SENT: Final = (
-    ConnectTimeoutError, EndpointConnectionError, NoCredentialsError, NoRegionError, ParamValidationError,
-    PartialCredentialsError, ProxyConnectionError,
-)  # fmt: skip
 
 
 def client_config(config: ProducerConfig) -> dict[str, Any]:
@@ -120,7 +105,10 @@ def what_failed(error: BaseException) -> tuple[Failure, bool]:
     A 5xx is an answer; whether its records are stored is for the outcomes table to say.
     """
     if isinstance(error, (ClientError, BotoCoreError, OSError)):
-        answered = isinstance(error, (ClientError, *_NEVER_SENT)) and not _was_connected(error)
+        # botocore's errors that the table names come before anything was sent.
+        answered = isinstance(error, ClientError) or (
+            error_kind(type(error).__name__) != "other" and not _was_connected(error)
+        )
         return failure_of(error), answered
     return Failure(type(error).__name__), False
 

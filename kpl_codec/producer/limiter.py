@@ -8,13 +8,15 @@ Specification: spec/05-producer.md, PRD-20 and PRD-21.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
+from ..backoff import Backoff
 from ..limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
 from .partitioner import Chance
 from .pending import Outgoing
 
-FIRST_BACKOFF = 0.1
-MAX_BACKOFF = 5.0
+#: PRD-21.
+BACKOFF: Final = Backoff(0.1, 5.0)
 
 
 class TokenBucket:
@@ -102,9 +104,8 @@ class Lane:
         # 100 ms to at most 5 s, less a random part of at most half, and starts anew after a success."
         if now < self.backoff_until:
             return  # many records of one shard in one answer are one failure
-        delay = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** min(self._failures, 16))
+        self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
         self._failures += 1
-        self.backoff_until = now + delay * (1 - self._chance(1024) / 2048)
 
     def succeeded(self) -> None:
         self._failures = 0

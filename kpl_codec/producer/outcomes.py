@@ -27,6 +27,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
+from ..aws_errors import ErrorKind, error_kind
 from ..errors import KplError
 
 
@@ -93,51 +94,22 @@ MAY_BE_STORED: Final = frozenset(
     }
 )
 
-_BY_CODE: Final[dict[str, Outcome]] = {
-    **dict.fromkeys(
-        (
-            "ProvisionedThroughputExceededException", "KMSThrottlingException", "LimitExceededException",
-            "ThrottlingException", "Throttling", "RequestLimitExceeded", "TooManyRequestsException",
-            "SlowDown",
-        ),
-        Outcome.THROTTLED,
-    ),
-    **dict.fromkeys(
-        (
-            "ValidationException", "InvalidArgumentException", "SerializationException",
-            "ParamValidationError", "RequestEntityTooLarge",
-        ),
-        Outcome.INVALID,
-    ),
-    **dict.fromkeys(
-        (
-            "ResourceNotFoundException", "AccessDeniedException", "AccessDenied", "KMSAccessDeniedException",
-            "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException", "KMSOptInRequired",
-            "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignature",
-            "IncompleteSignatureException", "InvalidClientTokenId", "MissingAuthenticationToken",
-            "MissingAuthenticationTokenException", "OptInRequired", "UnknownOperationException",
-        ),
-        Outcome.REFUSED,
-    ),
-    **dict.fromkeys(
-        (
-            "ConnectTimeoutError", "EndpointConnectionError", "NoCredentialsError", "NoRegionError",
-            "PartialCredentialsError",
-        ),
-        Outcome.NOT_SENT,
-    ),
-}  # fmt: skip
+_BY_KIND: Final[dict[ErrorKind, Outcome]] = {
+    "throttled": Outcome.THROTTLED,
+    "other": Outcome.INTERNAL,
+    "not-sent": Outcome.NOT_SENT,
+    "unconfigured": Outcome.NOT_SENT,
+    "invalid": Outcome.INVALID,
+    "refused": Outcome.REFUSED,
+}
 
 
 def outcome_of(code: str, *, answered: bool = True) -> Outcome:
     """The outcome that an error code of AWS or of the client stands for.
 
-    ``answered`` False: no answer came, so the records may be stored all the same. A code nobody has told
-    us of is retried: giving up on a passing fault loses a record, retrying a lasting one costs its TTL.
+    ``answered`` False: no answer came, so the records may be stored all the same.
     """
-    if not answered:
-        return Outcome.NO_ANSWER
-    return _BY_CODE.get(code, Outcome.INTERNAL)
+    return _BY_KIND[error_kind(code)] if answered else Outcome.NO_ANSWER
 
 
 class Attempt(NamedTuple):

@@ -29,21 +29,13 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
+from ..aws_errors import is_permanent
+from ..backoff import Backoff
 from ..errors import KplError, ShardMapError
 from ..format.hash_keys import HashKeyRange
 from .lineage import Lineage
 from .listing import another_life, listed_shards, not_known_closed, superseded_shards
 from .shard_map import Distribution, Shard, ShardMap
-
-#: What AWS calls the errors that no retry mends (and botocore's own name for having no credentials).
-PERMANENT: Final = frozenset(
-    {
-        "ResourceNotFoundException", "AccessDeniedException", "InvalidArgumentException",
-        "ValidationException", "UnrecognizedClientException", "InvalidSignatureException",
-        "MissingAuthenticationTokenException", "IncompleteSignatureException", "OptInRequired",
-        "UnknownOperationException", "NoCredentialsError", "ParamValidationError",
-    }
-)  # fmt: skip
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
 #: Listings in a row that contradict what is known before they are believed.
@@ -153,7 +145,7 @@ class LiveShardMap:
         self._ttl = closed_shard_ttl
         self._interval = refresh_interval
         self._describe = describe
-        self._backoffs = (first_backoff, max_backoff, backoff_factor)
+        self._backoff = Backoff(first_backoff, max_backoff, backoff_factor)
         self._max_results = max_results
         self._trusted: ShardMap | None = None
         self._map: ShardMap | None = None
@@ -375,7 +367,7 @@ class LiveShardMap:
 
     def _failed(self, refresh: _Refresh, operation: str, code: str, reason: str, now: float) -> RefreshFailed:
         self._refresh = None
-        permanent = code in PERMANENT
+        permanent = is_permanent(code)
         self.error = StreamUnavailable(
             stream=self.stream, operation=operation, code=code, reason=reason, permanent=permanent
         )
@@ -387,13 +379,9 @@ class LiveShardMap:
         else:
             # MAP-10: "A refresh that failed otherwise MUST be tried again after a backoff that grows
             # from 1 s to at most 30 s, and starts anew once a map was installed."
-            self._retry_at = now + self._backoff(self._failures)
+            self._retry_at = now + self._backoff.seconds(self._failures)
             self._failures += 1
         return RefreshFailed(now, self.error, self._retry_at)
-
-    def _backoff(self, before: int) -> float:
-        first, most, factor = self._backoffs
-        return min(first * factor ** min(before, 64), most)
 
     # -- a new map ----------------------------------------------------------------------------
 
@@ -443,7 +431,7 @@ class LiveShardMap:
             # Records land elsewhere, and the listing says they should not: a listing that lags behind a
             # split, or a stream that ignores keys. Asking again at once would go on for ever, and leave
             # the producer without predictions most of the time.
-            self._deaf_until = now + self._backoff(self._barren)
+            self._deaf_until = now + self._backoff.seconds(self._barren)
             self._barren += 1
         self._trusted = new
         self._doubted_at = None

@@ -18,7 +18,7 @@ from kpl_codec.producer import (
     ProducerClosed,
     ProducerFull,
 )
-from kpl_codec.producer.limiter import MAX_BACKOFF, Lane, TokenBucket
+from kpl_codec.producer.limiter import BACKOFF, Lane, TokenBucket
 from kpl_codec.producer.outcomes import ACTIONS, Action, outcome_of
 from kpl_codec.shards.live_shard_map import Failure
 
@@ -183,7 +183,7 @@ def test_backoff_doubles_is_bounded_and_starts_anew(drawn: int, failures: int) -
     lane, now = Lane("s", 150, lambda n: drawn % n), 0.0
     for number in range(failures):
         lane.failed(now)
-        whole = min(MAX_BACKOFF, 0.1 * 2**number)
+        whole = min(BACKOFF.most, 0.1 * 2**number)
         assert whole * 0.499 <= lane.backoff_until - now <= whole * 1.001
         until = lane.backoff_until
         lane.failed(now)  # more records of the same answer: one failure

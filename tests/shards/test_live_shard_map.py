@@ -6,10 +6,10 @@ import inspect
 
 import pytest
 
+from kpl_codec.aws_errors import _KINDS, is_permanent
 from kpl_codec.errors import HashKeyError
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import (
-    PERMANENT,
     Failure,
     LiveShardMap,
     MapChanged,
@@ -251,7 +251,7 @@ def test_a_routine_refresh_that_fails_leaves_the_map_trusted():
 
 
 @pytest.mark.requirement("MAP-8")
-@pytest.mark.parametrize("code", sorted(PERMANENT))
+@pytest.mark.parametrize("code", sorted(code for code in _KINDS if is_permanent(code)))
 def test_permanent_errors_end_it_at_once_until_asked_again(code):
     live, stream = ready(describe=False)
     live.refresh(5.0)
