@@ -1,7 +1,8 @@
 """Section 3.1, executable: the KCL's reading of a frame, on protobuf's own runtime.
 
 The lenient decoder is not written but borrowed: protobuf's published runtime with the schema of
-kpl.proto, keys as bytes, so that a text that is no UTF-8 can be turned into what Java makes of it.
+kpl.proto, keys as bytes, so that a text that is no UTF-8 can be turned into what Java makes of it. The
+KCL uses Java's runtime, which reads tags and varints in its own way; `as_java_reads` says how.
 """
 
 from __future__ import annotations
@@ -48,6 +49,57 @@ def _message_class() -> Any:
 
 
 _AggregatedRecord = _message_class()
+_KINDS = {("AggregatedRecord", 3): "Record", ("Record", 4): "Tag"}
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    for end in range(at + 1, min(at + 10, len(data)) + 1):
+        if data[end - 1] < 0x80:
+            return sum((byte & 0x7F) << 7 * i for i, byte in enumerate(data[at:end])) % 2**64, end
+    raise DecodeError("cut short, or longer than ten bytes")
+
+
+def _written(value: int) -> bytes:
+    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + _written(value >> 7)
+
+
+def as_java_reads(data: bytes, kind: str = "AggregatedRecord") -> bytes:
+    """The message with its varints as Java takes them: tags and lengths are their low 32 bits, values
+    their low 64. Raises DecodeError for field number 0, which the C runtime takes inside a group."""
+    out = bytearray()
+    at = groups = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire_type = tag % 2**32 >> 3, tag & 7
+        if number == 0:
+            raise DecodeError("field number 0")
+        out += _written(tag % 2**32)
+        groups += (wire_type == 3) - (wire_type == 4)
+        if wire_type == 0:
+            value, at = _varint(data, at)
+            out += _written(value)
+        elif wire_type == 2:
+            size, at = _varint(data, at)
+            if size % 2**32 > len(data) - at:
+                raise DecodeError("longer than its surroundings")
+            inner, at = data[at : at + size % 2**32], at + size % 2**32
+            if not groups and (kind, number) in _KINDS:
+                inner = as_java_reads(inner, _KINDS[kind, number])
+            out += _written(len(inner)) + inner
+        elif wire_type in (1, 5):
+            size = 8 if wire_type == 1 else 4
+            out += data[at : at + size]
+            at += size
+    return bytes(out)
+
+
+def read(message: bytes) -> Any:
+    """The message as Java's protobuf has it, or None where that refuses it."""
+    try:
+        parsed = _AggregatedRecord.FromString(as_java_reads(message))
+    except DecodeError:
+        return None
+    return parsed if parsed.IsInitialized() else None
 
 
 class Delivered(NamedTuple):
@@ -77,7 +129,8 @@ def java_text(data: bytes) -> str:
     return text
 
 
-def _java_int(value: int) -> int:
+def java_int(value: int) -> int:
+    """Cast to a Java int: the low 32 bits, signed."""
     value %= 2**32
     return value - 2**32 if value >= 2**31 else value
 
@@ -87,23 +140,20 @@ def deliver(data: bytes, start: int = 0, end: int = 2**128 - 1) -> Delivered:
     raw = Delivered(True, [])
     if data[:4] != MAGIC or len(data) <= 20 or hashlib.md5(data[4:-16]).digest() != data[-16:]:
         return raw  # KCL-1
-    try:
-        parsed = _AggregatedRecord.FromString(data[4:-16])
-    except DecodeError:
-        return raw  # KCL-1
-    if not parsed.IsInitialized():
+    parsed = read(data[4:-16])
+    if parsed is None:
         return raw  # KCL-1
     partition_keys = [java_text(key) for key in parsed.partition_key_table]
     explicit_hash_keys = [java_text(key) for key in parsed.explicit_hash_key_table]
     total = len(parsed.records)
     delivered: list[tuple[str, bytes, str | None]] = []
     for record in parsed.records:
-        index = _java_int(record.partition_key_index)
+        index = java_int(record.partition_key_index)
         if not 0 <= index < len(partition_keys):
             return Delivered(False, delivered, total - len(delivered), "index-out-of-table")  # KCL-3
         partition_key, explicit_hash_key = partition_keys[index], None
         if record.HasField("explicit_hash_key_index"):
-            index = _java_int(record.explicit_hash_key_index)
+            index = java_int(record.explicit_hash_key_index)
             if not 0 <= index < len(explicit_hash_keys):
                 return Delivered(False, delivered, total - len(delivered), "index-out-of-table")  # KCL-3
             explicit_hash_key = explicit_hash_keys[index]
