@@ -11,11 +11,11 @@ from typing import Any
 
 from ..errors import KplError
 from ..shards.lineage import Lineage
+from ..shards.misplacement_causes import ACROSS_SHARDS
 from ..shards.shard_map import Shard, ShardMap
 from ..shards.skew import Skew, skew_of
 from .counters import MAX_EXAMPLES, OTHERS, Tally, drawn, example
 from .kinds import KINDS, SEVERITIES, kind_of
-from .misplacement_causes import ACROSS_SHARDS
 from .model import (
     NO_SHARD,
     NOT_JUDGED,

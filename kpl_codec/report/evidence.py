@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..shards.misplacement_causes import CAUSES
 from .kinds import SEVERITIES
 from .markup import Child, Markup, join, tag
-from .misplacement_causes import CAUSES
 from .model import Finding, KindCount, Report
 from .summary import number, plural
 

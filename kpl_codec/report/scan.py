@@ -27,10 +27,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..format.hash_keys import hash_key_from_bytes
+from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, SLOTS, Tally
 from .kinds import kind_of
-from .misplacement_causes import CAUSES, Cause, Causes, hinted_time
 from .model import NOT_JUDGED, Finding
 from .rows import Array, Rows, Run, Sums
 

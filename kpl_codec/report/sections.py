@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..shards.misplacement_causes import CAUSES
 from . import charts
 from .evidence import findings_section
 from .markup import Child, Markup, join, tag
-from .misplacement_causes import CAUSES
 from .model import Report, ShardFacts
 from .summary import REASONS, number, percent, plural, size, state, totals_table
 

@@ -10,8 +10,8 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 
+from ..shards.misplacement_causes import CAUSES
 from .kinds import Severity
-from .misplacement_causes import CAUSES
 from .model import NO_SHARD, CauseCount, KclLoss, Report, ShardFacts
 
 WIDTH = 100

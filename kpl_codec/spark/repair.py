@@ -38,7 +38,7 @@ from pyarrow import fs
 from ..errors import EncodeError, KplError
 from ..format.records import Tag
 from ..limits import MAX_PARTITION_KEY_LENGTH
-from ..report.misplacement_causes import ACROSS_SHARDS
+from ..shards.misplacement_causes import ACROSS_SHARDS
 from .captures import is_local, open_path
 from .validation.job import write_text
 

@@ -12,7 +12,7 @@ import kpl_codec
 from kpl_codec import errors
 from kpl_codec.report import KINDS, SEVERITIES, Finding, kind_of
 from kpl_codec.report.kinds import worst
-from kpl_codec.report.misplacement_causes import CAUSES
+from kpl_codec.shards.misplacement_causes import CAUSES
 from kpl_codec.shards.placement import Verdict
 
 PACKAGE = Path(kpl_codec.__file__).parent

@@ -16,8 +16,8 @@ import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report import Finding, Tally
-from kpl_codec.report.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
+from kpl_codec.shards.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
 from kpl_codec.shards.placement import Verdict
 from kpl_codec.shards.shard_map import Shard, ShardMap
 

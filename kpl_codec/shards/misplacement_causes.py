@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..shards.lineage import Lineage
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
-from ..shards.shard_map import Shard, ShardMap
+from .lineage import Lineage
+from .sequence_numbers import SequenceNumberError, sequence_hint
+from .shard_map import Shard, ShardMap
 
 #: A producer that learns of a reshard later than this after is not explained by it.
 RESHARD_WINDOW = timedelta(minutes=10)
