@@ -5,7 +5,7 @@
         NotAggregated          no frame at all: a plain record
         ChecksumMismatch       looks like a frame, but its digest is not that of its message
         MalformedMessage       the message is not protobuf (``code`` says how)
-        WrongWireType          a known field in another field's clothes
+        WrongWireType          a known field with the wrong wire type
         MissingField           a required field is absent
         InvalidKey             a table entry is not UTF-8, or too long
         InvalidHashKey         an explicit hash key that is no hash key
@@ -18,40 +18,66 @@
         UnknownShard           a shard id the map has never heard of
       CaptureError           a captured event or answer that is not what it claims to be
 
-Errors are facts: fields first, the text is built from them. None of them carries record data or
-keys. All of them pickle (Spark sends them between processes). Anything else that escapes a
-function documented to raise one of these is a bug.
+Errors are facts: an error class declares its fields with types, a constructor takes them by keyword and
+refuses any other, and the text is built from them. None of them carries record data or keys. All of them
+pickle (Spark sends them between processes). Anything else that escapes a function documented to raise
+one of these is a bug.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, dataclass_transform
+else:
+    _Class = TypeVar("_Class")
+
+    def dataclass_transform(**_options: bool) -> Callable[[_Class], _Class]:
+        """What type checkers read; it does nothing at run time."""
+        return lambda cls: cls
 
 
 def _rebuild(cls: type[KplError], fields: dict[str, Any]) -> KplError:
     return cls(**fields)
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class KplError(Exception):
-    """Base of all errors here. ``code`` is a stable short name, ``requirement`` an id of ``spec/``."""
+    """Base of all errors here. ``code`` is a stable short name, ``requirement`` an id of ``spec/``.
+
+    The annotated attributes of a subclass are its fields: keyword arguments of its constructor, required
+    where the class gives no default. ``fields`` holds those that were given.
+    """
 
     code: str = "error"
     requirement: str | None = None
     #: Where codes of one class break different requirements: those that are not the class's.
     requirements: ClassVar[Mapping[str, str]] = {}
     text: ClassVar[str] = "{code}"
+    _names: ClassVar[frozenset[str]] = frozenset()
+    _required: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = {name for name, kind in cls.__annotations__.items() if "ClassVar" not in str(kind)}
+        cls._names |= own
+        cls._required = frozenset(name for name in cls._names if not hasattr(cls, name))
 
     def __init__(self, **fields: Any) -> None:
+        """Raises TypeError for a field that the class does not have, and for one that is missing."""
         super().__init__()
+        if not self._required <= fields.keys() <= self._names:
+            unknown, missing = sorted(fields.keys() - self._names), sorted(self._required - fields.keys())
+            raise TypeError(f"{type(self).__name__}: unknown fields {unknown}, missing fields {missing}")
         self.requirement = self.requirements.get(fields.get("code", self.code), self.requirement)
         self.fields = fields
-        for name, value in fields.items():
-            setattr(self, name, value)
+        self.__dict__.update(fields)
 
     def describe(self) -> str:
         """The sentence built from the fields, without the place."""
-        return self.text.format_map({"code": self.code, **self.fields})
+        return self.text.format_map(_Fields(self))
 
     def __str__(self) -> str:
         return self.describe() + (f" [{self.requirement}]" if self.requirement else "")
@@ -70,6 +96,16 @@ class KplError(Exception):
         return _rebuild, (type(self), self.fields)
 
 
+class _Fields(dict[str, object]):
+    """The attributes of an error by name, for its text."""
+
+    def __init__(self, error: KplError) -> None:
+        self._error = error
+
+    def __missing__(self, name: str) -> object:
+        return getattr(self._error, name)
+
+
 class DecodeError(KplError, ValueError):
     """The bytes are not a sound aggregated record.
 
@@ -82,6 +118,7 @@ class DecodeError(KplError, ValueError):
     record_index: int | None = None
     sequence_number: str | None = None
     shard_id: str | None = None
+    requirement: str | None = None
 
     def __str__(self) -> str:
         place = []
@@ -96,8 +133,8 @@ class DecodeError(KplError, ValueError):
         at = f" (at {', '.join(place)})" if place else ""
         return f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
 
-    def at(self, *, sequence_number: str | None, shard_id: str | None) -> DecodeError:
-        """The same error, told which Kinesis record it is about."""
+    def at(self, *, sequence_number: str | None, shard_id: str | None) -> Self:
+        """The same error with the Kinesis record it is about."""
         fields = {**self.fields, "sequence_number": sequence_number, "shard_id": shard_id}
         return type(self)(**fields)
 
@@ -107,6 +144,7 @@ class NotAggregated(DecodeError):
 
     code = "not-aggregated"
     requirement = "FRM-1"
+    length: int
     text = (
         "not an aggregated record: {length} bytes without the magic, or too short for a message and a digest"
     )
@@ -117,7 +155,21 @@ class ChecksumMismatch(DecodeError):
 
     code = "checksum-mismatch"
     requirement = "FRM-3"
+    expected: str
+    actual: str
     text = "the frame ends in digest {expected}, its message has {actual}"
+
+
+MalformedCode = Literal[
+    "truncated",
+    "varint-too-long",
+    "varint-overflow",
+    "field-number",
+    "wire-type",
+    "stray-end-group",
+    "unterminated-group",
+    "too-deep",
+]
 
 
 class MalformedMessage(DecodeError):
@@ -127,7 +179,7 @@ class MalformedMessage(DecodeError):
     unterminated-group, too-deep.
     """
 
-    code = "malformed"
+    code: MalformedCode
     requirement = "MSG-1"
     requirements: ClassVar = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
     text = "malformed message: {code}"
@@ -138,6 +190,9 @@ class WrongWireType(DecodeError):
 
     code = "wrong-wire-type"
     requirement = "MSG-5"
+    field: str
+    wire_type: int
+    expected: int
     text = "field {field} has wire type {wire_type}, the schema says {expected}"
 
 
@@ -146,14 +201,18 @@ class MissingField(DecodeError):
 
     code = "missing-field"
     requirement = "MSG-6"
+    field: str
     text = "required field {field} is missing"
 
 
 class InvalidKey(DecodeError):
     """Entry ``index`` of ``table`` is no key. ``code``: key-utf-8 or key-too-long."""
 
-    code = "key-utf-8"
+    code: Literal["key-utf-8", "key-too-long", "key-unusable"]
     requirement = "MSG-8"
+    requirements: ClassVar = {"key-too-long": "MSG-9"}
+    table: str
+    index: int
     text = "entry {index} of {table} is not a key: {code}"
 
 
@@ -162,6 +221,7 @@ class InvalidHashKey(DecodeError):
 
     code = "hash-key"
     requirement = "KEY-3"
+    index: int
     text = "entry {index} of explicit_hash_key_table is no hash key"
 
 
@@ -170,6 +230,9 @@ class IndexOutOfTable(DecodeError):
 
     code = "index-out-of-table"
     requirement = "MSG-7"
+    index: int
+    table: str
+    size: int
     text = "index {index} into {table}, which has {size} entries"
 
 
@@ -189,14 +252,15 @@ class EncodeError(KplError, ValueError):
     which of several groups.
     """
 
-    code = "invalid-user-record"
-    requirement = "ENC-1"
+    code: str
+    field: str
+    requirement: str | None = "ENC-1"
     record_index: int | None = None
     group_index: int | None = None
     text = "user record refused: {code} ({field})"
 
-    def in_group(self, index: int) -> EncodeError:
-        """The same error, told which of several groups of user records it is about."""
+    def in_group(self, index: int) -> Self:
+        """The same error with the group of user records it is about, where there are several."""
         return type(self)(**{**self.fields, "group_index": index})
 
     def __str__(self) -> str:
@@ -208,16 +272,19 @@ class EncodeError(KplError, ValueError):
 class AggregateFull(EncodeError):
     """Adding the user record would give ``size`` bytes; ``max_size`` is the limit."""
 
-    code = "aggregate-full"
+    code: str = "aggregate-full"
     requirement = "ENC-5"
+    size: int
+    max_size: int
     text = "the aggregate would have {size} bytes, the limit is {max_size}"
 
 
 class HashKeyError(KplError, ValueError):
     """Not a hash key: a text that is no decimal number, or a number outside 0 to 2^128 - 1."""
 
-    code = "hash-key"
+    code: str = "hash-key"
     requirement = "KEY-3"
+    reason: str
     text = "no hash key: {reason}"
 
 
@@ -228,8 +295,8 @@ class ShardMapError(KplError, ValueError):
     known of the stream. ``shard_ids``: the shards it is about.
     """
 
-    code = "malformed"
-    requirement = "SHD-9"
+    code: str
+    requirement: str | None = "SHD-9"
     requirements: ClassVar = {
         **dict.fromkeys(("empty", "gap", "overlap"), "SHD-2"),
         "duplicate": "SHD-3",
@@ -237,15 +304,18 @@ class ShardMapError(KplError, ValueError):
         "incomplete": "SHD-7",
         "contradiction": "MAP-7",
     }
-    shard_ids: tuple[str, ...] = ()
+    reason: str
+    shard_ids: tuple[str, ...]
     text = "shard map refused: {code}: {reason}"
 
 
 class UnknownShard(ShardMapError, KeyError):
     """``shard_id`` is not in the map."""
 
-    code = "unknown-shard"
+    code: str = "unknown-shard"
     requirement = "SHD-4"
+    shard_id: str
+    reason: str = "not in the map"
     text = "shard {shard_id} is not in the map"
 
 
@@ -256,8 +326,10 @@ class CaptureError(KplError, ValueError):
     record's own, where they could be read.
     """
 
-    code = "capture"
-    requirement = "CAP-1"
+    code: str
+    field: str
+    requirement: str | None = "CAP-1"
+    offset: int | None = None
     position: int | None = None
     sequence_number: str | None = None
     record_id: str | None = None

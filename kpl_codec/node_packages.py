@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from .errors import KplError
 
@@ -29,8 +29,8 @@ class LocalKinesisError(KplError, RuntimeError):
     no-node, no-npm, install-failed, start-failed, not-ready, died.
     """
 
-    code = "start-failed"
-    requirement = None
+    code: Literal["no-node", "no-npm", "install-failed", "start-failed", "not-ready", "died"]
+    detail: str
     text = "no local Kinesis server: {code}: {detail}"
 
 

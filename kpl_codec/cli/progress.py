@@ -21,6 +21,8 @@ class SparkFailed(KplError, RuntimeError):
     """A Spark job failed for a reason of its own. ``reason``: its first line; ``log``: where more stands."""
 
     code = "spark-failed"
+    reason: str
+    log: str
     text = "Spark failed: {reason} (more in {log})"
 
 

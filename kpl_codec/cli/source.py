@@ -16,6 +16,7 @@ class UsageError(KplError):
     """The command line asks for what cannot be done; ``reason`` says why."""
 
     code = "usage"
+    reason: str
     text = "{reason}"
 
 

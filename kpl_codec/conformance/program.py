@@ -12,7 +12,7 @@ import queue
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import KplError
 
@@ -22,8 +22,9 @@ PROTOCOL = 1
 class ProgramError(KplError, RuntimeError):
     """The program cannot be used at all. ``code``: start, hello."""
 
-    code = "start"
+    code: Literal["start", "hello"]
     requirement = "CNF-1"
+    detail: str
     text = "conformance program unusable: {code}: {detail}"
 
 

@@ -20,6 +20,7 @@ from ..errors import (
     IndexOutOfTable,
     InvalidHashKey,
     InvalidKey,
+    MalformedCode,
     MalformedMessage,
     MissingField,
     NoUserRecords,
@@ -102,7 +103,7 @@ def fields(
     ``nesting``: how many messages stand around this one. Raises MalformedMessage.
     """
 
-    def broken(code: str, offset: int) -> MalformedMessage:
+    def broken(code: MalformedCode, offset: int) -> MalformedMessage:
         return MalformedMessage(code=code, offset=offset, record_index=record_index)
 
     groups: list[tuple[int, int]] = []  # (field number, offset) of the groups we are inside
@@ -207,7 +208,7 @@ def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | Decod
     # MSG-9: "A table entry longer than 256 code points MUST be refused before any user record is made
     # of it."
     if len(text) > MAX_PARTITION_KEY_LENGTH:
-        return InvalidKey(code="key-too-long", table=table, index=index, offset=offset, requirement="MSG-9")
+        return InvalidKey(code="key-too-long", table=table, index=index, offset=offset)
     if table == "explicit_hash_key_table":
         try:
             explicit_hash_key_value(text)

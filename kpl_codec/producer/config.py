@@ -31,6 +31,9 @@ class ConfigError(KplError, ValueError):
 
     code = "config"
     requirement = "PRD-1"
+    setting: str
+    value: object
+    expected: str
     text = "{setting} = {value!r}: expected {expected}"
 
 

@@ -147,7 +147,7 @@ class DeliveryError(KplError):
     keys.
     """
 
-    code = "not-delivered"
+    code: str = "not-delivered"
     requirement = "PRD-10"
     outcome: Outcome
     attempts: tuple[Attempt, ...] = ()

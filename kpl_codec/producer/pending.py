@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import EncodeError, KplError
 from ..format.codec import encode_many
@@ -20,8 +20,10 @@ FIXED_OUTER_KEY = "a"
 class RecordTooLarge(EncodeError):
     """Data and partition key take ``size`` bytes, the stream takes ``max_size``."""
 
-    code = "record-too-large"
+    code: str = "record-too-large"
     requirement = "PRD-5"
+    size: int
+    max_size: int
     text = "user record refused: {size} bytes with its key, the stream takes {max_size}"
 
 
@@ -30,13 +32,15 @@ class ProducerFull(KplError):
 
     code = "producer-full"
     requirement = "PRD-7"
+    records: int
+    bytes: int
     text = "the producer holds {records} user records ({bytes} bytes) and takes no more"
 
 
 class ProducerClosed(KplError):
     """The producer takes no more records: ``code`` is closed, forked or broken."""
 
-    code = "closed"
+    code: Literal["closed", "forked", "broken"]
     requirement = "PRD-9"
     text = "the producer takes no records: {code}"
 

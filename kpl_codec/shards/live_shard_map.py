@@ -57,8 +57,11 @@ class StreamUnavailable(KplError):
     """A refresh failed. ``stream``, ``operation``, ``code`` (AWS's name of the error, or a ShardMapError
     code), ``reason``; ``permanent``: nothing will be tried again until `refresh` is called."""
 
-    code = "unavailable"
+    code: str
     requirement = "MAP-8"
+    stream: str
+    operation: str
+    reason: str
     permanent: bool = False
     text = "{operation} of stream {stream} failed: {code}: {reason}"
 

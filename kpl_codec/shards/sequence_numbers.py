@@ -40,6 +40,7 @@ class SequenceNumberError(KplError, ValueError):
 
     code = "sequence-number"
     requirement = "LIN-1"
+    reason: str
     text = "no sequence number: {reason}"
 
 

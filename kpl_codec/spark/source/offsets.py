@@ -29,6 +29,7 @@ class OffsetError(KplError, ValueError):
 
     code = "offset"
     requirement = "SPK-50"
+    reason: str
     text = "offset refused: {reason}"
 
 
@@ -36,8 +37,11 @@ class DataLoss(KplError):
     """Records that a query has still to read are gone, or may be. ``shard_id``, ``sequence_number``: the
     place that is no more; ``code``: trimmed, shard-gone or record-missing; ``reason``."""
 
-    code = "trimmed"
+    code: str
     requirement = "SPK-60"
+    shard_id: str
+    sequence_number: str | int
+    reason: str
     text = (
         "data loss on {shard_id}: {code}: {reason} (sequence number {sequence_number}). "
         "Set failOnDataLoss to false to go on with what is left"

@@ -25,6 +25,9 @@ class OptionError(KplError, ValueError):
 
     code = "option"
     requirement = "SPK-64"
+    option: str
+    value: object
+    expected: str
     text = "option {option} = {value!r}: expected {expected}"
 
 

@@ -37,8 +37,12 @@ class RowsNotWritten(KplError):
     """A task could not write its rows. Of the ``rows`` it has put ``failed`` are not in the stream, ``code``
     and ``reason`` of the first; ``written`` are, and will be there twice if the task is run again."""
 
-    code = "not-written"
+    code: str
     requirement = "SPK-67"
+    rows: int
+    failed: int
+    written: int
+    reason: str
     text = "{failed} of {rows} rows not written ({written} are): {code}: {reason}"
 
 

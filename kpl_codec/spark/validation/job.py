@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,8 +51,10 @@ MAX_LISTED = 1000
 class OutputError(KplError, ValueError):
     """The output folder cannot be used. ``code``: not-empty or not-writable; ``path``."""
 
-    code = "not-empty"
+    code: Literal["not-empty", "not-writable"]
     requirement = "SPK-20"
+    path: str
+    reason: str = ""
     text = "cannot write to {path}: {code}"
 
 
@@ -60,6 +62,7 @@ class FormatError(KplError, ValueError):
     """This Spark has no data source of the name ``format``."""
 
     code = "no-such-format"
+    format: str
     text = (
         "this Spark has no format {format}: its package is not there (for delta: spark-submit --packages "
         "io.delta:..., and Delta Lake's two settings of the session)"

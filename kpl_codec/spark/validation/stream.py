@@ -84,6 +84,7 @@ class NoDataSource(KplError, RuntimeError):
     """This PySpark cannot read streams by a data source in Python. ``reason``."""
 
     code = "no-data-source"
+    reason: str
     text = "{reason}"
 
 
