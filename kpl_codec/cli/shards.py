@@ -11,6 +11,7 @@ from typing import Any
 from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..pictures.svg import key_space_svg, lineage_svg
 from ..pictures.terminal import key_space, share, short_id, spans, timeline, utc
+from ..shards.history import history_of
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.placement import Verdict
@@ -154,7 +155,7 @@ def _time(text: str) -> datetime:
 
 def _history(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=True)
-    lineage = Lineage.from_shard_map(shard_map)
+    lineage = shard_map.lineage
     hash_key = None
     if args.partition_key is not None:
         hash_key = partition_key_hash(args.partition_key)
@@ -202,7 +203,7 @@ def _iso(moment: datetime | None) -> str | None:
 
 def _of_key(args: argparse.Namespace, lineage: Lineage, hash_key: int) -> int:
     """Follow one hash key; with a record of it, the verdict decides the exit code."""
-    history = lineage.history(hash_key, args.shard_id, args.sequence_number, aggregated=args.aggregated)
+    history = history_of(lineage, hash_key, args.shard_id, args.sequence_number, aggregated=args.aggregated)
     at = lineage.shard_at_time(hash_key, _time(args.at)) if args.at else None
     judged = args.shard_id is not None
     if args.json:

@@ -250,7 +250,7 @@ def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
             detail=f"parent {', '.join(parents)} is not listed",
         )
     try:
-        defects = Lineage.from_shard_map(shard_map).defects()
+        defects = shard_map.lineage.defects()
     except KplError as error:
         yield Finding(kind="lineage", requirement=error.requirement, detail=error.describe())
         return
@@ -289,7 +289,7 @@ def _of_skew(skew: Skew | None, shard_map: ShardMap | None) -> Iterable[Finding]
 def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> list[ShardFacts]:
     """Every shard of the map and every other shard id found, parents before children."""
     facts = []
-    lineage = Lineage.from_shard_map(shard_map) if shard_map is not None else Lineage(())
+    lineage = shard_map.lineage if shard_map is not None else Lineage(())
     belonging = sum(loads.belonging.values())
     generations: dict[str, int] = {}
     for shard in lineage:

@@ -10,22 +10,24 @@ The shards that ever held one hash key form a chain in time. Their sequence numb
 on that chain "open at sequence number n" has one exact answer: the last shard that starts at or before
 n. Ending numbers are not used: a server is known that gives every closed shard 2^63 - 1.
 A time is not so exact: it is compared with the creation times that starting sequence numbers hint at.
-Specification: spec/08-live-shard-map.md, LIN-4 to LIN-11.
+What that says about one record: `kpl_codec.shards.history`.
+Specification: spec/08-live-shard-map.md, LIN-5 to LIN-7, LIN-10, LIN-11.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..format.hash_keys import HashKeyRange
 from ..limits import MAX_HASH_KEY
-from .placement import Verdict
-from .sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
-from .shard_map import Distribution, Shard, ShardMap
+from .sequence_numbers import SequenceHint, SequenceNumberError, parse_sequence_number, sequence_hint
+from .shard import Distribution, Shard
 
 
 class LineageDefect(NamedTuple):
@@ -40,24 +42,6 @@ class LineageDefect(NamedTuple):
     shard_ids: tuple[str, ...]
 
 
-class History(NamedTuple):
-    """What lineage says about one record.
-
-    ``verdict``: against the shard that was open for its hash key when it was written.
-    ``shard_then``: that shard, None if it has expired or the record has no sequence number; for a record
-    on a shard that never held its key, as the time hinted at by its number tells.
-    ``chain``: every known shard that ever held the hash key, oldest first.
-    ``number_in_shard``: whether the sequence number can be the shard's own (not before the shard's
-    start), None where unknown. ``hinted_shard_id``: what the number itself hints at, only a hint.
-    """
-
-    verdict: Verdict
-    shard_then: Shard | None
-    chain: tuple[Shard, ...]
-    number_in_shard: bool | None
-    hinted_shard_id: str | None
-
-
 def _start(shard: Shard) -> int | None:
     """The starting sequence number, None where there is none or it is no number."""
     try:
@@ -66,10 +50,11 @@ def _start(shard: Shard) -> int | None:
         return None
 
 
-def _created(shard: Shard) -> datetime | None:
-    start = _start(shard)
-    hint = sequence_hint(start) if start is not None else None
-    return hint.shard_created if hint else None
+def _hint(sequence_number: str | None) -> SequenceHint | None:
+    try:
+        return sequence_hint(sequence_number or "")
+    except SequenceNumberError:
+        return None
 
 
 class Lineage:
@@ -82,13 +67,14 @@ class Lineage:
         by_id: dict[str, Shard] = {}
         for shard in shards:
             known = by_id.get(shard.shard_id)
-            by_id[shard.shard_id] = shard if known is None else _same(known, shard)
+            by_id[shard.shard_id] = shard if known is None else _agreed(known, shard)
         self.distribution: Distribution = distribution
         self._children: dict[str, list[str]] = {}
         for shard in sorted(by_id.values(), key=lambda shard: shard.shard_id):
-            for parent in shard.parent_shard_ids:
+            for parent in dict.fromkeys(shard.parent_shard_ids):
                 self._children.setdefault(parent, []).append(shard.shard_id)
         self._by_id = self._ordered(by_id)
+        self._place = {shard_id: place for place, shard_id in enumerate(self._by_id)}
 
     def _ordered(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
         """Parents before children, otherwise by id (Kahn's algorithm over a heap)."""
@@ -102,23 +88,19 @@ class Lineage:
         while frontier:
             shard_id = heappop(frontier)
             ordered[shard_id] = by_id[shard_id]
-            for child in set(self._children.get(shard_id, ())):
+            for child in self._children.get(shard_id, ()):
                 waiting[child] -= 1
                 if not waiting[child]:
                     heappush(frontier, child)
         if len(ordered) < len(by_id):
-            left = tuple(sorted(by_id.keys() - ordered.keys()))
-            raise ShardMapError(code="cycle", reason=f"{left[0]} descends from itself", shard_ids=left)
+            # SHD-6: "A listing in which a shard descends from itself MUST be refused."
+            cycle = _cycle({key: by_id[key] for key in sorted(by_id) if key not in ordered})
+            raise ShardMapError(code="cycle", reason=f"{cycle[0]} descends from itself", shard_ids=cycle)
         return ordered
 
-    @classmethod
-    def from_shard_map(cls, shard_map: ShardMap) -> Lineage:
-        """The lineage that a shard map holds."""
-        return cls(shard_map, shard_map.distribution)
-
     def merged(self, shards: Iterable[Shard]) -> Lineage:
-        """This lineage and ``shards``. A shard that has closed since takes its ending number; one
-        that a listing no longer names stays.
+        """This lineage and ``shards``. A shard that has closed since takes its ending number; a shard
+        that ``shards`` lacks stays.
 
         Raises ShardMapError(code="duplicate") when a shard contradicts what is known: then the
         stream was deleted and created again, or it is another one.
@@ -170,24 +152,62 @@ class Lineage:
         """The known children; the shard itself may have expired."""
         return tuple(self._by_id[child] for child in self._children.get(shard_id, ()))
 
-    def _walk(self, shard_id: str, next_ids: Mapping[str, Iterable[str]]) -> tuple[Shard, ...]:
-        seen: set[str] = set()
-        todo = list(next_ids.get(shard_id, ()))
+    def _above(self, shard_id: str) -> Iterator[str]:
+        """The ids of the known ancestors, each once, nearest first."""
+        seen = {shard_id}
+        todo = deque([shard_id])
         while todo:
-            found = todo.pop()
-            if found not in seen and found in self._by_id:
-                seen.add(found)
-                todo.extend(next_ids.get(found, ()))
-        return tuple(shard for shard in self if shard.shard_id in seen)
+            for parent in self._by_id[todo.popleft()].parent_shard_ids:
+                if parent in self._by_id and parent not in seen:
+                    seen.add(parent)
+                    todo.append(parent)
+                    yield parent
 
     def ancestors(self, shard_id: str) -> tuple[Shard, ...]:
-        """Every known shard this one came out of, oldest first. Raises UnknownShard."""
+        """Every known shard this one came out of, oldest first. Raises UnknownShard.
+
+        O(n log n) in the number of ancestors, however large the lineage is.
+        """
         _ = self[shard_id]
-        return self._walk(shard_id, {i: shard.parent_shard_ids for i, shard in self._by_id.items()})
+        return self._in_order(self._above(shard_id))
 
     def descendants(self, shard_id: str) -> tuple[Shard, ...]:
         """Every known shard that came out of this one, oldest first; it may itself have expired."""
-        return self._walk(shard_id, self._children)
+        seen: set[str] = set()
+        todo = [shard_id]
+        while todo:
+            for child in self._children.get(todo.pop(), ()):
+                if child not in seen:
+                    seen.add(child)
+                    todo.append(child)
+        return self._in_order(seen)
+
+    def _in_order(self, shard_ids: Iterable[str]) -> tuple[Shard, ...]:
+        return tuple(self._by_id[found] for found in sorted(shard_ids, key=self._place.__getitem__))
+
+    def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
+        """Whether ``shard_id`` came out of ``ancestor_id`` by splits and merges, as far as known.
+
+        ``ancestor_id`` may itself have expired.
+        """
+        if shard_id not in self._by_id:
+            return False
+        heirs = self._children.get(ancestor_id, ())
+        return shard_id in heirs or any(found in heirs for found in self._above(shard_id))
+
+    @cached_property
+    def _generations(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for shard in self:
+            found[shard.shard_id] = 1 + max(
+                (found[parent] for parent in shard.parent_shard_ids if parent in found), default=-1
+            )
+        return found
+
+    def generation(self, shard_id: str) -> int:
+        """How many reshards lie between the oldest known ancestor and this shard: 0 for one without known
+        parents. Raises UnknownShard."""
+        return self._generations[self[shard_id].shard_id]
 
     def chain(self, hash_key: int) -> tuple[Shard, ...]:
         """The known shards that ever held ``hash_key``, oldest first. Raises HashKeyError."""
@@ -209,7 +229,11 @@ class Lineage:
         # LIN-6: "The shard open for a hash key at a sequence number is the last shard of the key's
         # chain whose starting sequence number is at or below it; ending numbers MUST NOT be used, and a
         # chain whose starting numbers do not grow has no answer."
-        chain = [(start, shard) for shard in self.chain(hash_key) if (start := _start(shard)) is not None]
+        chain = [
+            (start, shard)
+            for shard in self.chain(hash_key)
+            if (start := self._starts[shard.shard_id]) is not None
+        ]
         if len({start for start, _ in chain}) < len(chain):
             return None  # kinesis-local starts the child of a merge where its second parent started
         return _last_at(chain, number)
@@ -219,65 +243,31 @@ class Lineage:
         second, and None before the first known shard or where starting numbers carry no hint."""
         # LIN-7: "The shard open for a hash key at a time is the last of its chain whose starting
         # sequence number hints at a creation at or before it; without hints there is no answer."
-        return _last_at(((_created(shard), shard) for shard in self.chain(hash_key)), when)
+        return _last_at(((self.created(shard.shard_id), shard) for shard in self.chain(hash_key)), when)
+
+    @cached_property
+    def _starts(self) -> Mapping[str, int | None]:
+        return {shard_id: _start(shard) for shard_id, shard in self._by_id.items()}
+
+    def starting_number(self, shard_id: str) -> int | None:
+        """The starting sequence number, None where it is not listed or is no number. Raises UnknownShard."""
+        return self._starts[self[shard_id].shard_id]
 
     def created(self, shard_id: str) -> datetime | None:
-        """When the shard was made, from its starting sequence number; a hint. Raises UnknownShard."""
-        return _created(self[shard_id])
+        """When the shard was made, as its starting sequence number hints. Raises UnknownShard."""
+        hint = _hint(self[shard_id].starting_sequence_number)
+        return hint.shard_created if hint else None
 
-    def history(
-        self, hash_key: int | None, shard_id: str | None, sequence_number: str | None, *, aggregated: bool
-    ) -> History:
-        """Judge one record against the stream as it was when the record was written.
-
-        ``aggregated``: the record's explicit hash key, or that it has none, is known. Verdicts:
-
-            the stream distributes AUTO                             | distribution-auto
-            the shard is not in the lineage, or no key is known     | unknown-shard
-            outside its range: a plain record / any other           | explicit-hash-key-implied / stray
-            in range, and the shard open then is this one           | expected
-            in range, and the shard open then descends from this    | on-parent
-            in range, and the shard open then is an ancestor        | on-child
-            in range, and none of these (nothing known of then)     | expected
-
-        On-parent and on-child accuse: a record was written to a shard that was not open, or its
-        sequence number is not its own.
-        Raises HashKeyError, SequenceNumberError.
-        """
-        number = parse_sequence_number(sequence_number) if sequence_number is not None else None
-        # LIN-4: "A hint MUST NOT change a verdict."
-        hint = sequence_hint(number) if number is not None else None
-        chain = self.chain(hash_key) if hash_key is not None else ()
-        shard = self._by_id.get(shard_id) if shard_id is not None else None
-        then = None
-        if hash_key is not None and number is not None:
-            if shard is not None and shard not in chain:
-                # A shard that never held the key: its numbers count from another start, so only the
-                # time hinted at can tell.
-                then = self.shard_at_time(hash_key, hint.time) if hint else None
-            else:
-                then = self.shard_at_sequence_number(hash_key, number)
-        start = _start(shard) if shard is not None else None
-        in_shard = None if start is None or number is None else number >= start
-
-        def verdict() -> Verdict:
-            if self.distribution == "AUTO":
-                return Verdict.DISTRIBUTION_AUTO
-            # LIN-8: "A record on a shard that lineage does not know MUST be reported as such."
-            if shard is None or hash_key is None:
-                return Verdict.UNKNOWN_SHARD
-            if hash_key not in shard.hash_key_range:
-                return Verdict.STRAY if aggregated else Verdict.EXPLICIT_HASH_KEY_IMPLIED
-            # LIN-9: "A record in the range of its shard MUST be judged against the shard that was open
-            # for its hash key at its own sequence number, so that a record written before a split is
-            # expected on the parent."
-            if then is None or then.shard_id == shard.shard_id:
-                return Verdict.EXPECTED
-            if then.shard_id in {found.shard_id for found in self.descendants(shard.shard_id)}:
-                return Verdict.ON_PARENT
-            return Verdict.ON_CHILD
-
-        return History(verdict(), then, chain, in_shard, hint.shard_id if hint else None)
+    def closed_at(self, shard_id: str) -> datetime | None:
+        """When the shard was closed: when its first child was made, else what its ending sequence number
+        hints at. None for an open shard, and where there is no hint. Raises UnknownShard."""
+        shard = self[shard_id]
+        if shard.open:
+            return None
+        made = [self.created(child.shard_id) for child in self.children(shard_id)]
+        known = [moment for moment in made if moment is not None]
+        hint = _hint(shard.ending_sequence_number)
+        return min(known) if known else hint.time if hint else None
 
     # -- soundness ----------------------------------------------------------------------------
 
@@ -320,11 +310,22 @@ class Lineage:
                 exact and (low, high) != (inside.starting_hash_key, inside.ending_hash_key)
             ):
                 yield LineageDefect("child-outside-parents", ids)
-        start = _start(shard)
+        start = self._starts[shard.shard_id]
         for parent in parents:
-            before = _start(parent)
+            before = self._starts[parent.shard_id]
             if start is not None and before is not None and start <= before:
                 yield LineageDefect("child-not-newer", (parent.shard_id, shard.shard_id))
+
+
+def _cycle(shards: Mapping[str, Shard]) -> tuple[str, ...]:
+    """A cycle among ``shards``, each of which has a parent among them."""
+    path: dict[str, None] = {}
+    at = next(iter(shards))
+    while at not in path:
+        path[at] = None
+        at = next(parent for parent in shards[at].parent_shard_ids if parent in shards)
+    visited = list(path)
+    return tuple(sorted(visited[visited.index(at) :]))
 
 
 _Moment = TypeVar("_Moment", int, datetime)
@@ -348,17 +349,9 @@ def _last_at(chain: Iterable[tuple[_Moment | None, Shard]], moment: _Moment) -> 
     return found
 
 
-def _same(known: Shard, listed: Shard) -> Shard:
+def _agreed(known: Shard, listed: Shard) -> Shard:
     """One shard out of two listings of it. Raises ShardMapError if they cannot both be true."""
-    if (
-        known.hash_key_range != listed.hash_key_range
-        or known.parent_shard_ids != listed.parent_shard_ids
-        or (
-            None not in (known.starting_sequence_number, listed.starting_sequence_number)
-            and known.starting_sequence_number != listed.starting_sequence_number
-        )
-        or (listed.open and not known.open)
-    ):
+    if known.contradicts(listed) or (listed.open and not known.open):
         # LIN-11: "A listing that contradicts what is known of a shard MUST be taken for another life
         # of the stream, never mixed with the first."
         raise ShardMapError(

@@ -8,39 +8,18 @@ Specification: spec/08-live-shard-map.md, MAP-11 and MAP-12.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 from ..errors import ShardMapError
 from .lineage import Lineage
-from .shard_map import Shard
+from .shard import Shard
 
 _NUMBERED = re.compile(r"shardId-([0-9]{1,20})\Z")
-
-
-def listed_shards(pages: Iterable[Mapping[str, Any]]) -> list[Shard]:
-    """The shards of ListShards answers. Raises ShardMapError(code="malformed")."""
-    shards: list[Shard] = []
-    for page in pages:
-        listed = page.get("Shards")
-        if not isinstance(listed, list):
-            raise ShardMapError(code="malformed", reason="a page without Shards", shard_ids=())
-        shards.extend(map(Shard.from_aws, listed))
-    return shards
 
 
 def _number(shard_id: str) -> int | None:
     match = _NUMBERED.match(shard_id)
     return int(match[1]) if match else None
-
-
-def _differs(known: Shard, listed: Shard) -> bool:
-    starts = known.starting_sequence_number, listed.starting_sequence_number
-    return (
-        known.hash_key_range != listed.hash_key_range
-        or known.parent_shard_ids != listed.parent_shard_ids
-        or (None not in starts and starts[0] != starts[1])
-    )
 
 
 def another_life(
@@ -63,7 +42,7 @@ def another_life(
         known = lineage.get(shard.shard_id)
         number = _number(shard.shard_id)
         if known is not None:
-            if _differs(known, shard):
+            if known.contradicts(shard):
                 evidence.append(shard.shard_id)
             elif shard.open and shard.shard_id in gone and not _has_heirs(shard, listed):
                 # The same shard as before, open again: a listing from before the one we have.

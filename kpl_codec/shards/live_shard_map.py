@@ -34,7 +34,8 @@ from ..backoff import Backoff
 from ..errors import KplError, ShardMapError
 from ..format.hash_keys import HashKeyRange
 from .lineage import Lineage
-from .listing import another_life, listed_shards, not_known_closed, superseded_shards
+from .listing import another_life, not_known_closed, superseded_shards
+from .shard import listed_shards
 from .shard_map import Distribution, Shard, ShardMap
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
@@ -389,7 +390,7 @@ class LiveShardMap:
     # -- a new map ----------------------------------------------------------------------------
 
     def _install(self, refresh: _Refresh, now: float) -> MapChanged:
-        listed = listed_shards(refresh.pages)
+        listed, _ = listed_shards(refresh.pages)
         superseded = superseded_shards(listed)
         recreated = self._recreated(listed)
         lineage = (

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from .lineage import Lineage
 from .sequence_numbers import SequenceNumberError, sequence_hint
-from .shard_map import Shard, ShardMap
+from .shard import Shard
+from .shard_map import ShardMap
 
 #: A producer that learns of a reshard later than this after is not explained by it.
 RESHARD_WINDOW = timedelta(minutes=10)
@@ -48,7 +48,7 @@ class Causes:
 
     def __init__(self, shard_map: ShardMap) -> None:
         self._map = shard_map
-        self._lineage = Lineage.from_shard_map(shard_map)
+        self._lineage = shard_map.lineage
         self._ancestors = lru_cache(maxsize=4096)(self._lineage.ancestors)
 
     def _closed_lately(self, shard: Shard, at: datetime | None) -> bool | None:

@@ -1,97 +1,24 @@
-"""Shards, and the immutable map from hash keys to shards.
+"""The immutable map from hash keys to shards.
 
-A map is one listing of a stream: open shards, which must tile the hash key space, and as many closed
-ones as the listing holds, for lineage. It never guesses over a hole: a listing that cannot be trusted
-is refused with ShardMapError. Hash key ranges never change, so a record is always judged against the
-range of the shard it lies on.
-Specification: spec/04-shards-and-placement.md, SHD-1 to SHD-9.
+A map is one listing of a stream: its open shards, which must cover the hash key space without gap or
+overlap, and the closed shards that the listing still has, for lineage. A listing with a gap or an overlap
+is refused with ShardMapError. Hash key ranges never change, so a record is always judged against the range
+of the shard it lies on.
+Specification: spec/04-shards-and-placement.md, SHD-2 to SHD-8.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
-from ..format.hash_keys import HashKeyRange, format_hash_key, parse_hash_key
 from ..limits import MAX_HASH_KEY
-
-Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
-
-
-class Shard(NamedTuple):
-    """One shard. Open while ``ending_sequence_number`` is None. Sequence numbers are decimal strings."""
-
-    shard_id: str
-    hash_key_range: HashKeyRange
-    parent_shard_id: str | None = None
-    adjacent_parent_shard_id: str | None = None
-    starting_sequence_number: str | None = None
-    ending_sequence_number: str | None = None
-
-    @property
-    def open(self) -> bool:
-        """Whether the shard takes records."""
-        # SHD-1: "A shard is open if and only if it has no ending sequence number."
-        return self.ending_sequence_number is None
-
-    @property
-    def parent_shard_ids(self) -> tuple[str, ...]:
-        """None, one (after a split) or two (after a merge) shard ids; they may have expired."""
-        return tuple(p for p in (self.parent_shard_id, self.adjacent_parent_shard_id) if p is not None)
-
-    @classmethod
-    def from_aws(cls, shard: Mapping[str, Any]) -> Shard:
-        """From the ``Shard`` structure of ListShards and DescribeStream. Raises ShardMapError."""
-        # SHD-9: "What is not a listing, and a shard whose facts are missing or no values of theirs, MUST be
-        # refused."
-        shard_id = shard.get("ShardId") if isinstance(shard, Mapping) else None
-        if not isinstance(shard_id, str) or not shard_id:
-            raise ShardMapError(code="malformed", reason="a shard without ShardId", shard_ids=())
-        try:
-            keys = shard["HashKeyRange"]
-            hash_key_range = HashKeyRange(
-                parse_hash_key(keys["StartingHashKey"]), parse_hash_key(keys["EndingHashKey"])
-            )
-            numbers = shard.get("SequenceNumberRange") or {}
-            texts = [
-                shard.get("ParentShardId"),
-                shard.get("AdjacentParentShardId"),
-                numbers.get("StartingSequenceNumber"),
-                numbers.get("EndingSequenceNumber"),
-            ]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ShardMapError(
-                code="malformed",
-                reason=f"{shard_id}: {type(error).__name__} at {error}",
-                shard_ids=(shard_id,),
-            ) from None
-        except HashKeyError as error:
-            raise ShardMapError(
-                code="malformed", reason=f"{shard_id}: {error.describe()}", shard_ids=(shard_id,)
-            ) from None
-        if not all(text is None or isinstance(text, str) for text in texts):
-            raise ShardMapError(code="malformed", reason=f"{shard_id}: not a string", shard_ids=(shard_id,))
-        return cls(shard_id, hash_key_range, *texts)
-
-    def to_aws(self) -> dict[str, Any]:
-        """The ``Shard`` structure of ListShards; the inverse of `from_aws`."""
-        shard: dict[str, Any] = {"ShardId": self.shard_id}
-        if self.parent_shard_id is not None:
-            shard["ParentShardId"] = self.parent_shard_id
-        if self.adjacent_parent_shard_id is not None:
-            shard["AdjacentParentShardId"] = self.adjacent_parent_shard_id
-        shard["HashKeyRange"] = {
-            "StartingHashKey": format_hash_key(self.hash_key_range.starting_hash_key),
-            "EndingHashKey": format_hash_key(self.hash_key_range.ending_hash_key),
-        }
-        numbers = {
-            "StartingSequenceNumber": self.starting_sequence_number,
-            "EndingSequenceNumber": self.ending_sequence_number,
-        }
-        shard["SequenceNumberRange"] = {name: text for name, text in numbers.items() if text is not None}
-        return shard
+from .lineage import Lineage
+from .shard import Distribution as Distribution
+from .shard import Shard as Shard
+from .shard import listed_shards
 
 
 class ShardMap:
@@ -116,47 +43,21 @@ class ShardMap:
                     code="duplicate", reason=f"{shard.shard_id} is listed twice", shard_ids=(shard.shard_id,)
                 )
         self.distribution: Distribution = distribution
-        self._children: dict[str, list[str]] = {}
-        unknown: dict[str, tuple[str, ...]] = {}
-        for shard in self._by_id.values():
-            for parent in shard.parent_shard_ids:
-                self._children.setdefault(parent, []).append(shard.shard_id)
-            missing = tuple(p for p in shard.parent_shard_ids if p not in self._by_id)
-            if missing:
-                unknown[shard.shard_id] = missing
+        #: How the listed shards descend from one another.
+        self.lineage = Lineage(listed, distribution)
+        unknown = {
+            shard.shard_id: missing
+            for shard in listed
+            if (missing := tuple(p for p in shard.parent_shard_ids if p not in self._by_id))
+        }
         # SHD-5: "A parent that is not listed MUST be reported and MUST NOT be an error: closed shards
         # expire."
         self.unknown_parents: Mapping[str, tuple[str, ...]] = unknown
-        self._refuse_cycles()
         self._open = sorted(
             (shard for shard in self._by_id.values() if shard.open), key=lambda shard: shard.hash_key_range
         )
         self._refuse_holes()
         self._endings = [shard.hash_key_range.ending_hash_key for shard in self._open]
-
-    def _refuse_cycles(self) -> None:
-        # SHD-6: "A listing in which a shard descends from itself MUST be refused."
-        done: set[str] = set()
-        for start in self._by_id:
-            path: list[str] = []
-            on_path: set[str] = set()
-            stack = [(start, False)]
-            while stack:
-                shard_id, leaving = stack.pop()
-                if leaving:
-                    on_path.discard(path.pop())
-                    done.add(shard_id)
-                elif shard_id in on_path:
-                    raise ShardMapError(
-                        code="cycle",
-                        reason=f"{shard_id} descends from itself",
-                        shard_ids=tuple(path[path.index(shard_id) :]),
-                    )
-                elif shard_id not in done and shard_id in self._by_id:
-                    path.append(shard_id)
-                    on_path.add(shard_id)
-                    stack.append((shard_id, True))
-                    stack.extend((parent, False) for parent in self._by_id[shard_id].parent_shard_ids)
 
     def _refuse_holes(self) -> None:
         # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
@@ -198,17 +99,7 @@ class ShardMap:
         """
         if isinstance(pages, Mapping):
             pages = [pages]
-        shards: list[Shard] = []
-        more = False
-        for page in pages:
-            if not isinstance(page, Mapping):
-                raise ShardMapError(code="malformed", reason="a page that is no object", shard_ids=())
-            page = page.get("StreamDescription", page)
-            listed = page.get("Shards") if isinstance(page, Mapping) else None
-            if not isinstance(listed, list):
-                raise ShardMapError(code="malformed", reason="a page without Shards", shard_ids=())
-            shards.extend(map(Shard.from_aws, listed))
-            more = bool(page.get("NextToken") or page.get("HasMoreShards"))
+        shards, more = listed_shards(pages)
         # SHD-7: "A listing whose last page names a next one MUST be refused: it is not whole."
         if more:
             raise ShardMapError(code="incomplete", reason="the last page names a next one", shard_ids=())
@@ -281,25 +172,15 @@ class ShardMap:
 
     def parents(self, shard_id: str) -> tuple[Shard, ...]:
         """The listed parents of a shard (expired ones are in `unknown_parents`). Raises UnknownShard."""
-        return tuple(self._by_id[p] for p in self[shard_id].parent_shard_ids if p in self._by_id)
+        return self.lineage.parents(shard_id)
 
     def children(self, shard_id: str) -> tuple[Shard, ...]:
         """The listed children of a shard, by id. The shard itself may have expired."""
-        return tuple(self._by_id[child] for child in self._children.get(shard_id, ()))
+        return self.lineage.children(shard_id)
 
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
         """Whether ``shard_id`` came out of ``ancestor_id`` by splits and merges, as far as listed."""
-        seen: set[str] = set()
-        todo = [shard_id]
-        while todo:
-            shard = self._by_id.get(todo.pop())
-            for parent in shard.parent_shard_ids if shard is not None else ():
-                if parent == ancestor_id:
-                    return True
-                if parent not in seen:
-                    seen.add(parent)
-                    todo.append(parent)
-        return False
+        return self.lineage.is_descendant(shard_id, ancestor_id)
 
 
 def _json_values(text: str) -> list[Any]:

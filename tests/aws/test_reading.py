@@ -14,6 +14,7 @@ from kpl_codec.aws import (
     read_stream,
 )
 from kpl_codec.format.hash_keys import partition_key_hash
+from kpl_codec.shards.history import history_of
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import (
     cut_answer,
@@ -50,7 +51,8 @@ def test_a_stream_is_read_whole_through_splits_and_merges(kind, request, stream_
     assert {int(r.data) for r in records} == set(range(120))
     lineage = fetch_lineage(client, stream_name)
     for record in records:
-        history = lineage.history(
+        history = history_of(
+            lineage,
             partition_key_hash(record.partition_key),
             record.shard_id,
             record.sequence_number,

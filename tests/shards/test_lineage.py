@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.errors import HashKeyError, ShardMapError, UnknownShard
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
+from kpl_codec.shards.history import history_of
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.placement import Verdict
 from kpl_codec.shards.sequence_numbers import SequenceNumberError
@@ -64,7 +66,7 @@ def test_every_second_of_a_life_is_answered_right(life, key):
         number = sequence_number(index, created, second, index=7)
         assert lineage.shard_at_sequence_number(key, number).shard_id == truth.shard_id
         assert lineage.shard_at_time(key, BEGIN + timedelta(seconds=second)).shard_id == truth.shard_id
-        history = lineage.history(key, truth.shard_id, number, aggregated=True)
+        history = history_of(lineage, key, truth.shard_id, number, aggregated=True)
         assert history.verdict is Verdict.EXPECTED
         assert history.shard_then.shard_id == truth.shard_id
         assert history.number_in_shard
@@ -90,6 +92,74 @@ def test_ancestors_descendants_and_order_equal_the_plain_ones(life, rng):
             inherits = shard.shard_id in {s.shard_id for s in lineage.descendants(other.shard_id)}
             assert inherits == (other.shard_id in ancestors)
         assert {s.shard_id for s in lineage.parents(shard.shard_id)} == set(shard.parent_shard_ids)
+
+
+@given(streams())
+def test_generations_and_ends_equal_the_plain_ones(life):
+    stream, _ = life
+    lineage = Lineage(stream.shards)
+    by_id = {shard.shard_id: shard for shard in stream.shards}
+
+    def generation(shard):
+        return max((1 + generation(by_id[parent]) for parent in shard.parent_shard_ids), default=0)
+
+    for shard in stream.shards:
+        shard_id = shard.shard_id
+        assert lineage.generation(shard_id) == generation(shard)
+        heirs = [other for other in stream.shards if shard_id in other.parent_shard_ids]
+        made = min((lineage.created(heir.shard_id) for heir in heirs), default=None)
+        assert lineage.closed_at(shard_id) == made
+        for other in stream.shards:
+            descends = other.shard_id in naive_ancestors(stream.shards, shard_id)
+            assert lineage.is_descendant(shard_id, other.shard_id) == descends
+
+
+def test_an_end_without_children_is_what_the_ending_number_hints_at():
+    end = sequence_number(0, 0, 77)
+    lineage = Lineage([Shard("shardId-000000000000", ALL_HASH_KEYS, ending_sequence_number=end)])
+    assert lineage.closed_at("shardId-000000000000") == BEGIN + timedelta(seconds=77)
+    odd = Lineage([Shard("shardId-000000000000", ALL_HASH_KEYS, ending_sequence_number="odd")])
+    assert odd.closed_at("shardId-000000000000") is None
+
+
+def test_walks_visit_only_the_shards_they_are_about():
+    """A walk over few shards of a long chain does not take the whole chain."""
+    count = 3000
+    shards = [
+        Shard(
+            f"shardId-{n:012d}",
+            ALL_HASH_KEYS,
+            f"shardId-{n - 1:012d}" if n else None,
+            None,
+            sequence_number(n, n, n),
+            str(10**56) if n + 1 < count else None,
+        )
+        for n in range(count)
+    ]
+    lineage = ShardMap(shards).lineage
+
+    def steps(call, *arguments):
+        calls = 0
+
+        def count_calls(*_):
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count_calls)
+        try:
+            call(*arguments)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    few, all_of_them = (
+        steps(lineage.ancestors, shards[5].shard_id),
+        steps(lineage.ancestors, shards[-1].shard_id),
+    )
+    assert few < 100 < all_of_them < 20 * count
+    assert steps(lineage.is_descendant, shards[-1].shard_id, shards[-3].shard_id) < 100
+    assert steps(lineage.descendants, shards[-3].shard_id) < 100
+    assert steps(Lineage, shards) < 40 * count
 
 
 @pytest.mark.requirement("LIN-5")
@@ -141,7 +211,7 @@ P, A, B = (f"shardId-{n:012d}" for n in range(3))
 )
 def test_verdicts(key, shard, number, aggregated, verdict, then):
     _, lineage = one_split()
-    history = lineage.history(key, shard, number, aggregated=aggregated)
+    history = history_of(lineage, key, shard, number, aggregated=aggregated)
     assert history.verdict is verdict
     assert (history.shard_then.shard_id if history.shard_then else None) == then
 
@@ -150,18 +220,18 @@ def test_verdicts(key, shard, number, aggregated, verdict, then):
 def test_an_auto_stream_accuses_nobody():
     stream, _ = one_split()
     lineage = Lineage(stream.shards, "AUTO")
-    history = lineage.history(HIGH, A, sequence_number(1, 51, 60), aggregated=True)
+    history = history_of(lineage, HIGH, A, sequence_number(1, 51, 60), aggregated=True)
     assert history.verdict is Verdict.DISTRIBUTION_AUTO
     assert lineage.merged(()).distribution == "AUTO"
-    assert Lineage.from_shard_map(ShardMap(stream.shards, "AUTO")) == lineage
+    assert ShardMap(stream.shards, "AUTO").lineage == lineage
 
 
 @pytest.mark.requirement("LIN-4")
 def test_a_number_before_its_shard_is_noticed():
     _, lineage = one_split()
-    assert lineage.history(LOW, A, sequence_number(0, 0, 10), aggregated=True).number_in_shard is False
-    assert lineage.history(LOW, A, None, aggregated=True).number_in_shard is None
-    hint = lineage.history(LOW, A, sequence_number(2, 51, 60), aggregated=True).hinted_shard_id
+    assert history_of(lineage, LOW, A, sequence_number(0, 0, 10), aggregated=True).number_in_shard is False
+    assert history_of(lineage, LOW, A, None, aggregated=True).number_in_shard is None
+    hint = history_of(lineage, LOW, A, sequence_number(2, 51, 60), aggregated=True).hinted_shard_id
     assert hint == B  # a hint, and no verdict of its own
 
 
@@ -193,7 +263,7 @@ def test_no_numbers_no_answer_and_bad_ones_are_refused():
     assert lineage.created(shard.shard_id) is None
     assert Lineage([replace(shard, starting_sequence_number="odd")]).shard_at_sequence_number(0, "5") is None
     with pytest.raises(SequenceNumberError):
-        lineage.history(0, None, "05", aggregated=False)
+        history_of(lineage, 0, None, "05", aggregated=False)
     with pytest.raises(HashKeyError):
         lineage.chain(-1)
     for method in (lineage.__getitem__, lineage.parents, lineage.ancestors, lineage.created):

@@ -79,7 +79,7 @@ SPLIT = {
 
 @pytest.mark.requirement("SPK-54", "SPK-55")
 def test_children_wait_for_their_parent_and_a_drained_shard_is_not_new_again() -> None:
-    lineage = Lineage.from_shard_map(ShardMap.from_list_shards([SPLIT]))
+    lineage = ShardMap.from_list_shards([SPLIT]).lineage
     at = with_listed(StreamOffset("s", {"p": ShardOffset("after", "5")}), lineage)
     assert at.shards["left"] == at.shards["right"] == TRIM_HORIZON
     assert not ready("left", at, lineage)

@@ -1,0 +1,91 @@
+"""What lineage says about one record: which shard was open for it when it was written.
+
+Specification: spec/08-live-shard-map.md, LIN-4, LIN-8, LIN-9.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .lineage import Lineage
+from .placement import Verdict
+from .sequence_numbers import parse_sequence_number, sequence_hint
+from .shard import Shard
+
+
+class History(NamedTuple):
+    """What lineage says about one record.
+
+    ``verdict``: against the shard that was open for its hash key when it was written.
+    ``shard_then``: that shard, None if it has expired or the record has no sequence number; for a record
+    on a shard that never held its key, as the time hinted at by its number tells.
+    ``chain``: every known shard that ever held the hash key, oldest first.
+    ``number_in_shard``: whether the sequence number can be the shard's own (not before the shard's
+    start), None where unknown. ``hinted_shard_id``: what the number itself hints at, only a hint.
+    """
+
+    verdict: Verdict
+    shard_then: Shard | None
+    chain: tuple[Shard, ...]
+    number_in_shard: bool | None
+    hinted_shard_id: str | None
+
+
+def history_of(
+    lineage: Lineage,
+    hash_key: int | None,
+    shard_id: str | None,
+    sequence_number: str | None,
+    *,
+    aggregated: bool,
+) -> History:
+    """Judge one record against the stream as it was when the record was written.
+
+    ``aggregated``: the record's explicit hash key, or that it has none, is known. Verdicts:
+
+        the stream distributes AUTO                             | distribution-auto
+        the shard is not in the lineage, or no key is known     | unknown-shard
+        outside its range: a plain record / any other           | explicit-hash-key-implied / stray
+        in range, and the shard open then is this one           | expected
+        in range, and the shard open then descends from this    | on-parent
+        in range, and the shard open then is an ancestor        | on-child
+        in range, and none of these (nothing known of then)     | expected
+
+    On-parent and on-child mean that a record was written to a shard that was not open then, or that its
+    sequence number is not its own.
+    Raises HashKeyError, SequenceNumberError.
+    """
+    number = parse_sequence_number(sequence_number) if sequence_number is not None else None
+    # LIN-4: "A hint MUST NOT change a verdict."
+    hint = sequence_hint(number) if number is not None else None
+    chain = lineage.chain(hash_key) if hash_key is not None else ()
+    shard = lineage.get(shard_id) if shard_id is not None else None
+    then = None
+    if hash_key is not None and number is not None:
+        if shard is not None and shard not in chain:
+            # A shard that never held the key: its numbers count from another start, so only the
+            # time hinted at can tell.
+            then = lineage.shard_at_time(hash_key, hint.time) if hint else None
+        else:
+            then = lineage.shard_at_sequence_number(hash_key, number)
+    start = lineage.starting_number(shard.shard_id) if shard is not None else None
+    in_shard = None if start is None or number is None else number >= start
+
+    def verdict() -> Verdict:
+        if lineage.distribution == "AUTO":
+            return Verdict.DISTRIBUTION_AUTO
+        # LIN-8: "A record on a shard that lineage does not know MUST be reported as such."
+        if shard is None or hash_key is None:
+            return Verdict.UNKNOWN_SHARD
+        if hash_key not in shard.hash_key_range:
+            return Verdict.STRAY if aggregated else Verdict.EXPLICIT_HASH_KEY_IMPLIED
+        # LIN-9: "A record in the range of its shard MUST be judged against the shard that was open
+        # for its hash key at its own sequence number, so that a record written before a split is
+        # expected on the parent."
+        if then is None or then.shard_id == shard.shard_id:
+            return Verdict.EXPECTED
+        if lineage.is_descendant(then.shard_id, shard.shard_id):
+            return Verdict.ON_PARENT
+        return Verdict.ON_CHILD
+
+    return History(verdict(), then, chain, in_shard, hint.shard_id if hint else None)

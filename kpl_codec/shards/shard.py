@@ -1,0 +1,117 @@
+"""One shard, and reading shards from the answers of ListShards and DescribeStream.
+
+Specification: spec/04-shards-and-placement.md, SHD-1 and SHD-9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from ..errors import HashKeyError, ShardMapError
+from ..format.hash_keys import HashKeyRange, format_hash_key, parse_hash_key
+
+Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
+
+
+class Shard(NamedTuple):
+    """One shard. Open while ``ending_sequence_number`` is None. Sequence numbers are decimal strings."""
+
+    shard_id: str
+    hash_key_range: HashKeyRange
+    parent_shard_id: str | None = None
+    adjacent_parent_shard_id: str | None = None
+    starting_sequence_number: str | None = None
+    ending_sequence_number: str | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the shard takes records."""
+        # SHD-1: "A shard is open if and only if it has no ending sequence number."
+        return self.ending_sequence_number is None
+
+    @property
+    def parent_shard_ids(self) -> tuple[str, ...]:
+        """None, one (after a split) or two (after a merge) shard ids; they may have expired."""
+        return tuple(p for p in (self.parent_shard_id, self.adjacent_parent_shard_id) if p is not None)
+
+    def contradicts(self, other: Shard) -> bool:
+        """Whether ``other``, of the same id, cannot be this shard at another time: range, parents and
+        starting sequence number never change. A starting number that is missing contradicts nothing."""
+        starts = self.starting_sequence_number, other.starting_sequence_number
+        return (
+            self.hash_key_range != other.hash_key_range
+            or self.parent_shard_ids != other.parent_shard_ids
+            or (None not in starts and starts[0] != starts[1])
+        )
+
+    @classmethod
+    def from_aws(cls, shard: Mapping[str, Any]) -> Shard:
+        """From the ``Shard`` structure of ListShards and DescribeStream. Raises ShardMapError."""
+        # SHD-9: "What is not a listing, and a shard whose facts are missing or no values of theirs, MUST be
+        # refused."
+        shard_id = shard.get("ShardId") if isinstance(shard, Mapping) else None
+        if not isinstance(shard_id, str) or not shard_id:
+            raise ShardMapError(code="malformed", reason="a shard without ShardId", shard_ids=())
+        try:
+            keys = shard["HashKeyRange"]
+            hash_key_range = HashKeyRange(
+                parse_hash_key(keys["StartingHashKey"]), parse_hash_key(keys["EndingHashKey"])
+            )
+            numbers = shard.get("SequenceNumberRange") or {}
+            texts = [
+                shard.get("ParentShardId"),
+                shard.get("AdjacentParentShardId"),
+                numbers.get("StartingSequenceNumber"),
+                numbers.get("EndingSequenceNumber"),
+            ]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ShardMapError(
+                code="malformed",
+                reason=f"{shard_id}: {type(error).__name__} at {error}",
+                shard_ids=(shard_id,),
+            ) from None
+        except HashKeyError as error:
+            raise ShardMapError(
+                code="malformed", reason=f"{shard_id}: {error.describe()}", shard_ids=(shard_id,)
+            ) from None
+        if not all(text is None or isinstance(text, str) for text in texts):
+            raise ShardMapError(code="malformed", reason=f"{shard_id}: not a string", shard_ids=(shard_id,))
+        return cls(shard_id, hash_key_range, *texts)
+
+    def to_aws(self) -> dict[str, Any]:
+        """The ``Shard`` structure of ListShards; the inverse of `from_aws`."""
+        shard: dict[str, Any] = {"ShardId": self.shard_id}
+        if self.parent_shard_id is not None:
+            shard["ParentShardId"] = self.parent_shard_id
+        if self.adjacent_parent_shard_id is not None:
+            shard["AdjacentParentShardId"] = self.adjacent_parent_shard_id
+        shard["HashKeyRange"] = {
+            "StartingHashKey": format_hash_key(self.hash_key_range.starting_hash_key),
+            "EndingHashKey": format_hash_key(self.hash_key_range.ending_hash_key),
+        }
+        numbers = {
+            "StartingSequenceNumber": self.starting_sequence_number,
+            "EndingSequenceNumber": self.ending_sequence_number,
+        }
+        shard["SequenceNumberRange"] = {name: text for name, text in numbers.items() if text is not None}
+        return shard
+
+
+def listed_shards(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool]:
+    """The shards of ListShards or DescribeStream answers, and whether the last one promises another page.
+
+    Raises ShardMapError(code="malformed").
+    """
+    shards: list[Shard] = []
+    more = False
+    for page in pages:
+        if not isinstance(page, Mapping):
+            raise ShardMapError(code="malformed", reason="a page that is no object", shard_ids=())
+        page = page.get("StreamDescription", page)
+        listed = page.get("Shards") if isinstance(page, Mapping) else None
+        if not isinstance(listed, list):
+            raise ShardMapError(code="malformed", reason="a page without Shards", shard_ids=())
+        shards.extend(map(Shard.from_aws, listed))
+        more = bool(page.get("NextToken") or page.get("HasMoreShards"))
+    return shards, more
