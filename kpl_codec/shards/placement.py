@@ -1,4 +1,4 @@
-"""Did a record land on the shard its hash key predicts? A verdict per user record.
+"""Where records belong, and whether they lie there: one judge for objects, columns, reports and Lambda.
 
     hash key vs. the shard the record lies on                      | verdict
     ---------------------------------------------------------------+---------------------------
@@ -11,17 +11,22 @@
     outside; a plain record whose explicit hash key nobody returns | explicit-hash-key-implied
     outside; anything else                                         | stray
 
-Specification: spec/04-shards-and-placement.md, PLC-1 to PLC-6.
+Specification: spec/04-shards-and-placement.md, PLC-1 to PLC-5.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
-from ..format.hash_keys import HashKeyRange, effective_hash_key
-from ..format.records import DeaggregatedRecord, KinesisRecord
-from .shard_map import ShardMap
+from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
+from .shard_map import Shard, ShardMap
+
+AggregateKind = Literal["whole", "mixed", "foreign"]
+
+_MOST_SHARDS = 10_000
 
 
 class Verdict(str, Enum):
@@ -44,9 +49,7 @@ class Placement(NamedTuple):
 
     ``hash_key`` is None where no key is known. ``expected_shard_id`` is the open shard for it, None
     without a map. ``in_range`` tells whether the range of the shard it lies on holds it, None where
-    that range is not known. ``aggregate``: "whole" if every user record of the aggregate is in range,
-    "foreign" if none is, "mixed" if some are (the KCL loses all of them); None for plain records and
-    where the range is not known.
+    that range is not known. ``aggregate``: see `aggregate_kind`; None for plain records.
     """
 
     verdict: Verdict
@@ -54,7 +57,7 @@ class Placement(NamedTuple):
     shard_id: str | None
     expected_shard_id: str | None
     in_range: bool | None
-    aggregate: str | None = None
+    aggregate: AggregateKind | None = None
 
     @property
     def misplaced(self) -> bool:
@@ -62,31 +65,131 @@ class Placement(NamedTuple):
         return self.verdict is Verdict.STRAY
 
 
-def judge(
-    hash_key: int | None,
-    shard_id: str | None,
-    shard_map: ShardMap | None,
-    *,
-    aggregated: bool,
-    hash_key_range: HashKeyRange | None = None,
-) -> Placement:
-    """The verdict on one hash key that lies on ``shard_id``.
+#: Every kind of aggregate by the number that compiled code and columns have for it.
+AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "foreign")
 
-    ``hash_key_range`` stands in for the shard's range where there is no map. ``aggregated``: the
-    record comes out of an aggregate, so its explicit hash key, or that it has none, is known.
+
+def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
+    """What an aggregate is, by how many of its user records are inside and outside its shard's range:
+    "whole" if all are inside, "foreign" if none is, "mixed" if some are; None if nothing is known."""
+    # PLC-5: "An aggregate with user records inside and outside its shard's range is mixed and MUST get
+    # a finding of its own: the KCL loses all of it."
+    if inside and outside:
+        return "mixed"
+    return "foreign" if outside else "whole" if inside else None
+
+
+class Judge:
+    """Judges hash keys on the shards of a map, or on the one shard of a hash key range.
+
+    A shard found in the map goes before the range. `on` gives the judge of one shard, made once.
     """
-    expected = None
-    shard = None
-    if shard_map is not None:
-        if hash_key is not None and shard_map.distribution != "AUTO":
-            expected = shard_map.shard_for(hash_key)
-        if shard_id is not None and shard_id in shard_map:
-            shard = shard_map[shard_id]
-            hash_key_range = shard.hash_key_range
-    expected_id = expected.shard_id if expected is not None else None
-    in_range = hash_key in hash_key_range if hash_key is not None and hash_key_range is not None else None
 
-    def verdict() -> Verdict:
+    def __init__(self, shard_map: ShardMap | None, hash_key_range: HashKeyRange | None = None) -> None:
+        self.shard_map = shard_map
+        self.hash_key_range = hash_key_range
+        predicts = shard_map is not None and shard_map.distribution != "AUTO"
+        #: The shards that hash keys can be expected on, by hash key range; none where nothing is predicted.
+        self.open_shards: tuple[Shard, ...] = shard_map.open_shards if shard_map is not None and predicts else ()
+        #: The last hash key of each of them, ascending.
+        self.endings: list[int] = shard_map.endings if shard_map is not None and predicts else []
+        self._shards: dict[str | None, ShardJudge] = {}
+
+    def on(self, shard_id: str | None) -> ShardJudge:
+        """The judge of hash keys that lie on ``shard_id``."""
+        found = self._shards.get(shard_id)
+        if found is None:
+            if len(self._shards) >= _MOST_SHARDS:
+                self._shards.clear()
+            found = self._shards[shard_id] = ShardJudge(self, shard_id)
+        return found
+
+    def ending_bytes(self) -> bytes:
+        """The last hash key of each open shard, 16 bytes each, ascending."""
+        return b"".join(map(hash_key_to_bytes, self.endings))
+
+
+class ShardJudge:
+    """Judges hash keys that lie on one shard. ``hash_key_range`` is None where it is not known."""
+
+    __slots__ = ("_endings", "_home", "_known", "_judge", "_shard", "hash_key_range", "shard_id")
+
+    def __init__(self, judge: Judge, shard_id: str | None) -> None:
+        shard_map = judge.shard_map
+        known = shard_map is not None and shard_id is not None and shard_id in shard_map
+        self.shard_id = shard_id
+        self._judge = judge
+        self._endings = judge.endings
+        self._shard: Shard | None = shard_map[shard_id] if known else None  # type: ignore[index]
+        self.hash_key_range = judge.hash_key_range if self._shard is None else self._shard.hash_key_range
+        #: The number of this shard among the open ones, where it is one.
+        self._home: int | None = None
+        if self._shard is not None and self._shard.open and judge.open_shards:
+            self._home = bisect_left(self._endings, self._shard.hash_key_range.ending_hash_key)
+        self._known: dict[tuple[int, bool | None, bool], tuple[Verdict, str | None]] = {}
+
+    def in_range(self, hash_key: int | None) -> bool | None:
+        """Whether the shard's range holds ``hash_key``; None where either is not known."""
+        if hash_key is None or self.hash_key_range is None:
+            return None
+        lowest, highest = self.hash_key_range
+        return lowest <= hash_key <= highest
+
+    def place(self, hash_key: int | None, *, certain: bool) -> Placement:
+        """The verdict on one hash key. ``certain``: it is known that the record has no other, as one out
+        of an aggregate has none."""
+        in_range = self.in_range(hash_key)
+        expected = len(self._endings) if hash_key is None else bisect_left(self._endings, hash_key)
+        verdict, expected_id = self.verdict(expected, in_range, certain=certain)
+        return Placement(verdict, hash_key, self.shard_id, expected_id, in_range)
+
+    def place_aggregate(
+        self, hash_keys: Sequence[int], used: Sequence[int]
+    ) -> tuple[AggregateKind | None, list[Placement]]:
+        """The kind of an aggregate, and the placement of each user record in it.
+
+        ``hash_keys``: those of its key tables; ``used``: per user record the number of its own among them.
+        """
+        lowest, highest = self.hash_key_range if self.hash_key_range is not None else (0, -1)
+        ranged, home, endings = self.hash_key_range is not None, self._home, self._endings
+        known, judged = self._known, []
+        for hash_key in hash_keys:
+            inside = lowest <= hash_key <= highest if ranged else None
+            expected = home if inside and home is not None else bisect_left(endings, hash_key)
+            words = known.get((expected, inside, True))
+            if words is None:
+                words = self.verdict(expected, inside, certain=True)
+            judged.append((words, hash_key, inside))
+        insides = [inside for _, _, inside in judged]
+        if len(set(insides)) > 1:
+            insides = [insides[item] for item in used]
+        kind = aggregate_kind(insides.count(True), insides.count(False))
+        shard_id = self.shard_id
+        # Straight to the tuple: the named one's own __new__ takes as long as all the rest.
+        placements = [
+            _NEW(Placement, (verdict, hash_key, shard_id, expected_id, inside, kind))
+            for (verdict, expected_id), hash_key, inside in judged
+        ]
+        return kind, list(map(placements.__getitem__, used))
+
+    def verdict(
+        self, expected: int, in_range: bool | None, *, certain: bool
+    ) -> tuple[Verdict, str | None]:
+        """The words for three facts: the verdict, and the id of the expected shard or None.
+
+        ``expected``: its number among the open shards of the `Judge`, or how many there are for "none".
+        """
+        words = self._known.get((expected, in_range, certain))
+        if words is None:
+            opens = self._judge.open_shards
+            shard = opens[expected] if expected < len(opens) else None
+            words = self._verdict(shard, in_range, certain), shard.shard_id if shard is not None else None
+            if len(self._known) < _MOST_SHARDS:
+                self._known[expected, in_range, certain] = words
+        return words
+
+    def _verdict(self, expected: Shard | None, in_range: bool | None, certain: bool) -> Verdict:
+        shard, shard_map = self._shard, self._judge.shard_map
         # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
         # misplaced: the service ignores its keys."
         if shard_map is not None and shard_map.distribution == "AUTO":
@@ -97,7 +200,7 @@ def judge(
             # PLC-2: "A plain record outside its shard's range MUST be taken for one with an explicit
             # hash key, which no read call returns."
             # PLC-3: "A user record of an aggregate outside its shard's range is a stray."
-            return Verdict.STRAY if aggregated else Verdict.EXPLICIT_HASH_KEY_IMPLIED
+            return Verdict.STRAY if certain else Verdict.EXPLICIT_HASH_KEY_IMPLIED
         # PLC-4: "A record MUST be judged against the range of the shard it lies on; lineage then says
         # whether that shard is the expected one, its ancestor or its descendant."
         if shard is None or shard_map is None or expected is None or shard.shard_id == expected.shard_id:
@@ -106,11 +209,23 @@ def judge(
             return Verdict.ON_CHILD
         return Verdict.ON_PARENT
 
-    return Placement(verdict(), hash_key, shard_id, expected_id, in_range)
+
+_NEW = tuple.__new__
 
 
-def verify_placement(record: KinesisRecord | DeaggregatedRecord, shard_map: ShardMap) -> Placement:
-    """The verdict on a plain Kinesis record or a deaggregated user record.
+class _Keyed(Protocol):
+    """A Kinesis record or a user record out of one."""
+
+    @property
+    def partition_key(self) -> str | None: ...
+    @property
+    def explicit_hash_key(self) -> str | None: ...
+    @property
+    def shard_id(self) -> str | None: ...
+
+
+def verify_placement(record: _Keyed, shard_map: ShardMap) -> Placement:
+    """The verdict on a plain KinesisRecord or a DeaggregatedRecord.
 
     ``record.shard_id`` says where it lies. Raises HashKeyError for an explicit hash key that is none.
     """
@@ -118,5 +233,5 @@ def verify_placement(record: KinesisRecord | DeaggregatedRecord, shard_map: Shar
         hash_key = None
     else:
         hash_key = effective_hash_key(record.partition_key or "", record.explicit_hash_key)
-    known = record.explicit_hash_key is not None or getattr(record, "aggregated", False)
-    return judge(hash_key, record.shard_id, shard_map, aggregated=known)
+    certain = record.explicit_hash_key is not None or getattr(record, "aggregated", False)
+    return Judge(shard_map).on(record.shard_id).place(hash_key, certain=certain)

@@ -53,18 +53,19 @@ class ShardMap:
         # SHD-5: "A parent that is not listed MUST be reported and MUST NOT be an error: closed shards
         # expire."
         self.unknown_parents: Mapping[str, tuple[str, ...]] = unknown
-        self._open = sorted(
-            (shard for shard in self._by_id.values() if shard.open), key=lambda shard: shard.hash_key_range
-        )
+        opens = (shard for shard in self._by_id.values() if shard.open)
+        #: The open shards, by hash key range.
+        self.open_shards: tuple[Shard, ...] = tuple(sorted(opens, key=lambda shard: shard.hash_key_range))
         self._refuse_holes()
-        self._endings = [shard.hash_key_range.ending_hash_key for shard in self._open]
+        #: The last hash key of each open shard, ascending.
+        self.endings: list[int] = [shard.hash_key_range.ending_hash_key for shard in self.open_shards]
 
     def _refuse_holes(self) -> None:
         # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
         # overlap MUST be refused."
         expected = 0
         before: tuple[str, ...] = ()
-        for shard in self._open:
+        for shard in self.open_shards:
             start, end = shard.hash_key_range.starting_hash_key, shard.hash_key_range.ending_hash_key
             if start > expected:
                 raise ShardMapError(
@@ -134,12 +135,7 @@ class ShardMap:
         if not 0 <= hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
         # SHD-8: "A hash key belongs to the open shard whose range holds it, both ends included."
-        return self._open[bisect_left(self._endings, hash_key)]
-
-    @property
-    def open_shards(self) -> tuple[Shard, ...]:
-        """The open shards, by hash key range."""
-        return tuple(self._open)
+        return self.open_shards[bisect_left(self.endings, hash_key)]
 
     def __getitem__(self, shard_id: str) -> Shard:
         # SHD-4: "A shard that is not listed MUST be reported as unknown, never taken for another."
@@ -168,7 +164,7 @@ class ShardMap:
         return hash((tuple(self._by_id.values()), self.distribution))
 
     def __repr__(self) -> str:
-        return f"<ShardMap of {len(self)} shards, {len(self._open)} open>"
+        return f"<ShardMap of {len(self)} shards, {len(self.open_shards)} open>"
 
     def parents(self, shard_id: str) -> tuple[Shard, ...]:
         """The listed parents of a shard (expired ones are in `unknown_parents`). Raises UnknownShard."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.shards.placement import judge
+from kpl_codec.shards.placement import Judge
 
 from .test_shard_map import HALF, MERGED, SPLIT, shard
 
@@ -37,7 +37,7 @@ OLD = kpl.ShardMap([shard(0, 0, 2**128 - 1), shard(1, 0, HALF - 1, 0, closed=Tru
     ],
 )
 def test_the_table(hash_key, shard_id, shard_map, aggregated, verdict, expected, in_range) -> None:
-    placement = judge(hash_key, shard_id, shard_map, aggregated=aggregated)
+    placement = Judge(shard_map).on(shard_id).place(hash_key, certain=aggregated)
     assert (str(placement.verdict), placement.expected_shard_id, placement.in_range) == (
         verdict,
         expected,
@@ -47,8 +47,8 @@ def test_the_table(hash_key, shard_id, shard_map, aggregated, verdict, expected,
 
 
 def test_a_single_range_stands_in_for_a_map() -> None:
-    inside = judge(5, None, None, aggregated=True, hash_key_range=kpl.HashKeyRange(0, 5))
-    outside = judge(6, None, None, aggregated=True, hash_key_range=kpl.HashKeyRange(0, 5))
+    judge = Judge(None, kpl.HashKeyRange(0, 5)).on(None)
+    inside, outside = judge.place(5, certain=True), judge.place(6, certain=True)
     assert (inside.verdict, outside.verdict) == (kpl.Verdict.EXPECTED, kpl.Verdict.STRAY)
 
 
