@@ -10,7 +10,8 @@ boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.a
 """
 
 from .deaggregation.explanation import Explanation, explain
-from .deaggregation.policies import Counts, Deaggregation, Drop, deaggregate
+from .deaggregation.policies import Counts, Deaggregation, Drop, Policy, deaggregate
+from .deaggregation.records import DeaggregatedRecord
 from .errors import (
     AggregateFull,
     CaptureError,
@@ -42,8 +43,8 @@ from .format.hash_keys import (
     partition_key_hash,
 )
 from .format.message import AggregatedRecord
-from .format.records import DeaggregatedRecord, KinesisRecord, Tag, UserRecord
-from .shards.placement import Placement, Verdict, verify_placement
+from .format.records import KinesisRecord, Tag, UserRecord
+from .shards.placement import AggregateKind, Placement, Verdict, verify_placement
 from .shards.shard_map import Shard, ShardMap
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ALL_HASH_KEYS",
     "AggregateFull",
+    "AggregateKind",
     "AggregatedRecord",
     "AggregatedRecordBuilder",
     "CaptureError",
@@ -74,6 +76,7 @@ __all__ = [
     "NoUserRecords",
     "NotAggregated",
     "Placement",
+    "Policy",
     "Shard",
     "ShardMap",
     "ShardMapError",

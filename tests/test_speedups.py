@@ -219,7 +219,7 @@ def test_deaggregate_gives_the_same_with_and_without(
 
     def outcome() -> Any:
         rows: list[Any] = []
-        found = kpl.deaggregate(records if as_list else iter(records), policy, shard_map)
+        found = kpl.deaggregate(records if as_list else iter(records), policy, shard_map=shard_map)
         try:
             rows.extend(map(tuple, map(_comparable, found)))
         except kpl.DecodeError as error:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..deaggregation.policies import Counts, Policy, deaggregate
 from ..errors import DecodeError
 from ..format.hash_keys import hash_key_to_bytes
-from ..format.records import DeaggregatedRecord
+from ..deaggregation.records import DeaggregatedRecord
 from ..shards.shard_map import ShardMap
 from .layout import TAGS_FIELD, Layout, Source, tag_values
 
@@ -31,7 +31,7 @@ def defective_rows(
         counts.user_records += 1
         counts.defects["no-data"] += 1
         return
-    result = deaggregate([source.kinesis_record(row)], policy, shard_map)
+    result = deaggregate([source.kinesis_record(row)], policy, shard_map=shard_map)
     width = int(source.width()[row])
     held: list[DeaggregatedRecord] = []
     size = 0

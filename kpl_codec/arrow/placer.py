@@ -15,12 +15,12 @@ from ..format.hash_keys import (
     hash_key_to_bytes,
     partition_key_hash,
 )
-from ..shards.placement import Placement, judge
+from ..shards.placement import Judge, Placement
 from ..shards.shard_map import ShardMap
 
 
 class Placer:
-    """Judges many hash keys at once; what the verdict is stays `placement.judge`'s to say.
+    """Judges many hash keys at once; what the verdict is stays `placement.Judge`'s to say.
 
     The verdict depends on the shard it lies on, on the expected shard, on whether the key is in range
     and on whether it is known for certain. One key of each such combination is judged.
@@ -28,6 +28,7 @@ class Placer:
 
     def __init__(self, shard_map: ShardMap) -> None:
         self.shard_map = shard_map
+        self._judge = Judge(shard_map)
         self._endings = np.array(
             [hash_key_to_bytes(shard.hash_key_range.ending_hash_key) for shard in shard_map.open_shards],
             "S16",
@@ -50,7 +51,7 @@ class Placer:
 
     def judge(self, hash_key: int | None, shard_id: str | None, *, certain: bool) -> Placement:
         """The verdict on one hash key; ``certain``: it is known that there is no other."""
-        return judge(hash_key, shard_id, self.shard_map, aggregated=certain)
+        return self._judge.on(shard_id).place(hash_key, certain=certain)
 
     def __call__(
         self,

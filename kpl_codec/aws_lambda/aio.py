@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..deaggregation.policies import Drop, Policy
-from ..format.records import DeaggregatedRecord
+from ..deaggregation.records import DeaggregatedRecord
 from ..shards.shard_map import ShardMap
 from .events import (
     AfterFailure,

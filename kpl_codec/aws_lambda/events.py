@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from ..adapters.reading import captured, kinesis_records
 from ..deaggregation.policies import Drop, Policy, deaggregate
 from ..errors import CaptureError, DecodeError
-from ..format.records import DeaggregatedRecord, KinesisRecord
+from ..deaggregation.records import DeaggregatedRecord
+from ..format.records import KinesisRecord
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
@@ -72,7 +73,7 @@ def user_records(
     Raises DecodeError or CaptureError, when it gets there, about the first Kinesis record that cannot
     be opened. To answer Lambda about that record alone, use `process_user_records`.
     """
-    return iter(deaggregate(kinesis_records(event), policy, shard_map))
+    return iter(deaggregate(kinesis_records(event), policy, shard_map=shard_map))
 
 
 def stream_of(record: Mapping[str, Any]) -> str:
@@ -119,7 +120,7 @@ def units(
         opened: list[DeaggregatedRecord] = []
         poison = None
         try:
-            opened = list(deaggregate([item], policy, known, on_drop=on_drop))
+            opened = list(deaggregate([item], policy, shard_map=known, on_drop=on_drop))
         except DecodeError as error:
             poison = Poison(error, item, raw, stream_arn)
         yield Unit(item.sequence_number or "", stream_arn, opened, poison)

@@ -21,7 +21,8 @@ from ..deaggregation.policies import deaggregate
 from ..errors import CaptureError, DecodeError
 from ..format.codec import encode
 from ..format.frame import looks_aggregated
-from ..format.records import DeaggregatedRecord, UserRecord
+from ..deaggregation.records import DeaggregatedRecord
+from ..format.records import UserRecord
 from .events import Poison, done, log_exception, settle_poison
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.

@@ -27,7 +27,7 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
 from ..adapters.values import encode_base64
 from ..deaggregation.policies import Drop, Policy
 from ..errors import CaptureError, DecodeError, KplError
-from ..format.records import DeaggregatedRecord
+from ..deaggregation.records import DeaggregatedRecord
 from ..shards.shard_map import ShardMap
 from .events import Once, ShardMaps, done, units
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..deaggregation.policies import Drop, Policy
-from ..format.records import DeaggregatedRecord
+from ..deaggregation.records import DeaggregatedRecord
 from ..shards.shard_map import ShardMap
 from .events import Poison, ShardMaps, answer, done, idempotency_key, log_exception, settle_poison, units
 

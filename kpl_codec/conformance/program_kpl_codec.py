@@ -98,8 +98,8 @@ def deaggregate(asked: dict[str, Any]) -> dict[str, Any]:
     found = kpl.deaggregate(
         records,
         asked["policy"],
-        kpl.ShardMap.from_list_shards(asked["pages"]) if "pages" in asked else None,
-        kpl.HashKeyRange(int(ends[0]), int(ends[1])) if ends else None,
+        shard_map=kpl.ShardMap.from_list_shards(asked["pages"]) if "pages" in asked else None,
+        hash_key_range=kpl.HashKeyRange(int(ends[0]), int(ends[1])) if ends else None,
     )
     rows: list[dict[str, Any]] = []
     try:

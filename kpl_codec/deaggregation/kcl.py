@@ -4,7 +4,7 @@ The KCL (3.5.1, observed) reads with Java's protobuf, which is more lenient than
 the user records before a broken one, and, when one user record's hash key is outside the range of the
 shard it reads, throws the whole aggregate away, without a log line. Differences in detail are listed
 in spec/deviations.json.
-Specification: spec/03-deaggregation.md, KCL-1 to KCL-8.
+Specification: spec/03-deaggregation.md, KCL-1 to KCL-7.
 """
 
 from __future__ import annotations
@@ -12,38 +12,44 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..errors import MalformedMessage
 from ..format import wire
 from ..format.codec import is_aggregated
-from ..format.hash_keys import (
-    ALL_HASH_KEYS,
-    HashKeyRange,
-    effective_hash_key,
-    java_integer,
-    partition_key_hash,
-)
-from ..format.message import AggregatedRecord
+from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partition_key_hash
 from ..limits import DIGEST_SIZE
+from ..shards.placement import AggregateKind, Judge, ShardJudge
+
+#: What becomes of a user record: delivered, dropped, altered (delivered under another key than the bytes
+#: say), or raw (in a frame that is delivered unopened).
+Fate = Literal["delivered", "dropped", "altered", "raw"]
+#: Why user records are dropped.
+DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
 
 
 class Outcome(NamedTuple):
     """What becomes of one Kinesis record at a KCL consumer.
 
-    ``raw``: it is handed on unopened, as a plain record. Else the first ``delivered`` of ``total``
-    user records are, and the rest are dropped at ``record_index`` for ``reason``: "out-of-range",
-    "index-out-of-table", "hash-key"; or there were none ("no-user-records").
+    ``raw``: it is handed on unopened, as a plain record. Otherwise the first ``delivered`` of ``total``
+    user records are handed on, and the rest are dropped at ``record_index`` for ``reason``.
     """
 
     raw: bool
     delivered: int
     total: int
-    reason: str | None = None
+    reason: DropReason | None = None
     record_index: int | None = None
 
 
 RAW = Outcome(True, 1, 1)
+
+
+def fate_of_sound(kind: AggregateKind | None) -> Fate:
+    """What becomes of every user record of a sound aggregate; ``kind``: None where no range is known."""
+    # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
+    # whole aggregate is dropped; the user records after it are not looked at."
+    return "dropped" if kind in ("mixed", "foreign") else "delivered"
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
@@ -65,25 +71,6 @@ def java_text(data: bytes) -> str:
     return data.decode("utf-8", "kpl_codec.java")
 
 
-def outcome_of_sound(parsed: AggregatedRecord, hash_key_range: HashKeyRange | None) -> Outcome:
-    """The outcome of an aggregate that `decode` accepts: all of it, or nothing."""
-    total = len(parsed)
-    if hash_key_range is None:
-        return Outcome(False, total, total)
-    cache: dict[tuple[int, int], bool] = {}
-    ehk_indices = parsed.explicit_hash_key_indices
-    for index, pk_index in enumerate(parsed.partition_key_indices):
-        ehk_index = ehk_indices[index] if ehk_indices is not None else -1
-        inside = cache.get((pk_index, ehk_index))
-        if inside is None:
-            ehk = parsed.explicit_hash_key_table[ehk_index] if ehk_index >= 0 else None
-            hash_key = effective_hash_key(parsed.partition_key_table[pk_index], ehk)
-            inside = cache[pk_index, ehk_index] = hash_key in hash_key_range
-        if not inside:
-            return Outcome(False, 0, total, "out-of-range", index)
-    return Outcome(False, total, total)
-
-
 def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
     """What the KCL does with ``data`` read from a shard of that range (None: it knows no range)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
@@ -101,11 +88,13 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
     # KCL-2: "An aggregate without user records delivers nothing."
     if not total:
         return Outcome(False, 0, 0, "no-user-records")
-    judged: dict[tuple[int | None, int | None], str | None] = {}
+    # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
+    judge = Judge(None, hash_key_range or ALL_HASH_KEYS).on(None)
+    judged: dict[tuple[int | None, int | None], DropReason | None] = {}
     for record, pk, ehk in _keyed(data, tables):
         pair = record.partition_key_index, record.explicit_hash_key_index
         if pair not in judged:  # a key may be long and user records many: hash each only once
-            judged[pair] = _refusal(pk, ehk, hash_key_range)
+            judged[pair] = _refusal(pk, ehk, judge)
         reason = judged[pair]
         if reason is not None:
             return Outcome(
@@ -118,7 +107,7 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
     return Outcome(False, total, total)
 
 
-def _refusal(pk: str | None, ehk: str | None, hash_key_range: HashKeyRange | None) -> str | None:
+def _refusal(pk: str | None, ehk: str | None, judge: ShardJudge) -> DropReason | None:
     """Why the KCL stops at a user record with these keys; None if it does not."""
     # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
     # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
@@ -128,10 +117,7 @@ def _refusal(pk: str | None, ehk: str | None, hash_key_range: HashKeyRange | Non
     hash_key = java_integer(ehk) if ehk is not None else partition_key_hash(pk)
     if hash_key is None:
         return "hash-key"
-    # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
-    # whole aggregate is dropped; the user records after it are not looked at."
-    # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
-    return None if hash_key in (hash_key_range or ALL_HASH_KEYS) else "out-of-range"
+    return None if judge.in_range(hash_key) else "out-of-range"
 
 
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:

@@ -1,11 +1,11 @@
 """encode, decode, is_aggregated and the builder: bytes on one side, user records on the other.
 
-Two decoders, one spec: the quick one says no, the byte walker says why and where.
+Two decoders, one spec: what the quick one is not certain of, the byte walker decides and explains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..compiled import speedups
 from ..errors import AggregateFull, EncodeError
@@ -17,7 +17,7 @@ from .records import UserRecord
 
 def is_aggregated(data: bytes) -> bool:
     """Whether consumers open ``data`` as an aggregated record: magic, more than 16 bytes after it,
-    and the right digest. Whether its message is sound is `decode`'s to say."""
+    and the right digest. It does not tell whether the message is sound; `decode` does."""
     return frame.looks_aggregated(data) and frame.digest(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
 
 
@@ -26,11 +26,23 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
 
     Raises NotAggregated for a plain record, ChecksumMismatch for a broken frame, and otherwise the
     first defect in the order of the bytes (MalformedMessage, WrongWireType, MissingField, InvalidKey,
-    InvalidHashKey, IndexOutOfTable, NoUserRecords), with its offset in ``data``. Nothing else.
+    InvalidHashKey, IndexOutOfTable, NoUserRecords), with its offset in ``data``; TypeError for what is
+    not bytes. Nothing else.
     """
     if type(data) is not bytes:
-        data = bytes(data)
+        data = _bytes(data)
     return decode_message(frame.split_frame(data), data)
+
+
+def _bytes(data: object) -> bytes:
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    hint = ""
+    if isinstance(data, str):
+        hint = ": decode base64 text with base64.b64decode"
+    elif isinstance(data, Mapping):
+        hint = ": kpl_codec.adapters.kinesis_records reads events and answers"
+    raise TypeError(f"decode takes bytes, not {type(data).__name__}{hint}")
 
 
 def decode_message(message: bytes, data: bytes) -> AggregatedRecord:

@@ -1,9 +1,9 @@
 """proto2 message <-> AggregatedRecord, the quick way.
 
-Reading goes through the compiled parser or protobuf's runtime, and says *no* (None) whenever it is not
-certain; wire.py then says why and where. Writing puts the bytes together itself: the same bytes as the
-KPL for the same user records in the same order (all partition keys, all explicit hash keys, all user
-records).
+Reading goes through the compiled parser or protobuf's runtime. Where these are not certain that a message
+is sound they give None, and wire.py finds out what is wrong and where. Writing puts the bytes together
+itself: the same bytes as the KPL for the same user records in the same order (all partition keys, all
+explicit hash keys, all user records).
 Specification: spec/01-aggregated-record.md, MSG and ENC.
 """
 
@@ -20,25 +20,12 @@ from .records import Tag, UserRecord
 
 
 class AggregatedRecord(Sequence[UserRecord]):
-    """A decoded aggregated record: the two key tables and, per user record, indices and data.
+    """A decoded aggregated record: the two key tables and, per user record, indices and data. Immutable.
 
-    A sequence of UserRecord, made on demand; columns are made from the parts (arrow.py).
-
-    * ``partition_key_table``, ``explicit_hash_key_table``: tuples of str;
-    * ``partition_key_indices``: one int per user record;
-    * ``explicit_hash_key_indices``: the same with -1 for "none", or None if no user record has one;
-    * ``data``: one bytes per user record;
-    * ``tags``: one tuple of Tag per user record, or None if none has any.
+    A sequence of UserRecord, made on demand; kpl_codec.arrow makes columns of the parts.
     """
 
-    __slots__ = (
-        "data",
-        "explicit_hash_key_indices",
-        "explicit_hash_key_table",
-        "partition_key_indices",
-        "partition_key_table",
-        "tags",
-    )
+    __slots__ = ("_columns",)
 
     def __init__(
         self,
@@ -49,23 +36,48 @@ class AggregatedRecord(Sequence[UserRecord]):
         data: Sequence[bytes],
         tags: Sequence[tuple[Tag, ...]] | None,
     ) -> None:
-        self.partition_key_table = partition_key_table
-        self.explicit_hash_key_table = explicit_hash_key_table
-        self.partition_key_indices = partition_key_indices
-        self.explicit_hash_key_indices = explicit_hash_key_indices
-        self.data = data
-        self.tags = tags
+        self._columns = (
+            partition_key_table,
+            explicit_hash_key_table,
+            partition_key_indices,
+            explicit_hash_key_indices,
+            data,
+            tags,
+        )
 
     def columns(self) -> tuple[Any, ...]:
-        """All of the above, in this order: what an equal one is made of."""
-        return (
-            self.partition_key_table,
-            self.explicit_hash_key_table,
-            self.partition_key_indices,
-            self.explicit_hash_key_indices,
-            self.data,
-            self.tags,
-        )
+        """The parts below, in their order: what an equal one is made of."""
+        return self._columns
+
+    @property
+    def partition_key_table(self) -> tuple[str, ...]:
+        """The distinct partition keys."""
+        return self._columns[0]
+
+    @property
+    def explicit_hash_key_table(self) -> tuple[str, ...]:
+        """The distinct explicit hash keys, as text."""
+        return self._columns[1]
+
+    @property
+    def partition_key_indices(self) -> Sequence[int]:
+        """Per user record the number of its partition key."""
+        return self._columns[2]
+
+    @property
+    def explicit_hash_key_indices(self) -> Sequence[int] | None:
+        """The same of its explicit hash key, -1 for "none"; None if no user record has one."""
+        return self._columns[3]
+
+    @property
+    def data(self) -> Sequence[bytes]:
+        """One bytes per user record."""
+        return self._columns[4]
+
+    @property
+    def tags(self) -> Sequence[tuple[Tag, ...]] | None:
+        """One tuple of Tag per user record; None if none has any."""
+        return self._columns[5]
 
     def __len__(self) -> int:
         return len(self.data)
@@ -112,7 +124,7 @@ class AggregatedRecord(Sequence[UserRecord]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AggregatedRecord) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # the parts are lists
 
     def __repr__(self) -> str:
         return (
@@ -130,7 +142,7 @@ def parse(message: bytes) -> AggregatedRecord | None:
 
 @cache
 def _protobuf() -> Callable[[bytes], tuple[Any, ...] | None]:
-    """`runtime.parse`. protobuf is loaded only where the compiled parser is not enough."""
+    """`protobuf_parser.parse`. protobuf is loaded only where the compiled parser is not enough."""
     from .protobuf_parser import parse as parse_with_protobuf
 
     return parse_with_protobuf

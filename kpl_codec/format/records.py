@@ -1,4 +1,4 @@
-"""The nouns: user record, tag, Kinesis record, deaggregated record.
+"""The nouns of the format: user record, tag, Kinesis record.
 
 They are named tuples: immutable, cheap to make by the million, equal when their contents are.
 ``data`` is always ``bytes``.
@@ -7,11 +7,7 @@ They are named tuples: immutable, cheap to make by the million, equal when their
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from ..errors import DecodeError
-    from ..shards.placement import Placement
+from typing import NamedTuple
 
 
 class Tag(NamedTuple):
@@ -38,8 +34,8 @@ class KinesisRecord(NamedTuple):
 
     ``partition_key`` is None where the service gives none (streams that distribute records AUTO).
     ``explicit_hash_key`` is known to producers only; no read call returns it.
-    ``sub_sequence_number`` is known where someone deaggregated before us (the KCL, Firehose); above 0
-    it says that this is a user record, whatever its data looks like.
+    ``sub_sequence_number`` is known where the record was deaggregated before (by the KCL, by Firehose);
+    above 0 it says that this is a user record, whatever its data looks like.
     """
 
     partition_key: str | None
@@ -49,27 +45,3 @@ class KinesisRecord(NamedTuple):
     approximate_arrival_timestamp: datetime | None = None
     explicit_hash_key: str | None = None
     sub_sequence_number: int | None = None
-
-
-class DeaggregatedRecord(NamedTuple):
-    """One user record out of a Kinesis record, with everything known about it.
-
-    ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a
-    plain record, which is its own only user record. ``defects`` is empty for a sound one; under the
-    ``report`` policy it holds what is wrong, and ``partition_key`` is None where it cannot be known.
-    ``placement`` is set when a shard map was given, ``kcl`` says what a KCL consumer gets:
-    "delivered", "dropped", "altered" (delivered under another key) or "raw" (the frame, unopened).
-    """
-
-    partition_key: str | None
-    data: bytes
-    explicit_hash_key: str | None
-    tags: tuple[Tag, ...]
-    sequence_number: str | None
-    sub_sequence_number: int
-    aggregated: bool
-    shard_id: str | None
-    approximate_arrival_timestamp: datetime | None
-    placement: Placement | None = None
-    defects: tuple[DecodeError, ...] = ()
-    kcl: str | None = None

@@ -122,7 +122,7 @@ def row_of(record: kpl.DeaggregatedRecord, policy: str, placed: bool) -> dict[st
 
 
 def objects(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> tuple[list[dict], Any, Any]:
-    result = kpl.deaggregate(records, policy, shard_map)
+    result = kpl.deaggregate(records, policy, shard_map=shard_map)
     rows, error = [], None
     try:
         rows.extend(row_of(r, policy, shard_map is not None) for r in result)

@@ -81,7 +81,7 @@ class KplCodec:
         return list(kpl.deaggregate(self.records, self.policy))
 
     def placed(self, corpus: Corpus) -> list[Any]:
-        return list(kpl.deaggregate(self.records, self.policy, self.map))
+        return list(kpl.deaggregate(self.records, self.policy, shard_map=self.map))
 
     def each(self, corpus: Corpus) -> Iterator[Any]:
         return kpl.deaggregate(self.records, self.policy)

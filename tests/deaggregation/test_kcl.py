@@ -10,6 +10,7 @@ import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.kcl import Outcome
 from kpl_codec.format.hash_keys import MAX_HASH_KEY
+from kpl_codec.shards.placement import aggregate_kind
 from kpl_codec.testing import strategies
 
 from ..format.test_codec import frame
@@ -30,12 +31,17 @@ def test_a_sound_aggregate_by_its_tables_or_by_its_bytes(
     expected = (
         Outcome(False, 0, total, "out-of-range", outside[0]) if outside else Outcome(False, total, total)
     )
-    for found in (
-        kcl.outcome_of_sound(kpl.decode(aggregate.data), hash_key_range),
-        kcl.outcome(aggregate.data, hash_key_range),
-    ):
-        assert found == expected
-        assert found.raw is False
+    assert kcl.outcome(aggregate.data, hash_key_range) == expected
+    drops: list[kpl.Drop] = []
+    source = [kpl.KinesisRecord("p", aggregate.data)]
+    rows = list(kpl.deaggregate(source, "kcl", hash_key_range=hash_key_range, on_drop=drops.append))
+    assert len(rows) == expected.delivered
+    assert [(d.user_records, d.reason, d.record_index) for d in drops] == (
+        [(total, "out-of-range", outside[0])] if outside else []
+    )
+    kind = aggregate_kind(total - len(outside), len(outside)) if hash_key_range is not None else None
+    reported = list(kpl.deaggregate(source, "report", hash_key_range=hash_key_range))
+    assert {row.kcl for row in reported} == {kcl.fate_of_sound(kind)} == {"dropped" if outside else "delivered"}
 
 
 @pytest.mark.requirement("KCL-3")

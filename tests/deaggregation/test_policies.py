@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import tracemalloc
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,7 +61,7 @@ def test_however_it_is_written_its_user_records_are_the_same(
     hash_key_range = kpl.HashKeyRange(0, HALF) if ranged else None
     for policy in ("strict", "kcl", "report"):
         as_written, canonical = (
-            kpl.deaggregate([record(data)], policy, shard_map, hash_key_range)
+            kpl.deaggregate([record(data)], policy, shard_map=shard_map, hash_key_range=hash_key_range)
             for data in (aggregate.data, kpl.encode(kpl.decode(aggregate.data)))
         )
         assert list(as_written) == list(canonical)
@@ -184,8 +187,55 @@ def test_a_defect_in_a_report_says_where_it_is() -> None:
         assert row.shard_id is not None
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"Records": [{"kinesis": {"data": "eA=="}}]}, "kpl_codec.aws_lambda.user_records"),
+        ([{"kinesis": {"data": "eA=="}}], "kpl_codec.aws_lambda.user_records"),
+        ({"Records": [{"Data": b"x"}]}, "kpl_codec.adapters.from_get_records"),
+        ([{"Data": b"x"}], "kpl_codec.adapters.from_get_records"),
+        ([{"recordId": "1"}], "kpl_codec.adapters.kinesis_records"),
+        ({}, "kpl_codec.adapters.kinesis_records"),
+        ([b"x"], "kpl_codec.adapters.kinesis_records"),
+        (b"x", "kpl_codec.adapters.kinesis_records"),
+        (7, "kpl_codec.adapters.kinesis_records"),
+        (record(b"x"), "put it into a list"),
+        ([record("eA==")], "base64.b64decode"),  # type: ignore[arg-type]
+        ([record(None)], "NoneType, not bytes"),  # type: ignore[arg-type]
+    ],
+)
+@pytest.mark.parametrize("lazily", [False, True])
+def test_a_mistake_is_told_which_function_to_use(given: Any, told: str, lazily: bool) -> None:
+    with pytest.raises(TypeError, match=re.escape(told)):
+        list(kpl.deaggregate(iter(given) if lazily and isinstance(given, list) else given))
+    for function in ("aws_lambda.user_records", "adapters.from_get_records", "adapters.kinesis_records"):
+        module, _, name = f"kpl_codec.{function}".rpartition(".")
+        assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_decode_is_told_what_is_not_bytes() -> None:
+    for given, told in (("eA==", "b64decode"), ({"Records": []}, "kinesis_records"), (7, "int")):
+        with pytest.raises(TypeError, match=told):
+            kpl.decode(given)  # type: ignore[arg-type]
+
+
+def test_bytes_of_any_kind_are_opened() -> None:
+    data = kpl.encode([kpl.UserRecord("k", b"x")])
+    for given in (bytearray(data), memoryview(data)):
+        (row,) = kpl.deaggregate([record(given)])  # type: ignore[arg-type]
+        assert row.data == b"x"
+        assert type(row.data) is bytes
+
+
+def test_a_deaggregation_is_its_own_iterator() -> None:
+    found = kpl.deaggregate([record(b"x"), record(b"y")])
+    assert iter(found) is found
+    assert [row.data for row in found] == [b"x", b"y"]
+    assert found.counts.kinesis_records == 2
+
+
 def test_policies_have_names() -> None:
-    with pytest.raises(ValueError, match="policy"):
+    with pytest.raises(ValueError, match="policy 'lenient': strict, kcl or report"):
         kpl.deaggregate([], "lenient")  # type: ignore[arg-type]
     result = kpl.deaggregate(iter([record(b"x")]))
     assert next(result).data == b"x"

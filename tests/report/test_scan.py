@@ -83,7 +83,7 @@ def counted_plainly(batch: pa.RecordBatch, shard_map: ShardMap | None) -> dict[s
             defects["no-data"] += 1
             verdicts["not-judged"] += 1
             continue
-        rows = list(kpl.deaggregate([record], "report", shard_map))
+        rows = list(kpl.deaggregate([record], "report", shard_map=shard_map))
         defects.update(row.defects[0].code for row in rows if row.defects)
         real = [row for row in rows if row.sub_sequence_number >= 0]
         user_records += len(real)

@@ -1,0 +1,35 @@
+"""What deaggregation gives: one user record out of a Kinesis record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from ..errors import DecodeError
+from ..format.records import Tag
+from ..shards.placement import Placement
+from .kcl import Fate
+
+
+class DeaggregatedRecord(NamedTuple):
+    """One user record out of a Kinesis record, with everything known about it.
+
+    ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a
+    plain record, which is its own only user record. ``defects`` is empty for a sound one; under the
+    ``report`` policy it holds what is wrong, and ``partition_key`` is None where it cannot be known.
+    ``placement`` is set when a shard map or a hash key range was given, ``kcl`` (under the ``report``
+    policy) says what a KCL consumer gets.
+    """
+
+    partition_key: str | None
+    data: bytes
+    explicit_hash_key: str | None
+    tags: tuple[Tag, ...]
+    sequence_number: str | None
+    sub_sequence_number: int
+    aggregated: bool
+    shard_id: str | None
+    approximate_arrival_timestamp: datetime | None
+    placement: Placement | None = None
+    defects: tuple[DecodeError, ...] = ()
+    kcl: Fate | None = None

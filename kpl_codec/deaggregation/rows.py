@@ -1,0 +1,214 @@
+"""One opened aggregate -> its user records as DeaggregatedRecords."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, repeat
+from typing import TypeVar
+
+from ..compiled import speedups
+from ..errors import DecodeError, HashKeyError
+from ..format import wire
+from ..format.hash_keys import effective_hash_key, hash_key_from_bytes, partition_key_hash
+from ..format.message import AggregatedRecord
+from ..format.records import KinesisRecord
+from ..limits import DIGEST_SIZE
+from ..shards.placement import AggregateKind, Placement, ShardJudge, aggregate_kind
+from . import kcl
+from .kcl import Fate
+from .records import DeaggregatedRecord
+
+# What the user records of every aggregate share; endless, so nothing is used up.
+_T = TypeVar("_T")
+_NEW, _TYPE = tuple.__new__, repeat(DeaggregatedRecord)
+_NONE, _EMPTY, _TRUE = repeat(None), repeat(()), repeat(True)
+
+
+def template(record: KinesisRecord, fate: Fate | None) -> tuple[object, ...]:
+    """A DeaggregatedRecord of ``record`` before keys, data, number and placement are known."""
+    return (
+        *(None, b"", None, (), record.sequence_number, 0, True),
+        *(record.shard_id, record.approximate_arrival_timestamp, None, (), fate),
+    )
+
+
+def unopened(
+    record: KinesisRecord,
+    placement: Placement | None,
+    fate: Fate | None,
+    defects: tuple[DecodeError, ...] = (),
+    sub_sequence_number: int = 0,
+) -> DeaggregatedRecord:
+    """The Kinesis record itself as a user record."""
+    pk, data, sequence_number, shard_id, arrival, ehk, known = record
+    sub = sub_sequence_number or known or 0
+    row = pk, data, ehk, (), sequence_number, sub, False, shard_id, arrival, placement, defects, fate
+    return _NEW(DeaggregatedRecord, row)
+
+
+def plain_hash_key(record: KinesisRecord) -> int | None:
+    """The hash key of a plain record; None where it has none that can be known."""
+    if record.explicit_hash_key is not None:
+        return _hash_key_or_none("", record.explicit_hash_key)
+    return None if record.partition_key is None else partition_key_hash(record.partition_key)
+
+
+def place_sound(
+    parsed: AggregatedRecord, judge: ShardJudge
+) -> tuple[AggregateKind | None, list[Placement]]:
+    """The kind of a sound aggregate and the placement of each user record; each key is hashed once."""
+    pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
+    if ehks is None:
+        return judge.place_aggregate(_partition_key_hashes(parsed), pks)
+    # Of what a decoder lets through (KEY-3), int makes the same number.
+    hash_keys = list(map(int, parsed.explicit_hash_key_table))
+    if min(ehks) >= 0:
+        return judge.place_aggregate(hash_keys, ehks)
+    first = len(hash_keys)
+    hash_keys += _partition_key_hashes(parsed)
+    used = [first + pk if ehk < 0 else ehk for pk, ehk in zip(pks, ehks, strict=True)]
+    return judge.place_aggregate(hash_keys, used)
+
+
+def _partition_key_hashes(parsed: AggregatedRecord) -> list[int]:
+    if speedups is None:
+        return list(map(partition_key_hash, parsed.partition_key_table))
+    digests = speedups.md5_many(list(map(str.encode, parsed.partition_key_table)))
+    return list(map(hash_key_from_bytes, digests))
+
+
+def sound_rows(
+    record: KinesisRecord,
+    parsed: AggregatedRecord,
+    placements: list[Placement] | None,
+    fate: Fate | None,
+    *,
+    tags: bool,
+) -> Iterable[DeaggregatedRecord]:
+    """The user records of a sound aggregate. Without ``tags`` they have none."""
+    # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
+    # the bytes."
+    found_tags = parsed.tags if tags else None
+    if speedups is not None and type(parsed.data) is list:
+        columns = *parsed.columns()[:-1], found_tags, placements
+        return speedups.rows(DeaggregatedRecord, template(record, fate), *columns)  # type: ignore[no-any-return]
+    explicit_hash_keys = parsed.explicit_hash_keys()
+    rows = zip(
+        parsed.partition_keys(),
+        parsed.data,
+        _NONE if explicit_hash_keys is None else explicit_hash_keys,
+        _EMPTY if found_tags is None else found_tags,
+        repeat(record.sequence_number),
+        count(),
+        _TRUE,
+        repeat(record.shard_id),
+        repeat(record.approximate_arrival_timestamp),
+        _NONE if placements is None else placements,
+        _EMPTY,
+        _NONE if fate is None else repeat(fate),
+    )
+    return map(_NEW, _TYPE, rows)
+
+
+def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) -> Iterator[DeaggregatedRecord]:
+    """What the KCL delivers of a defective aggregate: its first ``delivered`` user records, as Java reads
+    them."""
+    judged: dict[tuple[str, str | None], Placement] = {}
+
+    def placement(pk: str, ehk: str | None) -> Placement | None:
+        if judge is None:
+            return None
+        found = judged.get((pk, ehk))
+        if found is None:
+            found = judged[pk, ehk] = judge.place(_hash_key_or_none(pk, ehk), certain=True)
+        return found
+
+    kind = _kind(placement(pk, ehk) for pk, _, ehk in _if(judge, kcl.user_records(record.data, delivered)))
+    for sub, (pk, data, ehk) in enumerate(kcl.user_records(record.data, delivered)):
+        row = (
+            *(pk, data, ehk, (), record.sequence_number, sub, True),
+            *(record.shard_id, record.approximate_arrival_timestamp, _of(placement(pk, ehk), kind), (), None),
+        )
+        yield _NEW(DeaggregatedRecord, row)
+
+
+def defective_rows(
+    record: KinesisRecord, tables: wire.Scan, outcome: kcl.Outcome, judge: ShardJudge | None
+) -> Iterator[DeaggregatedRecord]:
+    """Every user record that the bytes hold, with its defects and what becomes of it at the KCL."""
+    data, start, end = record.data, 4, len(record.data) - DIGEST_SIZE
+    seen_by_kcl = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
+    judged: dict[tuple[int | None, int | None], Placement] = {}
+
+    def keys(found: wire.WireRecord) -> tuple[str | None, str | None]:
+        return (
+            _entry(tables.partition_keys, found.partition_key_index),
+            _entry(tables.explicit_hash_keys, found.explicit_hash_key_index),
+        )
+
+    def placement(found: wire.WireRecord) -> Placement | None:
+        if judge is None:
+            return None
+        pair = found.partition_key_index, found.explicit_hash_key_index
+        if pair not in judged:
+            pk, ehk = keys(found)
+            # An explicit hash key that is there but cannot be read decides the shard all the same.
+            known = ehk is not None or (pk is not None and found.explicit_hash_key_index is None)
+            judged[pair] = judge.place(effective_hash_key(pk or "", ehk) if known else None, certain=True)
+        return judged[pair]
+
+    # Walked twice rather than kept: defects weigh hundreds of times what their bytes do.
+    kind = _kind(placement(found) for found in _if(judge, wire.records(data, start, end)))
+    for found in wire.records(data, start, end):
+        pk, ehk = keys(found)
+        begin, stop = found.data or (0, 0)
+        fate: Fate = "raw" if outcome.raw else "dropped"
+        if not outcome.raw and found.record_index < outcome.delivered:
+            same = next(seen_by_kcl, None) == (pk, data[begin:stop], ehk)
+            fate = "delivered" if same else "altered"
+        yield DeaggregatedRecord(
+            pk,
+            data[begin:stop],
+            ehk,
+            found.tags,
+            record.sequence_number,
+            found.record_index,
+            True,
+            record.shard_id,
+            record.approximate_arrival_timestamp,
+            _of(placement(found), kind),
+            tuple(
+                defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+                for defect in wire.check(found, tables)
+            ),
+            fate,
+        )
+
+
+def _if(judge: ShardJudge | None, found: Iterable[_T]) -> Iterable[_T]:
+    return () if judge is None else found
+
+
+def _kind(placements: Iterable[Placement | None]) -> AggregateKind | None:
+    inside = outside = 0
+    for placement in placements:
+        if placement is not None and placement.in_range is not None:
+            inside += placement.in_range
+            outside += not placement.in_range
+    return aggregate_kind(inside, outside)
+
+
+def _of(placement: Placement | None, kind: AggregateKind | None) -> Placement | None:
+    return placement if placement is None else placement._replace(aggregate=kind)
+
+
+def _hash_key_or_none(partition_key: str, explicit_hash_key: str | None) -> int | None:
+    """The effective hash key; None for keys that have none, which the KCL may still deliver."""
+    try:
+        return effective_hash_key(partition_key, explicit_hash_key)
+    except HashKeyError:
+        return None
+
+
+def _entry(table: Sequence[str | None], index: int | None) -> str | None:
+    return table[index] if index is not None and index < len(table) else None
