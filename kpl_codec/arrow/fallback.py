@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..deaggregation.policies import Counts, Policy, deaggregate
+from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
 from ..format.hash_keys import hash_key_to_bytes
-from ..deaggregation.records import DeaggregatedRecord
 from ..shards.shard_map import ShardMap
 from .layout import TAGS_FIELD, Layout, Source, tag_values
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ..adapters.reading import captured, kinesis_records
 from ..deaggregation.policies import Drop, Policy, deaggregate
-from ..errors import CaptureError, DecodeError
 from ..deaggregation.records import DeaggregatedRecord
+from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord
 
 if TYPE_CHECKING:

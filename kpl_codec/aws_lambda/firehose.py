@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from ..adapters.reading import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
 from ..deaggregation.policies import deaggregate
+from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.codec import encode
 from ..format.frame import looks_aggregated
-from ..deaggregation.records import DeaggregatedRecord
 from ..format.records import UserRecord
 from .events import Poison, done, log_exception, settle_poison
 

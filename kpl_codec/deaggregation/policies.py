@@ -14,9 +14,9 @@ Specification: spec/03-deaggregation.md, DAG-1 to DAG-8.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ..compiled import speedups
 from ..errors import DecodeError, MalformedMessage, NoUserRecords
@@ -28,13 +28,15 @@ from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE
 from ..shards.placement import Judge, Placement, ShardJudge
 from ..shards.shard_map import ShardMap
-from . import kcl, mistakes, rows
+from . import kcl, rows
 from .kcl import DropReason, Fate
 from .records import DeaggregatedRecord
 
 Policy = Literal["strict", "kcl", "report"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
+#: What can be iterated, and holds no KinesisRecords.
+_NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
 #: Kinesis records of a list whose digests are computed ahead, side by side.
 _AHEAD = 64
 
@@ -181,7 +183,8 @@ class Opener:
         if speedups is None or self._judge is not None:
             return None
         template = rows.template(record, self._delivered)
-        found: list[DeaggregatedRecord] | None = speedups.frame_rows(DeaggregatedRecord, template, record.data)
+        found: list[DeaggregatedRecord] | None
+        found = speedups.frame_rows(DeaggregatedRecord, template, record.data)
         if found is not None:
             self._counts.aggregated_records += 1
             self._counts.user_records += len(found)
@@ -265,12 +268,18 @@ def _with_digests(kinesis_records: Iterable[KinesisRecord]) -> Iterator[tuple[Ki
 
 def _checked(record: KinesisRecord) -> KinesisRecord:
     if type(record) is not KinesisRecord and not isinstance(record, KinesisRecord):
-        raise mistakes.wrong_record(record)
+        raise _mistakes().wrong_record(record)
     if type(record.data) is bytes:
         return record
     if isinstance(record.data, (bytes, bytearray, memoryview)):
         return record._replace(data=bytes(record.data))
-    raise mistakes.wrong_record(record)
+    raise _mistakes().wrong_record(record)
+
+
+def _mistakes() -> Any:
+    from . import mistakes  # loaded for those who made one
+
+    return mistakes
 
 
 if TYPE_CHECKING:
@@ -321,7 +330,7 @@ def deaggregate(
     TypeError for what holds no KinesisRecords, with the function that reads it.
     """
     check_policy(policy)
-    if isinstance(kinesis_records, (KinesisRecord, dict, str, bytes)) or not hasattr(kinesis_records, "__iter__"):
-        raise mistakes.wrong_source(kinesis_records)
+    if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
+        raise _mistakes().wrong_source(kinesis_records)
     judge = None if shard_map is None and hash_key_range is None else Judge(shard_map, hash_key_range)
     return Deaggregation(kinesis_records, policy, judge, on_drop)

@@ -53,9 +53,7 @@ def plain_hash_key(record: KinesisRecord) -> int | None:
     return None if record.partition_key is None else partition_key_hash(record.partition_key)
 
 
-def place_sound(
-    parsed: AggregatedRecord, judge: ShardJudge
-) -> tuple[AggregateKind | None, list[Placement]]:
+def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, list[Placement]]:
     """The kind of a sound aggregate and the placement of each user record; each key is hashed once."""
     pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
     if ehks is None:

@@ -88,11 +88,12 @@ class Judge:
     def __init__(self, shard_map: ShardMap | None, hash_key_range: HashKeyRange | None = None) -> None:
         self.shard_map = shard_map
         self.hash_key_range = hash_key_range
-        predicts = shard_map is not None and shard_map.distribution != "AUTO"
         #: The shards that hash keys can be expected on, by hash key range; none where nothing is predicted.
-        self.open_shards: tuple[Shard, ...] = shard_map.open_shards if shard_map is not None and predicts else ()
+        self.open_shards: tuple[Shard, ...] = ()
         #: The last hash key of each of them, ascending.
-        self.endings: list[int] = shard_map.endings if shard_map is not None and predicts else []
+        self.endings: list[int] = []
+        if shard_map is not None and shard_map.distribution != "AUTO":
+            self.open_shards, self.endings = shard_map.open_shards, shard_map.endings
         self._shards: dict[str | None, ShardJudge] = {}
 
     def on(self, shard_id: str | None) -> ShardJudge:
@@ -112,7 +113,7 @@ class Judge:
 class ShardJudge:
     """Judges hash keys that lie on one shard. ``hash_key_range`` is None where it is not known."""
 
-    __slots__ = ("_endings", "_home", "_known", "_judge", "_shard", "hash_key_range", "shard_id")
+    __slots__ = ("_endings", "_home", "_judge", "_known", "_shard", "hash_key_range", "shard_id")
 
     def __init__(self, judge: Judge, shard_id: str | None) -> None:
         shard_map = judge.shard_map
@@ -172,9 +173,7 @@ class ShardJudge:
         ]
         return kind, list(map(placements.__getitem__, used))
 
-    def verdict(
-        self, expected: int, in_range: bool | None, *, certain: bool
-    ) -> tuple[Verdict, str | None]:
+    def verdict(self, expected: int, in_range: bool | None, *, certain: bool) -> tuple[Verdict, str | None]:
         """The words for three facts: the verdict, and the id of the expected shard or None.
 
         ``expected``: its number among the open shards of the `Judge`, or how many there are for "none".

@@ -209,7 +209,8 @@ print(*sorted(std))
             for name in (
                 "_speedups", "adapters", "adapters.reading", "adapters.values", "adapters.writing",
                 "aws_lambda", "aws_lambda.events", "aws_lambda.windows", "compiled", "deaggregation",
-                "deaggregation.explanation", "deaggregation.kcl", "deaggregation.policies", "errors",
+                "deaggregation.explanation", "deaggregation.kcl", "deaggregation.policies",
+                "deaggregation.records", "deaggregation.rows", "errors",
                 "format", "format.codec", "format.frame", "format.hash_keys", "format.message",
                 "format.records", "format.size", "format.wire", "limits",
                 "shards", "shards.placement", "shards.shard_map",

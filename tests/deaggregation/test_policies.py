@@ -188,7 +188,7 @@ def test_a_defect_in_a_report_says_where_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("wrong", "told"),
     [
         ({"Records": [{"kinesis": {"data": "eA=="}}]}, "kpl_codec.aws_lambda.user_records"),
         ([{"kinesis": {"data": "eA=="}}], "kpl_codec.aws_lambda.user_records"),
@@ -205,24 +205,24 @@ def test_a_defect_in_a_report_says_where_it_is() -> None:
     ],
 )
 @pytest.mark.parametrize("lazily", [False, True])
-def test_a_mistake_is_told_which_function_to_use(given: Any, told: str, lazily: bool) -> None:
+def test_a_mistake_is_told_which_function_to_use(wrong: Any, told: str, lazily: bool) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
-        list(kpl.deaggregate(iter(given) if lazily and isinstance(given, list) else given))
+        list(kpl.deaggregate(iter(wrong) if lazily and isinstance(wrong, list) else wrong))
     for function in ("aws_lambda.user_records", "adapters.from_get_records", "adapters.kinesis_records"):
         module, _, name = f"kpl_codec.{function}".rpartition(".")
         assert callable(getattr(importlib.import_module(module), name))
 
 
 def test_decode_is_told_what_is_not_bytes() -> None:
-    for given, told in (("eA==", "b64decode"), ({"Records": []}, "kinesis_records"), (7, "int")):
+    for wrong, told in (("eA==", "b64decode"), ({"Records": []}, "kinesis_records"), (7, "int")):
         with pytest.raises(TypeError, match=told):
-            kpl.decode(given)  # type: ignore[arg-type]
+            kpl.decode(wrong)  # type: ignore[arg-type]
 
 
 def test_bytes_of_any_kind_are_opened() -> None:
     data = kpl.encode([kpl.UserRecord("k", b"x")])
-    for given in (bytearray(data), memoryview(data)):
-        (row,) = kpl.deaggregate([record(given)])  # type: ignore[arg-type]
+    for wrong in (bytearray(data), memoryview(data)):
+        (row,) = kpl.deaggregate([record(wrong)])  # type: ignore[arg-type]
         assert row.data == b"x"
         assert type(row.data) is bytes
 

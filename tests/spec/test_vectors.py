@@ -224,7 +224,10 @@ def test_deaggregate(vector: Vector) -> None:
     ]
     shard_map = kpl.ShardMap.from_list_shards(given["pages"]) if "pages" in given else None
     user_records = kpl.deaggregate(
-        records, given["policy"], shard_map=shard_map, hash_key_range=hash_key_range(given.get("hash_key_range"))
+        records,
+        given["policy"],
+        shard_map=shard_map,
+        hash_key_range=hash_key_range(given.get("hash_key_range")),
     )
     rows: list[dict[str, Any]] = []
     if "error" in vector:
