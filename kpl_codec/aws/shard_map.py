@@ -8,7 +8,7 @@
         live.predict(hash_key)                                         # never waits
         live.invalidate(sent_at, predicted_shard_id)                   # never waits
 
-All that matters is in `kpl_codec.live_shard_map`; here are only the calls, the clock and the thread.
+All that matters is in `kpl_codec.shards.live_shard_map`; here are only the calls, the clock and the thread.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class LiveShardMapView:
 
     @property
     def state(self) -> State:
-        """See the table of `kpl_codec.live_shard_map`."""
+        """See the table of `kpl_codec.shards.live_shard_map`."""
         return self._live.state
 
     @property

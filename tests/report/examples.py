@@ -37,7 +37,7 @@ INPUT_SCHEMA = pa.schema(
 
 
 def sequence_number(shard_index: int, created: datetime, time: datetime, index: int) -> str:
-    """A number with the hints that `kpl_codec.sequence_numbers` reads."""
+    """A number with the hints that `kpl_codec.shards.sequence_numbers` reads."""
     number = (
         2 << 184
         | int(created.timestamp()) << 148
