@@ -77,8 +77,8 @@ class AsyncStreamShardMap(LiveShardMapView):
                 if self._live.state is State.READY:
                     assert self._live.shard_map is not None
                     return self._live.shard_map
-                if self._live.given_up is not None:
-                    raise self._live.given_up
+                if self._live.permanent_error is not None:
+                    raise self._live.permanent_error
                 if self._task is None or self._task.done():
                     crash = None if self._task is None or self._task.cancelled() else self._task.exception()
                     raise RuntimeError("the shard map's task is not running") from crash

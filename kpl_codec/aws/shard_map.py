@@ -50,7 +50,7 @@ def _fetch(client: Any, live: LiveShardMap, timeout: float, sleep: Callable[[flo
         if isinstance(outcome, MapChanged):
             return live
         retry_at = live.timer()
-        if live.error is not None and (retry_at is None or retry_at > end):
+        if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
             raise live.error
         if retry_at is not None:
             sleep(max(0.0, retry_at - time.monotonic()))
@@ -163,8 +163,8 @@ class StreamShardMap(LiveShardMapView):
                     return self._live.shard_map
                 if self._crash is not None:
                     raise RuntimeError("the shard map's thread has crashed") from self._crash
-                if self._live.given_up is not None:
-                    raise self._live.given_up
+                if self._live.permanent_error is not None:
+                    raise self._live.permanent_error
                 if self._closing:
                     raise RuntimeError("the shard map is closed")
                 left = None if end is None else end - time.monotonic()

@@ -255,8 +255,8 @@ def _watch(args: argparse.Namespace) -> int:
             looks += 1
             _tell(event, args.json, first=looks == 1)
         timer = live.timer()
-        if timer is None and live.given_up is not None:
-            raise live.given_up
+        if live.permanent_error is not None:
+            raise live.permanent_error
         if args.looks is not None and looks >= args.looks:
             return 0
         if timer is not None:
@@ -266,12 +266,11 @@ def _watch(args: argparse.Namespace) -> int:
 def _tell(event: MapChanged | RefreshFailed, as_json: bool, *, first: bool) -> None:
     now = datetime.now(timezone.utc).replace(microsecond=0)
     if isinstance(event, RefreshFailed):
-        retry = event.retry_at - event.at if event.retry_at is not None else None
+        retry = event.retry_at - event.at
         if as_json:
             facts: dict[str, Any] = {"Failed": event.error.code, "RetryInSeconds": retry}
         else:
-            again = f", again in {retry:.0f} s" if retry is not None else ""
-            print(f"{now:%H:%M:%S}  {paint(f'{event.error}{again}', 'red')}", flush=True)
+            print(f"{now:%H:%M:%S}  {paint(f'{event.error}, again in {retry:.0f} s', 'red')}", flush=True)
             return
     else:
         if not (event.opened or event.closed or event.recreated or first):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..shards.live_shard_map import LiveShardMap, State
+from ..shards.live_shard_map import LiveShardMap
 from .config import ProducerConfig
 from .partitioner import Chance, ShardLoad, UniformStickyPartitioner
 from .pending import Pending
@@ -40,9 +40,7 @@ class Router:
         """Whether waiting for a prediction makes sense: a refresh runs, or is to be tried again."""
         # Sent alone at once, as the KPL does, the records of a busy producer would be thousands of Kinesis
         # records a second for as long as a ListShards call takes: after every split, a storm of throttling.
-        return self._live.state is State.UPDATING or (
-            self._live.state is State.INVALID and self._live.timer() is not None
-        )
+        return self._live.map_may_come
 
     @property
     def ignores_keys(self) -> bool:

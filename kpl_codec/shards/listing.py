@@ -1,20 +1,54 @@
-"""Reading ListShards answers with suspicion: what a listing says, and whether it can be what it claims.
+"""What ListShards and DescribeStreamSummary answer, checked, and whether it can be what it seems.
 
-AT_LATEST is not a photograph: it may name parents together with their children, come from before an
-answer we already have, or be of another stream that was made under the name of a deleted one.
-Specification: spec/08-live-shard-map.md, MAP-11 and MAP-12.
+A listing is not taken at one moment: it may name parents together with their children, be older than one
+that came before it, or be of another stream, made under the name of a deleted one.
+Specification: spec/08-live-shard-map.md, MAP-11, MAP-12 and MAP-14.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from ..errors import ShardMapError
 from .lineage import Lineage
-from .shard import Shard
+from .shard import Distribution, Shard, listed_shards
 
 _NUMBERED = re.compile(r"shardId-([0-9]{1,20})\Z")
+
+
+class StreamSummary(NamedTuple):
+    """What DescribeStreamSummary tells the map. ``created``: when this life of the stream began."""
+
+    created: datetime | None
+    distribution: Distribution
+
+
+def parse_page(answer: Any) -> tuple[list[Shard], str | None]:
+    """The shards of one ListShards answer, and its NextToken. Raises ShardMapError(code="malformed")."""
+    # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
+    shards, _ = listed_shards([answer])
+    token = answer.get("NextToken")
+    if token is not None and not isinstance(token, str):
+        raise ShardMapError(code="malformed", reason="a NextToken that is no string", shard_ids=())
+    return shards, token or None
+
+
+def parse_summary(answer: Any) -> StreamSummary | None:
+    """What a DescribeStreamSummary answer tells, None for one that tells nothing.
+
+    (botocore makes an empty success of an answer that was cut short.)
+    """
+    summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
+    if not isinstance(summary, Mapping) or not summary:
+        return None
+    created = summary.get("StreamCreationTimestamp")
+    auto = summary.get("RecordDistributionStrategy") == "AUTO"
+    return StreamSummary(
+        created if isinstance(created, datetime) else None, "AUTO" if auto else "USER_PARTITION_KEY"
+    )
 
 
 def _number(shard_id: str) -> int | None:

@@ -4,30 +4,31 @@
      | refresh(now) / invalidate(...)  ──▶   wants a refresh
      | ◀── next_request(now)                 Request("ListShards", {...}), one at a time
      | receive(request, answer, now)   ──▶   next page, or a new map; gives a MapChanged
-     | fail(request, failure, now)     ──▶   backs off, or gives up; gives a RefreshFailed
+     | fail(request, failure, now)     ──▶   the refresh has failed; gives a RefreshFailed
      | ◀── timer()                           when to ask next_request again
-     | predict(hash_key)               ──▶   shard id, or None: do not know
+     | predict(hash_key)               ──▶   shard id, or None: not known
 
     state     | predict | what happens                      | becomes
     ----------+---------+-----------------------------------+------------------------------------------
     INVALID   | None    | nothing known, waits for timer()  | UPDATING when a refresh starts
     UPDATING  | None    | a refresh runs                    | READY if the listing is sound, else INVALID
-    READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is believed,
-              |         | does not change that)             | INVALID when the stream is gone
+    READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is believed, or
+              |         | does not change that)             | the stream is gone (INVALID if that is all
+              |         |                                   | that the refresh finds)
 
-While the map is distrusted there is no prediction: a user record sent alone lands right without one,
-an aggregate made for a shard that has split does not. Time is any monotonic clock of the caller's, in
-seconds, the same for all calls. Not thread-safe, except that `predict` only reads.
-Specification: spec/08-live-shard-map.md, MAP-1 to MAP-16.
+`trust.py` has the rules of when the map is trusted. While it is not there is no prediction: a user record
+sent alone lands right without one, an aggregate made for a shard that has split does not.
+All times are seconds of one monotonic clock of the caller's. Not thread-safe, except that `predict` only
+reads.
+Specification: spec/08-live-shard-map.md, MAP-1 to MAP-19.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
@@ -35,12 +36,26 @@ from ..errors import KplError, ShardMapError
 from ..format.hash_keys import HashKeyRange
 from .lineage import Lineage
 from .listing import another_life, not_known_closed, superseded_shards
-from .shard import listed_shards
-from .shard_map import Distribution, Shard, ShardMap
+from .refresh import Failure, Refresh, Request, ShardFilterType
+from .shard import Distribution, Shard
+from .shard_map import ShardMap
+from .trust import Trust, TrustState
 
-ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
+__all__ = [
+    "Failure",
+    "LiveShardMap",
+    "MapChanged",
+    "RefreshFailed",
+    "Request",
+    "ShardFilterType",
+    "State",
+    "StreamUnavailable",
+]
+
 #: Listings in a row that contradict what is known before they are believed.
 _CONTRADICTIONS: Final = 4
+#: After an error that no retry mends by itself.
+_PERMANENT_BACKOFF: Final = Backoff(1.0, 300.0)
 
 
 class State(str, Enum):
@@ -56,7 +71,7 @@ class State(str, Enum):
 
 class StreamUnavailable(KplError):
     """A refresh failed. ``stream``, ``operation``, ``code`` (AWS's name of the error, or a ShardMapError
-    code), ``reason``; ``permanent``: nothing will be tried again until `refresh` is called."""
+    code), ``reason``; ``permanent``: no retry mends it by itself, somebody has to change something."""
 
     code: str
     requirement = "MAP-8"
@@ -65,22 +80,6 @@ class StreamUnavailable(KplError):
     reason: str
     permanent: bool = False
     text = "{operation} of stream {stream} failed: {code}: {reason}"
-
-
-class Request(NamedTuple):
-    """A call to make: ``operation`` as AWS names it, ``arguments`` as its input. Hand it back with the
-    answer: an answer to any but the latest request is ignored."""
-
-    operation: Literal["ListShards", "DescribeStreamSummary"]
-    arguments: Mapping[str, Any]
-    number: int
-
-
-class Failure(NamedTuple):
-    """How a call failed: ``code`` as AWS names it, or the name of the client's error."""
-
-    code: str
-    reason: str = ""
 
 
 class MapChanged(NamedTuple):
@@ -100,32 +99,21 @@ class MapChanged(NamedTuple):
 
 
 class RefreshFailed(NamedTuple):
-    """A refresh has failed; ``retry_at`` is when the next one starts, None when none will."""
+    """A refresh has failed; ``retry_at`` is when the next one starts."""
 
     at: float
     error: StreamUnavailable
-    retry_at: float | None
-
-
-@dataclass(slots=True)
-class _Refresh:
-    """A refresh under way."""
-
-    started: float
-    pages: list[Mapping[str, Any]]
-    tokens: set[str]
-    described: bool = False
-    restarted: bool = False
-    in_flight: Request | None = None
+    retry_at: float
 
 
 class LiveShardMap:
     """The state machine of one stream. Give ``stream_name`` or ``stream_arn``.
 
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
-    hold records (for lineage). ``closed_shard_ttl``: how long `hash_key_range` answers for a shard after
-    it closed. ``refresh_interval``: refresh this long after the last, None for only when asked.
-    ``describe``: ask DescribeStreamSummary too, which tells AUTO distribution and a re-created stream.
+    hold records (for lineage). ``closed_shard_ttl``: seconds for which `hash_key_range` answers for a
+    shard after it closed. ``refresh_interval``: refresh so many seconds after the last, None for only when
+    asked. ``describe``: ask DescribeStreamSummary too, which tells AUTO distribution and a stream made
+    again. ``first_backoff``, ``max_backoff``: seconds.
     """
 
     def __init__(
@@ -149,26 +137,21 @@ class LiveShardMap:
         self._ttl = closed_shard_ttl
         self._interval = refresh_interval
         self._describe = describe
-        self._backoff = Backoff(first_backoff, max_backoff, backoff_factor)
         self._max_results = max_results
-        self._trusted: ShardMap | None = None
+        self._backoff = Backoff(first_backoff, max_backoff, backoff_factor)
+        self._trust = Trust(self._backoff)
         self._map: ShardMap | None = None
         self._lineage = Lineage(())
         self._closed: dict[str, tuple[Shard, float]] = {}
         self._gone: set[str] = set()
         self._distribution: Distribution = "USER_PARTITION_KEY"
         self._created: datetime | None = None
-        self._created_listed: datetime | None = None
-        self._refresh: _Refresh | None = None
+        self._refresh: Refresh | None = None
         self._retry_at: float | None = None
         self._failures = 0
-        self._numbers = 0
+        self._requests = 0
         self._updated_at: float | None = None
-        self._doubted_at: float | None = None
-        self._doubt_changed = False
-        self._barren = 0
         self._contradictions = 0
-        self._deaf_until = float("-inf")
         #: How often the stream was seen to be deleted and created again.
         self.generation = 0
         #: Why the last refresh failed; None once one has not.
@@ -184,7 +167,7 @@ class LiveShardMap:
     @property
     def state(self) -> State:
         """See the table of this module."""
-        if self._trusted is not None:
+        if self._trust.state is TrustState.TRUSTED:
             return State.READY
         return State.UPDATING if self._refresh is not None else State.INVALID
 
@@ -204,10 +187,17 @@ class LiveShardMap:
         return self._updated_at
 
     @property
-    def given_up(self) -> StreamUnavailable | None:
-        """The permanent error that ended the refreshing, until `refresh` starts it again."""
-        over = self._trusted is None and self._refresh is None and self._retry_at is None
-        return self.error if over else None
+    def permanent_error(self) -> StreamUnavailable | None:
+        """What keeps the stream from having a map until somebody changes something; None: no such error."""
+        waiting = self.state is State.INVALID and self.error is not None and self.error.permanent
+        return self.error if waiting else None
+
+    @property
+    def map_may_come(self) -> bool:
+        """Whether there is no trusted map, but one may be there soon: no permanent error keeps it away."""
+        return self.state is not State.READY and (
+            self._refresh is not None or (self._retry_at is not None and self.permanent_error is None)
+        )
 
     def predict(self, hash_key: int) -> str | None:
         """The open shard that takes ``hash_key``; None unless READY, and None on an AUTO stream.
@@ -216,10 +206,13 @@ class LiveShardMap:
         """
         # MAP-1: "A prediction MUST come from a trusted map only; otherwise the answer is that none can
         # be made."
-        trusted = self._trusted
-        if trusted is None or trusted.distribution == "AUTO":
+        shard_map = self._map
+        if self._trust.state is not TrustState.TRUSTED or shard_map is None:
             return None
-        return trusted.shard_for(hash_key).shard_id
+        # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
+        if shard_map.distribution == "AUTO":
+            return None
+        return shard_map.shard_for(hash_key).shard_id
 
     def hash_key_range(self, shard_id: str, now: float) -> HashKeyRange | None:
         """The range of a shard that is open, or closed at most ``closed_shard_ttl`` ago; else None.
@@ -240,13 +233,19 @@ class LiveShardMap:
     def refresh(self, now: float) -> bool:
         """Start a refresh, unless one runs or waits for its backoff to end. Returns whether it did.
 
-        A map that is READY stays so meanwhile. Also the way to try again after a permanent error.
+        A map that is READY stays so meanwhile. After a permanent error there is no waiting for the
+        backoff: who asks has changed something.
         """
         # MAP-3: "At most one refresh MUST run at a time, however many callers ask."
-        if self._refresh is not None or (self._failures and self._retry_at is not None):
+        backing_off = self._failures and self._retry_at is not None and not self._failed_for_good
+        if self._refresh is not None or backing_off:
             return False
         self._start(now)
         return True
+
+    @property
+    def _failed_for_good(self) -> bool:
+        return self.error is not None and self.error.permanent
 
     def invalidate(self, seen_at: float, predicted_shard: str | None, now: float) -> bool:
         """A record sent at ``seen_at`` landed elsewhere than ``predicted_shard``. Returns whether the
@@ -255,7 +254,7 @@ class LiveShardMap:
         ``predicted_shard`` is the shard that was predicted, not the one the record landed on: after a
         split that one is not in the map, and the map would never learn of it.
         """
-        if self._trusted is None or self._updated_at is None:
+        if self._map is None or self._updated_at is None:
             return False
         # MAP-4: "A report MUST be ignored if the map's refresh began at or after the record was sent: it
         # covers what the record saw."
@@ -264,23 +263,20 @@ class LiveShardMap:
         # MAP-5: "A report MUST be ignored if the predicted shard is not open in the map: the map has
         # learnt that already."
         if predicted_shard is not None and (
-            predicted_shard not in self._trusted or not self._trusted[predicted_shard].open
+            predicted_shard not in self._map or not self._map[predicted_shard].open
         ):
             return False
-        # MAP-15: "After a report whose refresh changed nothing, reports MUST be ignored for a time that
-        # grows as the backoff does, until a refresh changes the map."
-        if now < self._deaf_until:
+        if not self._trust.report(seen_at, now):
             return False
-        self._trusted = None
-        self._doubted_at = seen_at
-        self._doubt_changed = False
         if self._refresh is None:
             self._start(now)
         return True
 
     def _start(self, now: float) -> None:
         self._retry_at = None
-        self._refresh = _Refresh(started=now, pages=[], tokens=set(), described=not self._describe)
+        self._refresh = Refresh(
+            now, self._stream, self._shard_filter, self._max_results, describe=self._describe
+        )
 
     # -- requests and answers -----------------------------------------------------------------
 
@@ -292,111 +288,77 @@ class LiveShardMap:
         """The call to make now, None if there is none (or it is under way)."""
         if self._refresh is None and self._retry_at is not None and now >= self._retry_at:
             self._start(now)
-        refresh = self._refresh
-        if refresh is None or refresh.in_flight is not None:
+        if self._refresh is None:
             return None
-        self._numbers += 1
-        if not refresh.described:
-            refresh.in_flight = Request("DescribeStreamSummary", dict(self._stream), self._numbers)
-            return refresh.in_flight
-        arguments: dict[str, Any] = {"MaxResults": self._max_results}
-        # MAP-6: "The first page of ListShards names the stream and the filter; a later page MUST carry
-        # NextToken and MaxResults only."
-        if refresh.pages:
-            arguments["NextToken"] = refresh.pages[-1]["NextToken"]
-        else:
-            arguments |= {**self._stream, "ShardFilter": {"Type": self._shard_filter}}
-        refresh.in_flight = Request("ListShards", arguments, self._numbers)
-        return refresh.in_flight
+        request = self._refresh.next_request(self._requests + 1)
+        if request is not None:
+            self._requests += 1
+        return request
 
-    def receive(
-        self, request: Request, answer: Mapping[str, Any], now: float
-    ) -> MapChanged | RefreshFailed | None:
+    def receive(self, request: Request, answer: Any, now: float) -> MapChanged | RefreshFailed | None:
         """The answer to ``request``; gives what came of it once the refresh is over."""
-        refresh = self._answered(request)
-        if refresh is None:
+        refresh = self._refresh
+        if refresh is None or not refresh.answered(request):
             return None
         if request.operation == "DescribeStreamSummary":
-            self._described(refresh, answer.get("StreamDescriptionSummary"))
-            return None
-        refresh.pages.append(answer)
-        token = answer.get("NextToken")
-        if token:
-            if token in refresh.tokens:
-                return self._failed(refresh, "ListShards", "malformed", "a NextToken came twice", now)
-            refresh.tokens.add(token)
+            refresh.described(answer)
             return None
         try:
-            return self._install(refresh, now)
+            refresh.listed(answer)
+            return self._install(refresh, now) if refresh.whole else None
         except ShardMapError as error:
             # MAP-7: "A listing that is not sound (gap, overlap, cycle, duplicate, contradiction) MUST NOT
             # become the map; the refresh has failed and is tried again."
-            return self._failed(refresh, "ListShards", error.code, error.describe(), now)
+            return self._failed("ListShards", error.code, error.describe(), now)
 
     def fail(self, request: Request, failure: Failure, now: float) -> RefreshFailed | None:
         """``request`` got an error, or no answer."""
-        refresh = self._answered(request)
-        if refresh is None:
+        refresh = self._refresh
+        if refresh is None or not refresh.answered(request):
             return None
         if request.operation == "DescribeStreamSummary" and failure.code != "ResourceNotFoundException":
             # Many a role may not call it, and it allows 20 calls a second for a whole account. The map
             # does without: what it would tell stays as last known.
-            self._described(refresh, None)
+            refresh.described(None)
             return None
-        if failure.code == "ExpiredNextTokenException" and not refresh.restarted:
-            # MAP-9: "An expired NextToken MUST start the listing again from its first page, at once the
-            # first time, with backoff after that."
-            refresh.pages.clear()
-            refresh.tokens.clear()
-            refresh.restarted = True
-            refresh.started = now
+        if failure.code == "ExpiredNextTokenException" and refresh.restart(now):
             return None
-        return self._failed(refresh, request.operation, failure.code, failure.reason, now)
+        return self._failed(request.operation, failure.code, failure.reason, now)
 
-    def _described(self, refresh: _Refresh, summary: Mapping[str, Any] | None) -> None:
-        # A cut answer comes out of botocore as an empty one: that tells nothing, and changes nothing.
-        refresh.described = True
-        self._created_listed = summary.get("StreamCreationTimestamp") if summary else None
-        if summary:
-            # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
-            auto = summary.get("RecordDistributionStrategy") == "AUTO"
-            self._distribution = "AUTO" if auto else "USER_PARTITION_KEY"
-
-    def _answered(self, request: Request) -> _Refresh | None:
-        refresh = self._refresh
-        if refresh is None or refresh.in_flight != request:
-            return None
-        refresh.in_flight = None
-        return refresh
-
-    def _failed(self, refresh: _Refresh, operation: str, code: str, reason: str, now: float) -> RefreshFailed:
+    def _failed(self, operation: str, code: str, reason: str, now: float) -> RefreshFailed:
         self._refresh = None
         permanent = is_permanent(code)
+        if permanent != self._failed_for_good:
+            self._failures = 0
         self.error = StreamUnavailable(
             stream=self.stream, operation=operation, code=code, reason=reason, permanent=permanent
         )
-        if permanent:
-            # MAP-8: "An error that no retry can mend (no such stream, access denied) MUST end the
-            # refreshing at once and be given to every caller that waits."
-            self._trusted = None
-            self._retry_at = None
-        else:
-            # MAP-10: "A refresh that failed otherwise MUST be tried again after a backoff that grows
-            # from 1 s to at most 30 s, and starts anew once a map was installed."
-            self._retry_at = now + self._backoff.seconds(self._failures)
-            self._failures += 1
+        if code == "ResourceNotFoundException":
+            # MAP-17: "When a failure says that the stream is gone, trust in the map MUST end until a listing
+            # that began after it."
+            self._trust.end(now)
+        # MAP-8: "An error that no retry can mend (no such stream, access denied) MUST be given at once to
+        # every caller that waits. The map is asked for again after a backoff that grows from 1 s to at most
+        # 300 s, and at once when a caller asks."
+        # MAP-10: "A refresh that failed otherwise MUST be tried again after a backoff that grows
+        # from 1 s to at most 30 s, and starts anew once a map was installed."
+        backoff = _PERMANENT_BACKOFF if permanent else self._backoff
+        self._retry_at = now + backoff.seconds(self._failures)
+        self._failures += 1
         return RefreshFailed(now, self.error, self._retry_at)
 
     # -- a new map ----------------------------------------------------------------------------
 
-    def _install(self, refresh: _Refresh, now: float) -> MapChanged:
-        listed, _ = listed_shards(refresh.pages)
+    def _install(self, refresh: Refresh, now: float) -> MapChanged:
+        listed, summary = refresh.shards, refresh.summary
+        created = summary.created if summary else None
+        distribution = summary.distribution if summary else self._distribution
         superseded = superseded_shards(listed)
-        recreated = self._recreated(listed)
+        recreated = self._recreated(listed, created)
         lineage = (
             Lineage(listed) if recreated else self._lineage.merged(not_known_closed(listed, self._lineage))
         )
-        new = ShardMap((shard for shard in listed if shard.shard_id not in superseded), self._distribution)
+        new = ShardMap((shard for shard in listed if shard.shard_id not in superseded), distribution)
         # From here nothing fails: the map changes as a whole or not at all.
         old = {shard.shard_id: shard for shard in self._map.open_shards} if self._map else {}
         if recreated:
@@ -409,44 +371,24 @@ class LiveShardMap:
         self._closed = {i: entry for i, entry in self._closed.items() if now - entry[1] <= self._ttl}
         self._closed |= {shard_id: (shard, now) for shard_id, shard in closed.items()}
         self._gone |= closed.keys() | superseded | {shard.shard_id for shard in listed if not shard.open}
-        self._map = new
-        self._lineage = lineage
-        self._created = self._created_listed or (None if recreated else self._created)
-        self._updated_at = refresh.started
-        self._refresh = None
+        self._map, self._lineage, self._distribution = new, lineage, distribution
+        self._created = created or (None if recreated else self._created)
+        self._updated_at = refresh.begun
+        self._refresh = self.error = None
         self._failures = self._contradictions = 0
-        self.error = None
         self._retry_at = now + self._interval if self._interval is not None else None
         opened = tuple(sorted(open_now - old.keys()))
-        self._regain_trust(new, refresh.started, bool(opened or closed or recreated), now)
+        if self._trust.listed(refresh.begun, changed=bool(opened or closed or recreated), now=now):
+            self._start(now)
         return MapChanged(now, new, opened, tuple(sorted(closed)), recreated, tuple(sorted(superseded)))
 
-    def _regain_trust(self, new: ShardMap, started: float, changed: bool, now: float) -> None:
-        self._doubt_changed |= changed
-        if self._doubted_at is not None and started < self._doubted_at:
-            # A routine refresh was under way when a report was believed: this listing may be older
-            # than what the report saw.
-            self._doubted_at = None
-            self._start(now)
-            return
-        if self._doubt_changed:
-            self._barren, self._deaf_until = 0, float("-inf")
-        elif self._trusted is None:
-            # Records land elsewhere, and the listing says they should not: a listing that lags behind a
-            # split, or a stream that ignores keys. Asking again at once would go on for ever, and leave
-            # the producer without predictions most of the time.
-            self._deaf_until = now + self._backoff.seconds(self._barren)
-            self._barren += 1
-        self._trusted = new
-        self._doubted_at = None
-
-    def _recreated(self, listed: Sequence[Shard]) -> bool:
+    def _recreated(self, listed: Sequence[Shard], created: datetime | None) -> bool:
         """Whether ``listed`` is another life of the stream. Raises ShardMapError(code="contradiction")."""
         # MAP-11: "A stream deleted and created again under its name MUST be told from the old one, and
         # nothing known of the old one kept."
         same_creation = None
-        if self._created is not None and self._created_listed is not None:
-            same_creation = self._created == self._created_listed
+        if self._created is not None and created is not None:
+            same_creation = self._created == created
         try:
             return another_life(listed, self._lineage, self._gone, same_creation)
         except ShardMapError:

@@ -265,7 +265,7 @@ def test_waiting_has_an_end(proxy, faulty, stream):
 
 
 def _closed_wait(live):
-    live._live._trusted = None
+    live._live._trust.end(0.0)
     live.wait_ready(1)
 
 

@@ -171,7 +171,7 @@ def test_what_watch_tells_people(capsys):
     )
     _tell(RefreshFailed(0.0, error, 2.0), False, first=False)
     assert capsys.readouterr().out.endswith("LimitExceededException: slow [MAP-8], again in 2 s\n")
-    _tell(RefreshFailed(0.0, error, None), True, first=False)
+    _tell(RefreshFailed(0.0, error, 2.0), True, first=False)
     assert json.loads(capsys.readouterr().out)["Failed"] == "LimitExceededException"
 
 

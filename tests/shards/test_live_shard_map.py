@@ -247,27 +247,88 @@ def test_a_routine_refresh_that_fails_leaves_the_map_trusted():
     assert live.fail(live.next_request(5.0), THROTTLED, 5.0).retry_at == 6.0
     assert live.state is State.READY
     assert live.predict(0) is not None
-    assert live.given_up is None
+    assert live.permanent_error is None
 
 
 @pytest.mark.requirement("MAP-8")
 @pytest.mark.parametrize("code", sorted(code for code in _KINDS if is_permanent(code)))
-def test_permanent_errors_end_it_at_once_until_asked_again(code):
-    live, stream = ready(describe=False)
+def test_permanent_errors_are_told_at_once_and_asked_again_at_growing_distance(code):
+    live, stream = LiveShardMap("s", describe=False), ModelStream(2, now=0)
     live.refresh(5.0)
-    event = live.fail(live.next_request(5.0), Failure(code, "why"), 5.0)
-    assert event.retry_at is None
-    assert event.error == StreamUnavailable(
-        stream="s", operation="ListShards", code=code, reason="why", permanent=True
-    )
+    now, pauses = 5.0, []
+    for _ in range(11):
+        event = live.fail(live.next_request(now), Failure(code, "why"), now)
+        assert event.error == StreamUnavailable(
+            stream="s", operation="ListShards", code=code, reason="why", permanent=True
+        )
+        assert live.state is State.INVALID
+        assert live.permanent_error is event.error
+        assert not live.map_may_come
+        assert live.next_request(event.retry_at - 0.001) is None
+        pauses.append(event.retry_at - now)
+        now = live.timer()
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    live.fail(live.next_request(now), Failure(code), now)
+    assert live.refresh(now)  # who asks has changed something: no waiting
+    assert live.permanent_error is None
+    answer(live, now, stream.open_shards())
+    assert live.state is State.READY
+
+
+@pytest.mark.requirement("MAP-17")
+def test_only_a_stream_that_is_gone_ends_trust_in_a_map():
+    for code in ("AccessDeniedException", "ValidationException", "NoCredentialsError"):
+        live, stream = ready(describe=False)
+        live.refresh(5.0)
+        assert live.fail(live.next_request(5.0), Failure(code), 5.0).error.permanent
+        assert live.state is State.READY
+        assert live.permanent_error is None
+    live.refresh(5.0)
+    live.fail(live.next_request(5.0), Failure("ResourceNotFoundException"), 5.0)
     assert live.state is State.INVALID
-    assert live.given_up is event.error
-    assert live.timer() is None
-    assert live.next_request(1e9) is None
+    assert live.predict(0) is None
     assert not live.invalidate(6.0, None, 6.0)
     assert live.refresh(7.0)
-    assert live.given_up is None
     answer(live, 7.0, stream.open_shards())
+    assert live.predict(0) is not None
+
+
+@pytest.mark.requirement("MAP-19")
+def test_a_listing_that_never_ends_is_refused():
+    live = LiveShardMap("s", describe=False)
+    live.refresh(0.0)
+    calls = 0
+    while (request := live.next_request(0.0)) is not None:
+        calls += 1
+        event = live.receive(request, {"Shards": [], "NextToken": str(calls)}, 0.0)
+    assert isinstance(event, RefreshFailed)
+    assert event.error.code == "malformed"
+    assert calls <= 1200
+    assert live.timer() == 1.0
+
+
+@pytest.mark.requirement("MAP-14")
+@pytest.mark.parametrize(
+    "page",
+    [
+        None,
+        [],
+        "x",
+        {"Shards": {}},
+        {"Shards": [], "NextToken": ["a"]},
+        {"Shards": ["x"]},
+        {"Shards": [{"ShardId": 5}]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("summary", [None, [], {"StreamDescriptionSummary": ["x"]}], ids=str)
+def test_answers_of_any_shape_are_failures_and_not_crashes(page, summary):
+    live, _ = ready()
+    live.refresh(5.0)
+    assert live.receive(live.next_request(5.0), summary, 5.0) is None
+    event = live.receive(live.next_request(5.0), page, 5.0)
+    assert isinstance(event, RefreshFailed)
+    assert event.error.code == "malformed"
     assert live.state is State.READY
 
 

@@ -1,0 +1,120 @@
+"""One refresh of a live shard map: DescribeStreamSummary if wanted, then every page of ListShards.
+
+Requests out, answers in, one at a time.
+Specification: spec/08-live-shard-map.md, MAP-6, MAP-9 and MAP-14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from ..errors import ShardMapError
+from .listing import StreamSummary, parse_page, parse_summary
+from .shard import Shard
+
+ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
+#: More shards than any stream has. A listing with pages for more is endless.
+_MOST_SHARDS: Final = 1_000_000
+
+
+class Request(NamedTuple):
+    """A call to make: ``operation`` as AWS names it, ``arguments`` as its input. Hand it back with the
+    answer: an answer to any but the latest request is ignored."""
+
+    operation: Literal["ListShards", "DescribeStreamSummary"]
+    arguments: Mapping[str, Any]
+    number: int
+
+
+class Failure(NamedTuple):
+    """How a call failed: ``code`` as AWS names it, or the name of the client's error."""
+
+    code: str
+    reason: str = ""
+
+
+class Refresh:
+    """A refresh under way. ``begun``: what happened in the stream before is in its listing.
+
+    ``shards``: listed so far. ``whole``: all pages have come. ``summary``: None if the stream was not
+    described, or the answer told nothing.
+    """
+
+    def __init__(
+        self,
+        begun: float,
+        stream: Mapping[str, Any],
+        shard_filter: ShardFilterType,
+        max_results: int,
+        *,
+        describe: bool,
+    ) -> None:
+        self.begun = begun
+        self.shards: list[Shard] = []
+        self.whole = False
+        self.summary: StreamSummary | None = None
+        self._stream = stream
+        self._filter = shard_filter
+        self._max_results = max_results
+        self._most_pages = 100 + _MOST_SHARDS // max_results
+        self._describe = describe
+        self._tokens: dict[str, None] = {}
+        self._restarted = False
+        self._in_flight: Request | None = None
+
+    def next_request(self, number: int) -> Request | None:
+        """The call to make now; None while one is under way, and once the listing is whole."""
+        if self._in_flight is not None or self.whole:
+            return None
+        if self._describe:
+            self._in_flight = Request("DescribeStreamSummary", dict(self._stream), number)
+            return self._in_flight
+        arguments: dict[str, Any] = {"MaxResults": self._max_results}
+        # MAP-6: "The first page of ListShards names the stream and the filter; a later page MUST carry
+        # NextToken and MaxResults only."
+        if self._tokens:
+            arguments["NextToken"] = next(reversed(self._tokens))
+        else:
+            arguments |= {**self._stream, "ShardFilter": {"Type": self._filter}}
+        self._in_flight = Request("ListShards", arguments, number)
+        return self._in_flight
+
+    def answered(self, request: Request) -> bool:
+        """Whether ``request`` is the call under way; it is over then."""
+        if self._in_flight != request:
+            return False
+        self._in_flight = None
+        return True
+
+    def described(self, answer: Any) -> None:
+        """The answer of DescribeStreamSummary; None for a call that failed."""
+        self._describe = False
+        self.summary = parse_summary(answer)
+
+    def listed(self, answer: Any) -> None:
+        """A page of ListShards. Raises ShardMapError(code="malformed")."""
+        shards, token = parse_page(answer)
+        # MAP-19: "A listing that repeats a NextToken, or has pages for more than 1,000,000 shards, MUST be
+        # refused: it would never end."
+        if token is not None and (token in self._tokens or len(self._tokens) > self._most_pages):
+            twice = token in self._tokens
+            reason = "a NextToken came twice" if twice else f"more than {self._most_pages} pages"
+            raise ShardMapError(code="malformed", reason=reason, shard_ids=())
+        self.shards += shards
+        if token is None:
+            self.whole = True
+        else:
+            self._tokens[token] = None
+
+    def restart(self, now: float) -> bool:
+        """Begin the listing again, its NextToken has expired. Returns False if that was done already."""
+        # MAP-9: "An expired NextToken MUST start the listing again from its first page, at once the
+        # first time, with backoff after that."
+        if self._restarted:
+            return False
+        self._restarted = True
+        self.begun = now
+        self.shards.clear()
+        self._tokens.clear()
+        return True
