@@ -29,8 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..report.summary import summary_text
     from ..spark.session import ensure_java, local_session
-    from ..spark.validation.job import check_output, read_shard_map, validate
+    from ..spark.validation.engine import SparkEngine
     from ..testing.local_kinesis import local_kinesis
+    from ..validation import read_shard_map, validate
+    from ..validation.results import check_output
     from . import demo_stream
     from .progress import progress, spark_errors
 
@@ -52,10 +54,13 @@ def run(args: argparse.Namespace) -> int:
     say(f"starting Spark (Java: {ensure_java()})")
     log_file = str(folder / "spark.log")
     spark = local_session("kpl-codec demo", log_file=log_file)
+    engine = SparkEngine(spark)
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = str((folder / "results").absolute())
-    with spark_errors(log_file), progress(spark, "checking"):
-        result = validate(spark, [str(folder / "capture")], shard_map, results, title="kpl-codec demo")
+    with spark_errors(log_file), progress(engine.progress, "checking"):
+        result = validate(
+            [str(folder / "capture")], shard_map, results, engine=engine, title="kpl-codec demo"
+        )
         rows = by_writer(spark, results)
     say("done")
     print(summary_text(result.report, color=sys.stdout.isatty()))

@@ -28,7 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..spark.generate import Recipe, generated
     from ..spark.session import local_session
-    from ..spark.validation.job import LOG, check_output
+    from ..spark.validation.engine import SparkEngine
+    from ..validation.results import LOG, check_output
     from .progress import progress, spark_errors
 
     try:
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     (folder / "shards.json").write_text(recipe.shard_map().to_json())
     log_file = str(folder / LOG)
     spark = local_session("kpl-codec generate", log_file=log_file)
-    with spark_errors(log_file), progress(spark, "generating"):
+    with spark_errors(log_file), progress(SparkEngine(spark).progress, "generating"):
         generated(spark, recipe).write.parquet(str(folder / "capture"))
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"
     print(f"{counts}: {folder}/capture")

@@ -1,4 +1,4 @@
-"""What a person sees while a Spark job runs: tasks done of tasks there are.
+"""What a person sees while a job runs: tasks done of tasks there are.
 
 On a terminal a bar (rich), elsewhere a line every ten seconds, so that logs stay readable.
 """
@@ -10,9 +10,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ..errors import KplError
 
@@ -28,15 +27,15 @@ class SparkFailed(KplError, RuntimeError):
 
 @contextmanager
 def spark_errors(log: str | None) -> Iterator[None]:
-    """Failures of Spark become one line that says where to look."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
+    """Failures of Spark become one line that says where to look. Other errors pass."""
     # Ctrl-C reaches Java too, and py4j tells the loss of it at length, to the root logger.
     logging.getLogger().addFilter(_not_py4j)
     try:
         yield
-    except (Py4JError, PySparkException) as error:
+    except Exception as error:
+        # Told by name: a job that runs without Spark does not import it.
+        if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark"):
+            raise
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -54,30 +53,19 @@ def _not_py4j(line: logging.LogRecord) -> bool:
     return "py4j" not in line.pathname
 
 
-def _tasks(spark: Any) -> tuple[int, int]:
-    """Finished and known tasks of the running stages."""
-    tracker = spark.sparkContext.statusTracker()
-    done = total = 0
-    for stage in tracker.getActiveStageIds():
-        info = tracker.getStageInfo(stage)
-        if info is not None:
-            done, total = done + info.numCompletedTasks, total + info.numTasks
-    return done, total
+#: Tasks done, and tasks known.
+Tasks = Callable[[], tuple[int, int]]
 
 
 @contextmanager
-def progress(spark: Any, what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Shows ``what`` and how far the session's running stages are, until the block ends."""
-    try:
-        spark.sparkContext.statusTracker()
-    except Exception:  # noqa: BLE001  Spark Connect tells nothing, and nothing depends on this
-        quiet = True
+def progress(tasks: Tasks, what: str, *, quiet: bool = False) -> Iterator[None]:
+    """Shows ``what`` and how many of the ``tasks`` are done, until the block ends."""
     if quiet:
         yield
         return
     end = threading.Event()
     thread = threading.Thread(
-        target=_bar if sys.stderr.isatty() else _log, args=(spark, what, end), daemon=True
+        target=_bar if sys.stderr.isatty() else _log, args=(tasks, what, end), daemon=True
     )
     thread.start()
     try:
@@ -87,26 +75,26 @@ def progress(spark: Any, what: str, *, quiet: bool = False) -> Iterator[None]:
         thread.join(5)
 
 
-def _bar(spark: Any, what: str, end: threading.Event) -> None:
+def _bar(tasks: Tasks, what: str, end: threading.Event) -> None:
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     except ModuleNotFoundError:
-        _log(spark, what, end)
+        _log(tasks, what, end)
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         while not end.wait(0.3):
-            done, total = _tasks(spark)
+            done, total = tasks()
             if total:
                 bar.update(task, total=total, completed=done, description=f"{what}: task {done} of {total}")
 
 
-def _log(spark: Any, what: str, end: threading.Event) -> None:
+def _log(tasks: Tasks, what: str, end: threading.Event) -> None:
     started = time.monotonic()
     while not end.wait(10):
-        done, total = _tasks(spark)
+        done, total = tasks()
         print(
             f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True
         )

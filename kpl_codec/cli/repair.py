@@ -31,10 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..spark.captures import is_local
+    from ..captures import is_local
     from ..spark.repair import apply_repair, check_results, plan_repair
     from ..spark.session import local_session
-    from ..spark.validation.job import LOG
+    from ..spark.validation.engine import SparkEngine
+    from ..validation.results import LOG
     from .progress import progress, spark_errors
     from .source import UsageError
 
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     check_results(args.results, planned=args.apply)
     log_file = str(Path(args.results) / LOG) if is_local(args.results) else None
     spark = local_session("kpl-codec repair", log_file=log_file)
-    with spark_errors(log_file), progress(spark, "repairing", quiet=args.quiet):
+    with spark_errors(log_file), progress(SparkEngine(spark).progress, "repairing", quiet=args.quiet):
         if args.apply:
             given = {"region_name": args.region, "endpoint_url": args.endpoint_url}
             settings = {name: value for name, value in given.items() if value is not None}

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS
 from .progress import progress, spark_errors
 from .source import UsageError
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
-    from ..spark.validation.job import Validation
+    from ..validation.results import Validation
 
 HELP = "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop."
 
@@ -57,22 +58,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--follow",
         action="store_true",
-        help="go on with what comes; a folder left by --follow is gone on with",
+        help="read on as records come; resumes in a folder that an earlier --follow left",
     )
     add("--once", action="store_true", help="with --follow: end when all that is there is read")
     add("--interval", type=float, default=30.0, help="with --follow: seconds between batches (%(default)s)")
     add("--repair", action="store_true", help="also plan a repair; nothing is put (see kpl-codec repair)")
-    add("--cores", default="*", help="worker threads of the local Spark (default: all)")
-    add("--memory", default="2g", help="memory of the local Spark's JVM (default: %(default)s)")
+    add_engine(parser)
     add("--quiet", action="store_true", help="no progress display")
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..captures import is_local, plan
     from ..report.summary import summary_text
-    from ..spark.captures import is_local, plan
-    from ..spark.repair import plan_repair
-    from ..spark.session import local_session
-    from ..spark.validation.job import LOG, check_output, read_shard_map
+    from ..validation.results import check_output, read_shard_map
 
     # Everything that can be known to be wrong is told before Spark takes its seconds to start.
     if args.input is not None and (args.shards is None or args.follow):
@@ -84,30 +82,30 @@ def run(args: argparse.Namespace) -> int:
     if args.stream is not None and args.format != "parquet":
         raise UsageError(reason="--format goes with --input")
     shard_map = read_shard_map(args.shards, args.distribution) if args.shards is not None else None
-    if args.input is not None:
-        plan(args.input)
-    elif shard_map is None:
+    pieces = plan(args.input) if args.input is not None else None
+    if pieces is None and shard_map is None:
         shard_map_now = _shard_map(args)  # also tells whether the stream can be reached
         shard_map = None if args.follow else shard_map_now
     if not args.follow:
         check_output(args.output)
-    log_file = None
     if is_local(args.output):
         Path(args.output).mkdir(parents=True, exist_ok=True)
-        log_file = str(Path(args.output) / LOG)
-    if not args.quiet:
-        print("starting Spark ...", file=sys.stderr, flush=True)
-    spark = local_session("kpl-codec validate", cores=args.cores, memory=args.memory, log_file=log_file)
-    with spark_errors(log_file):
+    engine = choose_engine(args, "kpl-codec validate", pieces)
+    with spark_errors(log_in(args.output)):
         if args.follow:
-            return _follow(spark, args, shard_map)
+            return _follow(engine.spark, args, shard_map)
         assert shard_map is not None
         try:
-            result = _check(spark, args, shard_map)
+            result = _check(engine, args, shard_map)
         except KeyboardInterrupt:
             print(f"interrupted: {args.output} holds half of the results, delete it", file=sys.stderr)
             raise
-        plan_counts = plan_repair(spark, args.output) if args.repair else None
+        plan_counts = None
+        if args.repair:
+            from ..spark.repair import plan_repair
+
+            spark = getattr(engine, "spark", None) or spark_engine(args, "kpl-codec validate").spark
+            plan_counts = plan_repair(spark, args.output)
     print(summary_text(result.report, color=sys.stdout.isatty()))
     print(f"\nResults: {args.output}  (report.html, summary.txt, findings/, user-records/)")
     if plan_counts is not None:
@@ -116,15 +114,16 @@ def run(args: argparse.Namespace) -> int:
     return CLEAN if result.clean else FINDINGS
 
 
-def _check(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
-    from ..spark.validation.job import validate
-    from ..spark.validation.stream import validate_stream
+def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
+    from ..validation import validate
 
-    with progress(spark, "checking", quiet=args.quiet):
+    with progress(engine.progress, "checking", quiet=args.quiet):
         if args.stream is not None:
-            return validate_stream(spark, _options(args), shard_map, args.output, title=args.title)
+            from ..spark.validation.stream import validate_stream
+
+            return validate_stream(engine.spark, _options(args), shard_map, args.output, title=args.title)
         return validate(
-            spark, args.input, shard_map, args.output, output_format=args.format, title=args.title
+            args.input, shard_map, args.output, engine=engine, output_format=args.format, title=args.title
         )
 
 
@@ -142,8 +141,8 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
             flush=True,
         )
 
-    # One run, but where Spark makes but one batch of it, which leaves the children of what it drains: then
-    # as long as there are batches, and not for ever where the stream grows.
+    # Before PySpark 4.2 AvailableNow makes one batch; children of drained shards need another run, at most
+    # as many as there are shards, so that a stream that grows does not keep us.
     runs = 1 if not args.once or in_one_go() else len(list(_shard_map(args))) + 1
     for _ in range(runs):
         already = len(batches)

@@ -35,12 +35,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from ..captures import is_local, open_path
 from ..errors import EncodeError, KplError
 from ..format.records import Tag
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.misplacement_causes import ACROSS_SHARDS
-from .captures import is_local, open_path
-from .validation.job import write_text
+from ..validation.storage import write_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

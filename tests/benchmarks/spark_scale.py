@@ -32,7 +32,8 @@ from typing import Any
 
 from kpl_codec.spark import deaggregate, local_session, verify
 from kpl_codec.spark.generate import Recipe, generated
-from kpl_codec.spark.validation.job import validate
+from kpl_codec.spark.validation.engine import SparkEngine
+from kpl_codec.validation import validate
 
 #: Of one million user records; the more there are, the fewer.
 ROUNDS = 3
@@ -103,7 +104,7 @@ def main(millions: list[float]) -> None:
 
             def whole(capture: str = capture, shard_map: Any = shard_map) -> None:
                 shutil.rmtree(scratch / "out", ignore_errors=True)
-                assert validate(spark, [capture], shard_map, str(scratch / "out")).clean
+                assert validate([capture], shard_map, str(scratch / "out"), engine=SparkEngine(spark)).clean
 
             def into_nothing(df: Any) -> Callable[[], None]:
                 return lambda: df.write.format("noop").mode("overwrite").save()

@@ -18,8 +18,8 @@ from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard_map import Shard, ShardMap
 from kpl_codec.spark.repair import _IDENTITY, _put_file
+from tests.captures.test_captures import answer
 
-from .captures.test_captures import answer
 from .validation.test_stream import Stream, stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]

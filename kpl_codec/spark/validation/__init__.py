@@ -1,1 +1,1 @@
-"""The job behind `kpl-codec validate`: over captures, and over a stream as it grows."""
+"""The validate job on Spark: its tasks (`engine`), and streams as they are (`stream`)."""

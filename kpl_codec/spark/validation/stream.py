@@ -6,7 +6,7 @@
 `options` are those of the data source `kpl-kinesis`. Records are read unopened and judged by the same
 code as captured ones, against the shard map as it is when their batch begins.
 
-Following is exactly once: a micro-batch reads the same records however often it runs (chapter 7b), and
+Following is exactly once: a micro-batch reads the same records however often it runs (SPK-50 to SPK-54), and
 everything it writes goes to places named after the batch, which a second run replaces:
 
     out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timezone
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -27,28 +26,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ... import __version__
+from ...captures import CAPTURE_SCHEMA, is_local, open_path
 from ...errors import KplError
-from ...report.build import build_report, findings_of_the_whole
+from ...report.build import findings_of_the_whole
 from ...report.counters import Tally
-from ...report.page import render_page
 from ...report.scan import findings_batch
-from ...report.summary import summary_text
 from ...shards.shard_map import ShardMap
-from ..captures import is_local, open_path
-from ..captures.rows import CAPTURE_SCHEMA
-from .job import (
-    LOG,
-    OutputError,
-    Validation,
-    finish,
-    move_folder,
-    prepare_output,
-    repeated,
-    sweep,
-    write_text,
+from ...validation.results import LOG, OutputError, Validation, finish, prepare_output, write_report
+from ...validation.storage import move_folder, sweep, write_text
+from ...validation.task import (
+    gather,
+    judged,
+    make_folders,
+    part_name,
+    users_folder,
+    work_folder,
+    write_users,
 )
-from .task import WRITTEN, check, checked_schema, gather, scanned, written
+from .engine import WRITTEN, count_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,13 +66,10 @@ def validate_stream(
     output = os.path.abspath(output) if is_local(output) else output
     prepare_output(output)
     df = spark.read.format("kpl-kinesis").options(**_unopened(options)).load()
-    beside = f"{output}/_work"
-    df.mapInArrow(_task(shard_map, beside, f"{output}/user-records"), WRITTEN).collect()
+    work = _judge_and_write(shard_map, work_folder(output), users_folder(output))
+    df.mapInArrow(work, WRITTEN).collect()
     stream = options["streamName"]
-    extra = repeated(spark, output, "parquet")
-    return finish(
-        gather(beside), shard_map, output, [stream], extra, title=title, source=f"Kinesis stream {stream}"
-    )
+    return finish(output, shard_map, inputs=[stream], title=title, source=f"Kinesis stream {stream}")
 
 
 class NoDataSource(KplError, RuntimeError):
@@ -106,19 +98,19 @@ def _unopened(options: Mapping[str, str]) -> dict[str, str]:
     return {**options, "policy": "none"}
 
 
-def _task(
-    shard_map: ShardMap, beside: str, users: str
+def _judge_and_write(
+    shard_map: ShardMap, work: str, users: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow over Kinesis records: the judged user records go to the folder ``users``, findings
-    and counts ``beside``."""
+    and counts to ``work``."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        name = f"part-{context.partitionId() if context is not None else 0:05d}"
-        rows = scanned(check(map(_captured, batches), shard_map), shard_map, beside, name)
-        yield from written(rows, checked_schema(shard_map), users, name)
+        name = part_name(context.partitionId() if context is not None else 0)
+        rows = judged(map(_captured, batches), shard_map, work, name)
+        yield count_batch(write_users(rows, shard_map, users, name))
 
     return run
 
@@ -147,9 +139,9 @@ def follow(
 ) -> StreamingQuery:
     """Start checking the stream batch by batch; gives the running query.
 
-    ``once``: only what is there now, then end; the next run goes on from there. ``interval``: seconds
-    between batches otherwise. ``on_batch`` is told the state after each batch. An output folder with a
-    checkpoint is gone on with; any other that is not empty is refused (OutputError).
+    ``once``: only what is there now, then end; the next run reads on from there. ``interval``: seconds
+    between batches otherwise. ``on_batch`` is told the state after each batch. An output folder that an
+    earlier `follow` left is resumed; any other that is not empty is refused (OutputError).
     """
     _register(spark)
     output = os.path.abspath(output) if is_local(output) else output
@@ -180,23 +172,22 @@ def _batch(
     if system.get_file_info(f"{inner}/_work").type != fs.FileType.NotFound:
         system.delete_dir(f"{inner}/_work")
     # A place of its own for each run: a task that was given up may write a while longer.
-    beside = f"_work/{number}-{uuid4().hex}"
-    for name in ("findings", "tally"):
-        system.create_dir(f"{inner}/{beside}/{name}", recursive=True)
-    users = f"{output}/{beside}/user-records"
-    if not df.mapInArrow(_task(shard_map, f"{output}/{beside}", users), WRITTEN).collect():
-        list(written([], checked_schema(shard_map), users, "part-00000"))  # a batch without tasks
-    tally = gather(f"{output}/{beside}")
+    own = f"_work/{number}-{uuid4().hex}"
+    work, users = f"{output}/{own}", f"{output}/{own}/user-records"
+    make_folders(work)
+    if not df.mapInArrow(_judge_and_write(shard_map, work, users), WRITTEN).collect():
+        write_users([], shard_map, users, part_name(0))  # a batch without tasks
+    tally = gather(work)
     if number:
         with system.open_input_stream(f"{inner}/totals/{number - 1}.json") as source:
             tally.merge(Tally.from_bytes(source.read()))
     for name in ("user-records", "findings"):
-        sweep(system, f"{inner}/{beside}/{name}")
+        sweep(system, f"{inner}/{own}/{name}")
         target = f"{inner}/{name}/batch={number}"
         if system.get_file_info(target).type != fs.FileType.NotFound:
             system.delete_dir(target)
         system.create_dir(f"{inner}/{name}", recursive=True)
-        move_folder(system, f"{inner}/{beside}/{name}", target)
+        move_folder(system, f"{inner}/{own}/{name}", target)
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
     write_text(system, f"{inner}/totals/{number}.json", tally.to_bytes().decode())
@@ -208,12 +199,11 @@ def _batch(
 
 
 def _report(tally: Tally, shard_map: ShardMap, output: str, stream: str, title: str | None) -> Validation:
-    report = build_report(
+    report = write_report(
+        output,
         tally,
         shard_map,
-        generated=datetime.now(timezone.utc),
-        version=__version__,
-        title=title or "Kinesis stream validation",
+        title=title,
         stream_name=stream,
         source=f"Kinesis stream {stream}, followed",
         complete=False,
@@ -221,8 +211,6 @@ def _report(tally: Tally, shard_map: ShardMap, output: str, stream: str, title: 
     system, inner = open_path(output)
     whole = pa.Table.from_batches([findings_batch(findings_of_the_whole(tally, shard_map))])
     pq.write_table(whole, f"{inner}/findings-of-the-whole.parquet", filesystem=system)
-    write_text(system, f"{inner}/summary.txt", summary_text(report))
-    write_text(system, f"{inner}/report.html", render_page(report))
     write_text(system, f"{inner}/shards.json", shard_map.to_json())
     return Validation(report, output)
 

@@ -13,9 +13,8 @@ import pyspark
 import pytest
 
 from kpl_codec.spark.session import ensure_java
-
-from ..captures.test_captures import answer
-from .test_job import LOWER, MAP
+from tests.captures.test_captures import answer
+from tests.validation.test_job import LOWER, MAP
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
 import kpl_codec as kpl
+from kpl_codec.captures import plan
 from kpl_codec.cli.main import entry, main
-from kpl_codec.spark.captures import plan
-from kpl_codec.spark.validation.job import move_folder, sweep
-from kpl_codec.spark.validation.task import gather, pack, task, written
+from kpl_codec.validation import repeats
+from kpl_codec.validation.storage import move_folder, sweep
+from kpl_codec.validation.task import Job, gather, make_folders, pack, work_folder, write_users
 
-from ...arrow.test_arrow import MAX, framed, shard
+from ..arrow.test_arrow import MAX, framed, shard
 from ..captures.test_captures import answer, lambda_event
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 HALF = 2**127
 MAP = kpl.ShardMap([shard(0, 0, HALF - 1), shard(1, HALF, MAX)])
 LOWER, UPPER = "shardId-000000000000", "shardId-000000000001"
@@ -40,7 +38,7 @@ class Run:
 
     def __call__(self, *more: str) -> int:
         given = ("--input", str(self.input), "--shards", str(self.shards), "--output", str(self.output))
-        status = main(["validate", "--quiet", *given, *more])
+        status = main(["validate", "--quiet", "--engine", "local", *given, *more])
         captured = self._capsys.readouterr()
         self.out, self.err = captured.out, captured.err
         return status
@@ -56,7 +54,7 @@ class Run:
 
 
 @pytest.fixture
-def run(spark: Any, tmp_path: Path, capsys: Any) -> Run:
+def run(tmp_path: Path, capsys: Any) -> Run:
     return Run(tmp_path, capsys)
 
 
@@ -215,61 +213,48 @@ def test_thousands_of_files_of_skewed_sizes(run: Run) -> None:
 def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(answer(kpl.encode(sorted_by_shard(50)[UPPER]), b"x", shard=LOWER)) + "\n{")
-    (tmp_path / "findings").mkdir()
-    (tmp_path / "tally").mkdir()
-    work = task(pack(plan([str(path)])), MAP, str(tmp_path))
-    numbers = pa.RecordBatch.from_pydict({"id": pa.array([0])})
-    half = work(iter([numbers]))
+    job = Job(pack(plan([str(path)])), MAP, str(tmp_path / "out"))
+    work = Path(work_folder(job.output))
+    make_folders(str(work))
+    half = job.rows(0)
     next(half)  # an attempt that dies
     half.close()
     for _ in range(2):
-        rows = sum(batch.num_rows for batch in work(iter([numbers])))
-    tally = gather(str(tmp_path))
+        rows = job.run(0)
+    tally = gather(str(work))
     assert (tally.kinesis_records, tally.plain_records, tally.kinds["capture-json"]) == (2, 1, [1, 0])
-    found = pq.read_table(tmp_path / "findings").to_pylist()
+    found = pq.read_table(work / "findings").to_pylist()
     assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
     assert rows == len(sorted_by_shard(50)[UPPER]) + 1
-
-
-@pytest.mark.requirement("SPK-17")
-def test_other_formats_of_spark(run: Run) -> None:
-    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
-    assert run("--format", "orc") in (0, 1)
-    assert list((run.output / "user-records").glob("*.orc"))
-
-
-@pytest.mark.requirement("SPK-19")
-def test_a_format_that_this_spark_has_not(run: Run) -> None:
-    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
-    assert run("--format", "delta") == 2
-    told = run.err.strip().splitlines()
-    assert len(told) == 1
-    assert "no format delta" in told[0]
-    assert run("--format", "orc") in (0, 1)  # nothing was left behind
+    assert repeats.repeated(str(work)) == []
 
 
 @pytest.mark.requirement("SPK-22")
 def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    rows = [pa.RecordBatch.from_pydict({"n": pa.array([number])}) for number in range(3)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps(answer(b"%d" % n, shard=LOWER, first=n)) for n in range(3)))
+    job = Job(pack(plan([str(path)])), MAP, str(tmp_path / "out"))
+    make_folders(work_folder(job.output))
+    rows = list(job.rows(0))
+    users = tmp_path / "users"
 
     def broken() -> Any:
         yield rows[0]
         raise OSError("killed")
 
     with pytest.raises(OSError, match="killed"):
-        list(written(broken(), rows[0].schema, str(tmp_path / "users"), "part-00000"))
-    assert [path.name[:12] for path in (tmp_path / "users").iterdir()] == [".part-00000."]
+        write_users(broken(), MAP, str(users), "part-00000")
+    assert [path.name[:12] for path in users.iterdir()] == [".part-00000."]
     for _ in range(2):  # two attempts
-        told = list(written(rows, rows[0].schema, str(tmp_path / "users"), "part-00000"))
-    assert [batch.to_pylist() for batch in told] == [[{"userRecords": 3}]]
-    sweep(fs.LocalFileSystem(), str(tmp_path / "users"))
-    assert [path.name for path in (tmp_path / "users").iterdir()] == ["part-00000.parquet"]
-    assert pq.read_table(tmp_path / "users")["n"].to_pylist() == [0, 1, 2]
+        assert write_users(rows, MAP, str(users), "part-00000") == 3
+    sweep(fs.LocalFileSystem(), str(users))
+    assert [path.name for path in users.iterdir()] == ["part-00000.parquet"]
+    assert pq.read_table(users)["data"].to_pylist() == [b"0", b"1", b"2"]
 
 
 @pytest.mark.requirement("SPK-18")
 def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("kpl_codec.spark.validation.job"), "MAX_LISTED", 2)
+    monkeypatch.setattr(repeats, "MAX_LISTED", 2)
     for name in ("a", "b", "c"):
         (run.input / f"{name}.jsonl").write_text(json.dumps(answer(*[b"plain"] * 5, shard=LOWER)))
     assert run() == 1

@@ -5,61 +5,26 @@ Memory: one line. A line over MAX_LINE bytes is passed over and reported.
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-import zlib
 from collections.abc import Iterator
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
-from ... import adapters
-from ...adapters.json_stream import Documents
-from ...errors import CaptureError
+from .. import adapters
+from ..adapters.json_stream import Documents
+from ..errors import CaptureError
+from .files import PIECE_BYTES, Piece
 from .rows import Rows, first_line
 
-if TYPE_CHECKING:
-    from . import Piece
-
-#: Text files above this size are read in pieces of it; pieces below are put together to tasks.
-PIECE_BYTES = 64 * 1024 * 1024
 #: GetRecords answers have at most 10 MiB of data, so less than 16 MiB in base64 and JSON.
 MAX_LINE = 64 * 1024 * 1024
 
 
-def compression(path: str) -> str | None:
-    """What a file is packed with, by its name."""
-    suffix = PurePosixPath(path).suffix.lower()
-    return {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(suffix)
-
-
-class Unpacked:
-    """The bytes of a compressed file: all that can be had before it breaks, then OSError."""
-
-    def __init__(self, source: Any, kind: str) -> None:
-        self._block = 1 << 20
-        if kind == "gzip":
-            self._read: Any = gzip.GzipFile(fileobj=source).read1
-        elif kind == "bz2":
-            self._read = bz2.BZ2File(source).read1
-        else:
-            # Bytes before a break are lost up to a block of these.
-            self._block = 1 << 12
-            self._read = pa.CompressedInputStream(source, kind).read
-
-    def read(self, size: int) -> bytes:
-        try:
-            return bytes(self._read(min(size, self._block)))
-        except (EOFError, zlib.error, pa.ArrowException) as error:
-            raise OSError(str(error)) from None
-
-
-class _Chain:
+class Prefixed:
     """Bytes read already, then the rest of a stream."""
 
-    def __init__(self, head: bytes, stream: BinaryIO | None, error: OSError | None) -> None:
+    def __init__(self, head: bytes, stream: Any, error: OSError | None = None) -> None:
         self._head, self._stream, self._error = head, stream, error
 
     def read(self, size: int) -> bytes:
@@ -68,7 +33,7 @@ class _Chain:
             return block
         if self._error is not None:
             raise self._error
-        return self._stream.read(size) if self._stream is not None else b""
+        return bytes(self._stream.read(size))
 
 
 def _lines(
@@ -107,9 +72,23 @@ def _lines(
             parts.append(block[start:])
 
 
-def read_text(stream: Any, piece: Piece, rows: Rows) -> Iterator[int]:
+def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterator[pa.RecordBatch]:
+    """The records of the values in the piece; of the whole file if it is ``packed``."""
+    position = piece.start
+    try:
+        for position in _read(stream, piece, rows, packed=packed):  # noqa: B007  where a failure would be
+            yield from rows.take()
+    except OSError as error:
+        # SPK-12: see reading.py
+        rows.unreadable("file", first_line(error), position)
+    # SPK-11: "A file without a byte in it, or of white space alone, also unpacked, MUST be reported as
+    # empty."
+    if not rows.seen and (packed or piece == Piece(piece.path, 0, piece.size, piece.size)):
+        rows.unreadable("empty", "nothing but white space in it", 0)
+
+
+def _read(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterator[int]:
     """Adds the records of the values in the piece to ``rows``; gives the offset whenever it is full."""
-    plain = compression(piece.path) is None
     offset, number, source = piece.start, 1 if piece.start == 0 else None, stream
     if piece.start:
         stream.seek(piece.start - 1)  # a line that starts exactly here is ours
@@ -118,7 +97,7 @@ def read_text(stream: Any, piece: Piece, rows: Rows) -> Iterator[int]:
             return
         offset = piece.start - 1 + (skipped[1] if isinstance(skipped[1], int) else len(skipped[1]))
         stream.seek(offset)
-    elif piece.stop == piece.size:
+    elif packed or piece.stop == piece.size:
         blocks: list[bytes] = []
         size, error = 0, None
         try:
@@ -138,8 +117,8 @@ def read_text(stream: Any, piece: Piece, rows: Rows) -> Iterator[int]:
             if error is not None:
                 rows.unreadable("file", first_line(error), len(head))
             return
-        source = _Chain(head, stream, error)
-    for at, line, count in _lines(source, offset, piece.stop if plain else None, number):
+        source = Prefixed(head, stream, error)
+    for at, line, count in _lines(source, offset, None if packed else piece.stop, number):
         if isinstance(line, int):
             # SPK-13: "A line of more than 64 MiB MUST be reported as line-too-long and passed over."
             rows.unreadable("line-too-long", f"{line} bytes without a line end", at, count)

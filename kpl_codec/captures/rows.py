@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...format.records import KinesisRecord
+from ..format.records import KinesisRecord
 
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_ROWS = 2000

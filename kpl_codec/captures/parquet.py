@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...errors import CaptureError
+from ..errors import CaptureError
+from .files import Piece
 from .rows import CAPTURE_SCHEMA, Rows, first_line
-
-if TYPE_CHECKING:
-    from . import Piece
 
 _ALIASES = {"stream": "streamname", "arrivaltimestamp": "approximatearrivaltimestamp", "shard": "shardid"}
 

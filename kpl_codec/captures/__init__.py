@@ -1,0 +1,14 @@
+"""Captured Kinesis records in files -> Arrow batches; what cannot be read becomes a row of its own.
+
+    pieces = plan(["captures/"])                 # lists files, opens none
+    for batch in read_piece(pieces[0]): ...      # in any process: batches of CAPTURE_SCHEMA
+
+`files` lists and cuts, `reading` recognises what a file holds, `text` and `parquet` read it.
+Specification: spec/07-spark.md, SPK-10 to SPK-16.
+"""
+
+from .files import InputError, Piece, is_local, open_path, plan
+from .reading import read_piece
+from .rows import CAPTURE_SCHEMA
+
+__all__ = ["CAPTURE_SCHEMA", "InputError", "Piece", "is_local", "open_path", "plan", "read_piece"]

@@ -1,0 +1,80 @@
+"""One piece of a file -> batches of CAPTURE_SCHEMA. The first bytes decide what the file holds:
+
+    PAR1                  Parquet with the column names of the Kinesis connectors      parquet.py
+    gzip, bz2, zstd, lz4  one of the others, compressed                                packed.py
+    F3 89 9A C2           the data of one Kinesis record, as it was on the stream
+    anything else         JSON: GetRecords answers, Lambda events, Firehose transformation events: whatever
+                          `kpl_codec.adapters` knows; one value a line, many, or one over many lines
+
+Nothing in a file raises an error: what cannot be read is a row with its code and its place, and reading
+goes on behind it. A place is exact: the byte offset of the JSON value, or the row of the Parquet file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from ..format.records import KinesisRecord
+from ..limits import MAGIC
+from .files import Piece, open_path
+from .packed import Unpacked, compression
+from .parquet import read_parquet
+from .rows import Rows, first_line
+from .text import Prefixed, read_text
+
+#: Bytes of a file that is one Kinesis record: the largest that Kinesis takes are 10 MiB.
+MAX_RAW = 16 * 1024 * 1024
+
+
+def read_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
+    """Batches of CAPTURE_SCHEMA. Raises at most MemoryError."""
+    rows = Rows(piece.path)
+    if piece.size == 0:
+        rows.unreadable("empty", "the file is empty", 0)
+    elif piece.size < 0:
+        rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
+    else:
+        try:
+            system, inner = open_path(piece.path)
+            with system.open_input_file(inner) as source:
+                yield from _read(source, piece, rows)
+        except (OSError, pa.ArrowException) as error:
+            # SPK-12: "A file that cannot be read, or not to its end, MUST be reported as file with
+            # the place; what was read before it counts, and so do the other files."
+            rows.unreadable("file", first_line(error), piece.start)
+    yield from rows.take()
+
+
+def _read(source: Any, piece: Piece, rows: Rows) -> Iterator[pa.RecordBatch]:
+    head = source.read(4)
+    source.seek(0)
+    if head == b"PAR1":
+        yield from read_parquet(piece, source, rows)
+        return
+    kind = compression(head)
+    if kind is None and head != MAGIC:
+        yield from read_text(source, piece, rows, packed=False)
+        return
+    # What follows cannot be cut: the first piece reads all of the file.
+    if piece.start:
+        return
+    stream = source if kind is None else Unpacked(source, kind)
+    start = stream.read(len(MAGIC))
+    if start == MAGIC:
+        _read_frame(Prefixed(start, stream), rows)
+    else:
+        yield from read_text(Prefixed(start, stream), piece, rows, packed=True)
+
+
+def _read_frame(stream: Any, rows: Rows) -> None:
+    """A file that is the data of one Kinesis record."""
+    data = b""
+    while len(data) <= MAX_RAW and (block := stream.read(1 << 20)):
+        data += block
+    if len(data) > MAX_RAW:
+        rows.unreadable("file", f"begins as an aggregated record, but has more than {MAX_RAW} bytes", 0)
+    else:
+        rows.record(KinesisRecord(None, data), None, position=0, line=None, index=0)

@@ -1,0 +1,100 @@
+"""Where a command's tasks run: in this process and others of this machine, or on Spark."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .source import UsageError
+
+if TYPE_CHECKING:
+    from ..captures import Piece
+
+#: `auto` takes Spark for inputs above this size, in bytes. tests/benchmarks/README.md says how it was found.
+LOCAL_BYTES = 4 * 1024**3
+
+
+def cores(text: str) -> int | None:
+    """The type of --cores: a number above 0, or * for all."""
+    if text == "*":
+        return None
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number above 0 nor *")
+    return int(text)
+
+
+def size(text: str) -> int:
+    """The type of --memory: bytes, as 800m or 2g."""
+    found = re.fullmatch(r"([1-9][0-9]*)([kmgt])b?", text.lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 800m or 2g")
+    return int(found[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """--engine, --cores, --memory."""
+    add = parser.add_argument
+    add(
+        "--engine",
+        choices=["auto", "local", "spark"],
+        default="auto",
+        help="what runs the tasks: processes of this machine (needs no Java) or Spark; auto: local for files "
+        f"of up to {LOCAL_BYTES >> 30} GiB, Spark for more, for --stream, for other formats than Parquet and "
+        "under spark-submit (default: %(default)s)",
+    )
+    add("--cores", type=cores, default="*", help="tasks that run side by side (default: all cores)")
+    add(
+        "--memory",
+        type=size,
+        help="of the local Spark's JVM (default: 2g), or of all local workers together (default: three "
+        "quarters of the machine's)",
+    )
+
+
+def log_in(output: str) -> str | None:
+    """The file that takes what Spark prints; None where the output folder is not local."""
+    from ..captures import is_local
+    from ..validation.results import LOG
+
+    return str(Path(output) / LOG) if is_local(output) else None
+
+
+def choose_engine(args: argparse.Namespace, app_name: str, pieces: Sequence[Piece] | None) -> Any:
+    """The engine that ``args`` ask for; ``pieces`` are those of the input files, None for a stream."""
+    from ..validation import LocalEngine
+
+    if is_local_job(args, pieces):
+        if pieces is None:
+            raise UsageError(reason="--engine local reads files; --stream needs Spark")
+        return LocalEngine(cores=args.cores, memory_bytes=args.memory)
+    return spark_engine(args, app_name)
+
+
+def spark_engine(args: argparse.Namespace, app_name: str) -> Any:
+    """Tasks on a running Spark, or on a local one that is started."""
+    from ..spark.session import local_session
+    from ..spark.validation.engine import SparkEngine
+
+    if not args.quiet:
+        print("starting Spark ...", file=sys.stderr, flush=True)
+    memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
+    log_file = log_in(args.output)
+    return SparkEngine(local_session(app_name, cores=args.cores or "*", memory=memory, log_file=log_file))
+
+
+def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece] | None) -> bool:
+    """Whether the local engine is to run the tasks."""
+    if args.engine != "auto":
+        return bool(args.engine == "local")
+    # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine and where pyspark is
+    # missing, and Spark for more, under spark-submit, for a stream, and for other formats than Parquet."
+    if pieces is None or args.format != "parquet" or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return False
+    total = sum(piece.stop - piece.start for piece in pieces)
+    return total <= LOCAL_BYTES or find_spec("pyspark") is None

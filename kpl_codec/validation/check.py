@@ -1,0 +1,88 @@
+"""Captured Kinesis records in, judged user records out, as Arrow batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
+from ..captures import CAPTURE_SCHEMA
+from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.shard_map import ShardMap
+
+_IN = pa.schema(
+    [
+        *(field for field in CAPTURE_SCHEMA if not field.name.startswith("capture")),
+        pa.field("shardIdFrom", pa.string()),  # given, path, sequence-number; null if not known
+    ]
+)
+
+
+def checked_schema(shard_map: ShardMap) -> pa.Schema:
+    """The columns of `check`: those of `kpl_codec.arrow` under the report policy, and where it was read."""
+    return Deaggregator(_IN, "report", shard_map, tags=True).schema
+
+
+def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
+    """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` out: every user record judged, and every
+    unreadable bit as a row with its error and no sub-sequence number."""
+    deaggregator = Deaggregator(_IN, "report", shard_map, tags=True)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in captured:
+            bad = pc.is_valid(batch["captureError"])
+            if pc.any(bad).as_py():
+                yield _unreadable(batch.filter(bad), deaggregator.schema)
+                batch = batch.filter(pc.invert(bad))
+            yield from deaggregator.process(_prepared(batch))
+
+    return coalesce(rows(), DEFAULT_BATCH_BYTES)
+
+
+def _prepared(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with shard ids found where they are missing."""
+    given = batch["shardId"]
+    origins: pa.Array = pa.repeat("given", batch.num_rows)
+    if given.null_count:
+        files = batch["file"].to_pylist()
+        numbers = batch["sequenceNumber"].to_pylist()
+        found = [
+            (shard_id, "given") if shard_id is not None else _shard_of(files[row], numbers[row])
+            for row, shard_id in enumerate(given.to_pylist())
+        ]
+        given = pa.array([shard_id for shard_id, _ in found], pa.string())
+        origins = pa.array([origin for _, origin in found], pa.string())
+    columns = {"shardId": given, "shardIdFrom": origins}
+    return pa.RecordBatch.from_arrays(
+        [columns.get(f.name, batch[f.name] if f.name in batch.schema.names else None) for f in _IN],
+        schema=_IN,
+    )
+
+
+_SHARD_IN_PATH = re.compile(r"shardId-[0-9]{12}")
+
+
+def _shard_of(file: str, sequence_number: str | None) -> tuple[str | None, str | None]:
+    # SPK-16: "Where a captured record names no shard, the one in the file's path is taken, else the one
+    # that the sequence number hints at; the row MUST say so."
+    found = _SHARD_IN_PATH.findall(file)
+    if found:
+        return found[-1], "path"
+    try:
+        hint = sequence_hint(sequence_number) if sequence_number else None
+    except SequenceNumberError:
+        hint = None
+    return (hint.shard_id, "sequence-number") if hint is not None else (None, None)
+
+
+def _unreadable(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    count = batch.num_rows
+    values = {name: batch[name] for name in ("file", "position", "line", "recordIndex")}
+    values["error"] = batch["captureError"]
+    values["errorText"] = batch["captureText"]
+    values["errorCount"] = pa.repeat(pa.scalar(1, pa.int64()), count)
+    arrays = [values.get(field.name, pa.nulls(count, field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,152 @@
+"""Runs the tasks of a job on this machine: in this process if there is little to do, else in several.
+
+Workers are processes of `worker`, which read task numbers from their standard input and end when it does:
+they do not outlive this process, also when it is killed. Needs neither Java nor pyspark.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from ..errors import KplError
+from .results import FormatError
+from .task import Job
+
+#: A job of fewer bytes runs in this process: a worker takes about half a second to start.
+IN_PROCESS_BYTES = 8 * 1024 * 1024
+#: What a worker may take, in bytes, whatever it reads; measured by tests/validation/test_memory.py.
+WORKER_MEMORY = 768 * 1024 * 1024
+
+
+class WorkerLost(KplError, RuntimeError):
+    """A worker process ended in the middle of a task, with exit status ``status`` (below 0: by a signal)."""
+
+    code = "worker-lost"
+    requirement = "SPK-42"
+    status: int
+    text = (
+        "a worker process ended with status {status} in the middle of a task; nothing was reported as done "
+        "(-9: the machine was out of memory, perhaps: try fewer --cores)"
+    )
+
+
+class LocalEngine:
+    """``cores``: worker processes, by default one per core. ``memory_bytes`` bounds all of them together, by
+    default three quarters of the machine's memory."""
+
+    def __init__(self, *, cores: int | None = None, memory_bytes: int | None = None) -> None:
+        self.cores = cores or _cores()
+        # SPK-41: "The local engine MUST hold at most 768 MiB in each worker process, whatever it reads, and
+        # start no more of them than fit in the memory it is given."
+        allowed = memory_bytes if memory_bytes is not None else _physical_memory() * 3 // 4
+        self.cores = max(1, min(self.cores, allowed // WORKER_MEMORY))
+        self._done = self._total = 0
+
+    def progress(self) -> tuple[int, int]:
+        """Tasks done, and tasks known."""
+        return self._done, self._total
+
+    def check_format(self, output_format: str) -> None:
+        """Raises FormatError for anything but Parquet."""
+        if output_format != "parquet":
+            raise FormatError(format=output_format, reason="the local engine writes parquet; Spark others")
+
+    def run(self, job: Job, output_format: str = "parquet") -> None:
+        """Runs every task. Raises what a task raises, and WorkerLost."""
+        self.check_format(output_format)
+        self._done, self._total = 0, len(job.tasks)
+        size = sum(piece.stop - piece.start for task in job.tasks for piece in task)
+        workers = min(self.cores, len(job.tasks)) if size >= IN_PROCESS_BYTES else 1
+        if workers == 1:
+            for number in range(len(job.tasks)):
+                job.run(number)
+                self._done += 1
+            return
+        numbers = deque(range(len(job.tasks)))
+        started = [_Worker(job) for _ in range(workers)]
+        try:
+            with ThreadPoolExecutor(workers) as pool:
+                for finished in [pool.submit(self._feed, worker, numbers) for worker in started]:
+                    finished.result()
+        finally:
+            for worker in started:
+                worker.kill()
+
+    def _feed(self, worker: _Worker, numbers: deque[int]) -> None:
+        """Gives a worker tasks as long as there are any; ends all work at the first error."""
+        try:
+            while numbers:
+                try:
+                    number = numbers.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                worker.do(number)
+                with _LOCK:
+                    self._done += 1
+        except BaseException:
+            numbers.clear()
+            raise
+
+
+_LOCK = threading.Lock()
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _physical_memory() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class _Worker:
+    """A process that does tasks of one job."""
+
+    def __init__(self, job: Job) -> None:
+        # What this process can import, the worker can.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kpl_codec.validation.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        self._send(job)
+
+    def _send(self, value: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # `do` finds out
+            pickle.dump(value, self._process.stdin)
+            self._process.stdin.flush()
+
+    def do(self, number: int) -> None:
+        """Does a task; raises what it raises, and WorkerLost."""
+        assert self._process.stdout is not None
+        self._send(number)
+        try:
+            error = pickle.load(self._process.stdout)
+        except (EOFError, pickle.UnpicklingError):
+            raise WorkerLost(status=self._process.wait()) from None
+        if error is not None:
+            raise error
+
+    def kill(self) -> None:
+        """Ends the process; a task that is under way stays undone."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()

@@ -1,0 +1,95 @@
+"""Kinesis records that were captured more than once.
+
+Tasks leave a row for every Kinesis record; the rows are grouped by stream, shard and sequence number, part
+by part where there are many. Memory: the rows of one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from ..captures import open_path
+from ..report.model import Finding
+
+_KEYS = ["streamName", "shardId", "sequenceNumber"]
+RECORDS_SCHEMA = pa.schema([*((name, pa.string()) for name in (*_KEYS, "file")), ("line", pa.int64())])
+#: Repeated Kinesis records that get a finding each.
+MAX_LISTED = 1000
+#: Rows that are grouped at a time: about 200 bytes each.
+MAX_GROUPED = 1_000_000
+
+
+def repeated(work: str) -> list[Finding]:
+    """A finding for each of MAX_LISTED Kinesis records that tasks saw more than once, and one for all
+    others."""
+    system, inner = open_path(work)
+    folder = f"{inner}/kinesis-records"
+    files = [
+        pq.ParquetFile(file.path, filesystem=system)
+        for file in sorted(system.get_file_info(fs.FileSelector(folder)), key=lambda file: str(file.path))
+        if not file.base_name.startswith(".")
+    ]
+    count = -(-sum(file.metadata.num_rows for file in files) // MAX_GROUPED)
+    listed: list[Finding] = []
+    records = times = 0
+    for part in range(count):
+        rows = pa.Table.from_batches(_rows(files, part, count), RECORDS_SCHEMA)
+        groups = rows.group_by(_KEYS, use_threads=False).aggregate([([], "count_all")])
+        groups = groups.filter(pc.greater(groups["count_all"], 1))
+        records += groups.num_rows
+        times += pc.sum(groups["count_all"]).as_py() or 0
+        first = groups.sort_by([(name, "ascending") for name in _KEYS]).slice(0, MAX_LISTED)
+        # The parts differ by a hash of the key, so the first of all are among the first of each.
+        listed = sorted([*listed, *_told(rows, first)], key=_order)[:MAX_LISTED]
+    if records > len(listed):
+        detail = f"{records - len(listed):,} more Kinesis records were captured more than once; "
+        rest = times - sum(finding.user_records or 0 for finding in listed)
+        listed.append(Finding(kind="duplicate", user_records=rest, detail=detail + "they are not listed"))
+    return listed
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    return finding.shard_id or "", finding.sequence_number, finding.file or "", finding.line or 0
+
+
+def _rows(files: list[pq.ParquetFile], part: int, parts: int) -> Iterator[pa.RecordBatch]:
+    """The rows of one of so many parts of equal size."""
+    for file in files:
+        for batch in file.iter_batches():
+            if parts > 1:
+                numbers = batch["sequenceNumber"].to_pylist()
+                batch = batch.filter(pa.array([crc32(text.encode()) % parts == part for text in numbers]))
+            yield batch
+
+
+def _told(rows: pa.Table, groups: pa.Table) -> list[Finding]:
+    """A finding for each group, with the last of its places."""
+    if not groups.num_rows:
+        return []
+    places: dict[tuple[Any, ...], tuple[str, int]] = {}
+    same = rows.filter(pc.is_in(rows["sequenceNumber"], groups["sequenceNumber"].combine_chunks()))
+    for *key, file, line in zip(*(column.to_pylist() for column in same.columns), strict=True):
+        place = (file or "", line or 0)
+        places[tuple(key)] = max(places.get(tuple(key), place), place)
+    found = []
+    for group in groups.to_pylist():
+        file, line = places[tuple(group[name] for name in _KEYS)]
+        found.append(
+            Finding(
+                kind="duplicate",
+                shard_id=group["shardId"],
+                sequence_number=group["sequenceNumber"],
+                file=file or None,
+                line=line or None,
+                user_records=group["count_all"],
+                detail=f"captured {group['count_all']} times",
+            )
+        )
+    return found

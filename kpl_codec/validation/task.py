@@ -1,0 +1,159 @@
+"""The tasks of a validate job, whoever runs them: captured records in; user records, findings, counts out.
+
+Each task writes files of its own, under a name that depends on its number only: a task that runs twice
+writes the same files twice, so nothing is counted twice, whichever attempt wins.
+
+    WORK/user-records/part-00007.parquet    the columns of `checked_schema`
+    WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
+    WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for repeats
+    WORK/tally/part-00007.json              counts (report/counters.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from ..captures import Piece, is_local, open_path, read_piece
+from ..report.counters import Tally
+from ..report.scan import FINDINGS_SCHEMA, Scan
+from ..shards.shard_map import ShardMap
+from .check import check, checked_schema
+from .repeats import RECORDS_SCHEMA
+from .storage import whole_file
+
+#: Bytes of a row group of user records: what a task holds before it writes.
+_GROUP_BYTES = 32 * 1024 * 1024
+
+
+def pack(
+    pieces: Iterable[Piece], *, task_bytes: int = 64 * 1024 * 1024, task_files: int = 500
+) -> list[list[Piece]]:
+    """Pieces put together to tasks of about ``task_bytes``: thousands of small files make few tasks, and
+    a large one many. The largest come first, so that none starts last."""
+    tasks: list[list[Piece]] = []
+    size = 0
+    for piece in sorted(pieces, key=lambda piece: piece.start - piece.stop):
+        weight = piece.stop - piece.start
+        if not tasks or size + weight > task_bytes or len(tasks[-1]) >= task_files:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(piece)
+        size += weight
+    return tasks
+
+
+@dataclass(frozen=True)
+class Job:
+    """The tasks over captured files, and the output folder."""
+
+    tasks: list[list[Piece]]
+    shard_map: ShardMap
+    output: str
+
+    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The user records of a task; once they are through, its findings and counts are written."""
+        captured = (batch for piece in self.tasks[number] for batch in read_piece(piece))
+        yield from judged(captured, self.shard_map, work_folder(self.output), part_name(number))
+
+    def run(self, number: int) -> int:
+        """Does a task: writes its files; gives the number of user records."""
+        return write_users(self.rows(number), self.shard_map, users_folder(self.output), part_name(number))
+
+
+def part_name(number: int) -> str:
+    """What the files of a task are called."""
+    return f"part-{number:05d}"
+
+
+def work_folder(output: str) -> str:
+    """Where tasks write what a finished job does not keep, or keeps elsewhere."""
+    return f"{output}/_work"
+
+
+def users_folder(output: str) -> str:
+    """Where tasks write user records: with the rest, but in an object store, where moving is copying, in
+    their last place."""
+    return f"{work_folder(output) if is_local(output) else output}/user-records"
+
+
+def make_folders(work: str) -> None:
+    """The folders that `judged` writes to."""
+    system, inner = open_path(work)
+    for name in ("findings", "kinesis-records", "tally"):
+        system.create_dir(f"{inner}/{name}", recursive=True)
+
+
+def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: str, name: str) -> int:
+    """Writes ``rows`` to a file in ``folder``, even if there are none; gives how many there were."""
+    system, inner = open_path(folder)
+    system.create_dir(inner, recursive=True)
+    held: list[pa.RecordBatch] = []
+    size = count = 0
+    with (
+        whole_file(f"{folder}/{name}.parquet") as out,
+        pq.ParquetWriter(out, checked_schema(shard_map)) as writer,
+    ):
+        for batch in rows:
+            held.append(batch)
+            size += batch.nbytes
+            count += batch.num_rows
+            if size >= _GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(held))
+                held, size = [], 0
+        if held:
+            writer.write_table(pa.Table.from_batches(held))
+    return count
+
+
+def judged(
+    captured: Iterable[pa.RecordBatch], shard_map: ShardMap, work: str, name: str
+) -> Iterator[pa.RecordBatch]:
+    """The user records in ``captured`` (batches of CAPTURE_SCHEMA); once they are through, the findings,
+    Kinesis records and counts stand under ``work``."""
+    scan = Scan(shard_map)
+    # SPK-22: "A task that runs twice MUST NOT be counted twice."
+    with (
+        whole_file(f"{work}/findings/{name}.parquet") as findings_file,
+        pq.ParquetWriter(findings_file, FINDINGS_SCHEMA) as findings,
+        whole_file(f"{work}/kinesis-records/{name}.parquet") as records_file,
+        pq.ParquetWriter(records_file, RECORDS_SCHEMA) as records,
+    ):
+        for batch in check(captured, shard_map):
+            # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
+            # its shard and sequence number."
+            found = scan.process(batch)
+            if found.num_rows:
+                findings.write_batch(found)
+            # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
+            # A row that is no user record (sub-sequence number null or -1, or no data) is a finding only.
+            users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
+            kept = batch.filter(pc.fill_null(users, False))
+            if kept.num_rows:
+                firsts = pc.and_(pc.equal(kept["subSequenceNumber"], 0), pc.is_valid(kept["sequenceNumber"]))
+                records.write_batch(kept.select(RECORDS_SCHEMA.names).filter(firsts))
+                yield kept
+        found = scan.finish()
+        if found.num_rows:
+            findings.write_batch(found)
+    with whole_file(f"{work}/tally/{name}.json") as out:
+        out.write(scan.tally.to_bytes())
+
+
+def gather(work: str) -> Tally:
+    """All counts that tasks left, added up."""
+    system, inner = open_path(work)
+    total = Tally()
+    # By name, so that the sum is the same whoever ran the tasks.
+    files = system.get_file_info(fs.FileSelector(f"{inner}/tally"))
+    for file in sorted(files, key=lambda file: str(file.path)):
+        if file.base_name.startswith("."):  # an attempt that was killed
+            continue
+        with system.open_input_stream(file.path) as source:
+            total.merge(Tally.from_bytes(source.read()))
+    return total

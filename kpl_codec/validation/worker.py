@@ -1,0 +1,38 @@
+"""A worker process of the local engine: reads a job and task numbers from standard input, pickled; answers
+each with None, or with the error. Ends with its input."""
+
+import os
+import pickle
+import signal
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Does tasks until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
+    # What libraries print must not get between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    given = sys.stdin.buffer
+    job = pickle.load(given)
+    while True:
+        try:
+            number = pickle.load(given)
+        except EOFError:
+            return
+        error: Any = None
+        try:
+            job.run(number)
+        except Exception as caught:  # noqa: BLE001  raised where the job was started
+            error = caught
+        try:
+            answer = pickle.dumps(error)
+        except Exception:  # noqa: BLE001  an error that cannot travel
+            answer = pickle.dumps(RuntimeError(repr(error)))
+        answers.write(answer)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

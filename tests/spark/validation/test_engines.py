@@ -1,0 +1,113 @@
+"""Spark and the local engine run the same tasks: the same user records, findings, counts and report."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.validation import LocalEngine, validate
+from tests.captures.test_captures import WHEN, answer, lambda_event
+from tests.validation.test_job import LOWER, MAP, UPPER, Run, run, sorted_by_shard
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+__all__ = ["run"]
+
+
+def every_form(folder: Path) -> None:
+    """A capture in every form that is read, with every kind of fault."""
+    folder.mkdir()
+    users = sorted_by_shard(200)
+    sound = [answer(kpl.encode(users[name]), shard=name, first=10 + n) for n, name in enumerate(users)]
+    mixed = answer(kpl.encode(users[LOWER][:9] + users[UPPER][:9]), shard=LOWER, first=30)
+    broken = answer(kpl.encode(users[LOWER])[:-1], b"plain", shard=LOWER, first=40)
+    values = [*sound, mixed, broken, lambda_event(b"event", kpl.encode(users[UPPER][:5]))]
+    lines = "\n".join(map(json.dumps, values))
+    (folder / "lines.jsonl").write_text(lines)
+    (folder / "again.jsonl").write_text(json.dumps(mixed))
+    damaged = ['{"Records": [{"Sequ', json.dumps(answer(b"x", first=90)), "17"]
+    (folder / "damaged.jsonl").write_text("\n".join(damaged))
+    (folder / "spread.json").write_text("\n".join(json.dumps(value, indent=4) for value in sound))
+    (folder / "array.json").write_text(json.dumps([answer(b"in", b"array", shard=UPPER, first=200)]))
+    for number, packed in enumerate((gzip.compress, bz2.compress)):
+        text = json.dumps(answer(b"packed", shard=LOWER, first=300 + number))
+        (folder / f"packed-{number}").write_bytes(packed(text.encode()))
+    (folder / "frame.bin").write_bytes(kpl.encode(users[LOWER][:3]))
+    (folder / "empty.jsonl").write_text("")
+    (folder / "noise").write_bytes(random.Random(3).randbytes(3000))
+    columns = {
+        "data": [kpl.encode(users[UPPER][:7]), b"row"],
+        "stream": ["orders", "orders"],
+        "sequenceNumber": ["400", "401"],
+        "shardId": [UPPER, "shardId-000000000009"],
+        "approximateArrivalTimestamp": pa.array([WHEN, WHEN], pa.timestamp("us", "UTC")),
+    }
+    pq.write_table(pa.table(columns), folder / "rows.parquet")
+
+
+def results(output: Path) -> dict[str, Any]:
+    """Everything that a run left, without its folder and its time."""
+
+    def rows(name: str) -> list[str]:
+        return sorted(map(repr, pq.read_table(output / name).to_pylist()))
+
+    page = (output / "report.html").read_text()
+    return {
+        "files": sorted(path.name for path in output.iterdir()),
+        "user records": rows("user-records"),
+        "findings": rows("findings"),
+        "summary": (output / "summary.txt").read_bytes(),
+        "report": re.sub(r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?", "TIME", page),
+        "shards": (output / "shards.json").read_bytes(),
+    }
+
+
+@pytest.mark.requirement("SPK-43", "SPK-17", "SPK-18")
+@pytest.mark.parametrize("task_bytes", [None, 2000])
+def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int | None) -> None:
+    from kpl_codec.spark.validation.engine import SparkEngine
+
+    every_form(tmp_path / "in")
+    for name, engine in (("local", LocalEngine(cores=2)), ("spark", SparkEngine(spark))):
+        validate([str(tmp_path / "in")], MAP, str(tmp_path / name), engine=engine, task_bytes=task_bytes)
+    local, on_spark = results(tmp_path / "local"), results(tmp_path / "spark")
+    assert local["files"] == ["findings", "report.html", "shards.json", "summary.txt", "user-records"]
+    for name, value in local.items():
+        assert value == on_spark[name], name
+    kinds = {row["kind"] for row in pq.read_table(tmp_path / "local" / "findings").to_pylist()}
+    assert {"duplicate", "mixed-aggregate", "checksum-mismatch", "capture-json", "capture-empty"} <= kinds
+
+
+@pytest.mark.requirement("SPK-17")
+def test_other_formats_of_spark(spark: Any, run: Run) -> None:
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
+    assert run("--engine", "auto", "--format", "orc") in (0, 1)
+    assert list((run.output / "user-records").glob("*.orc"))
+
+
+@pytest.mark.requirement("SPK-19")
+def test_text_formats_leave_nothing_behind(spark: Any, run: Run) -> None:
+    """A format that cannot say which columns there are is no hindrance."""
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=None)))
+    assert run("--engine", "auto", "--format", "json") == 1
+    assert not (run.output / "_work").exists()
+    assert (run.output / "shards.json").exists()
+
+
+@pytest.mark.requirement("SPK-19")
+def test_a_format_that_this_spark_has_not(spark: Any, run: Run) -> None:
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
+    assert run("--engine", "auto", "--format", "delta") == 2
+    told = run.err.strip().splitlines()
+    assert len(told) == 1
+    assert "no format delta" in told[0]
+    assert run("--engine", "auto", "--format", "orc") in (0, 1)  # nothing was left behind
