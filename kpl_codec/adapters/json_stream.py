@@ -1,26 +1,326 @@
-"""One JSON document after the other out of a text, and whether one says something twice."""
+"""A run of JSON documents, read as it comes: one a line, spread over lines, side by side, RS-separated.
+
+    for found in json_documents(iter(lambda: file.read(1 << 20), b"")):
+        if isinstance(found, Defect): ...  # found.code, found.offset, found.line, found.reason
+        else: ...                          # found.value, found.offset, found.line
+
+White space, commas, byte order marks and the record separator 0x1E (RFC 7464) may stand between documents.
+A document that cannot be read becomes a Defect and hides no other: reading goes on at the next *start*, that
+is a ``{`` or ``[`` at the beginning of a line or behind 0x1E. Where a broken document ran over several
+starts, what was complete behind one of them is given as a document of its own.
+
+Time is linear in the input, whatever is in it: no byte is decoded more than a fixed number of times. Memory
+is a few times the largest document; ``max_size`` bounds that.
+Specification: spec/06-lambda.md, CAP-10 to CAP-12.
+"""
 
 from __future__ import annotations
 
+import codecs
 import json
-from typing import Any
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+#: A document of more characters is a defect. GetRecords answers have at most 10 MiB of data.
+MAX_SIZE = 64 * 1024 * 1024
+#: How much is decoded at once. Python counts the lines before an error, so errors in long texts are dear.
+_WINDOW = 16 * 1024
+#: An error so near the end of what was read may be that end: the longest token but texts is -Infinity.
+_NEAR_END = 16
+
+_BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
+_BEFORE_START = "\n\x1e"
+_START = re.compile(f"(?<=[{_BEFORE_START}])[{{\\[]")
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # as the error handler surrogateescape leaves them
+_BEFORE_LONG_NUMBER = re.compile(".*?(?=[0-9]{4300})", re.DOTALL)
+_DEPTH = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
-class Documents:
-    """Reads documents. ``repeats``: whether in the last one an object has a member twice, of which Python's
-    reader keeps the last and says nothing."""
+class Document(NamedTuple):
+    """One JSON value. ``offset``: its first byte. ``line``: where it starts, 1 where reading began."""
 
-    def __init__(self) -> None:
-        self.repeats = False
+    value: Any
+    offset: int
+    line: int
+
+
+class Defect(NamedTuple):
+    """Something that is no document. ``offset``, ``line``: as in Document; ``at``: the byte it fails at.
+
+    ``code``: json (``reason`` says what is wrong), utf-8, duplicate-member (only one of the two would be
+    read), or too-large (more than ``max_size`` characters).
+    """
+
+    code: Literal["json", "utf-8", "duplicate-member", "too-large"]
+    offset: int
+    line: int
+    reason: str
+    at: int
+
+
+def json_documents(
+    source: str | Iterable[bytes],
+    *,
+    offset: int = 0,
+    inside: bool = False,
+    stop: int | None = None,
+    max_size: int = MAX_SIZE,
+) -> Iterator[Document | Defect]:
+    """The documents and defects of ``source`` in order, lazily.
+
+    ``source``: a text, or UTF-8 in blocks of any size. ``offset``: the place of its first byte. To read a
+    file in pieces, give each piece its bytes from *one before* its first on, ``offset`` to match, ``inside``
+    for all but the first, and ``stop``: a piece begins at the first start in it, and ends at the first start
+    at ``stop`` or later, so it needs bytes beyond ``stop``. (Not for files with a ``{`` or ``[`` at the
+    beginning of a line inside a document.) An OSError of ``source`` is raised after all that came before it.
+    """
+    return _Run(source, offset, stop, max_size).read(inside=inside)
+
+
+class _Break(NamedTuple):
+    """Where and why the document at ``pos`` is none."""
+
+    code: Literal["json", "too-large"]
+    reason: str
+    end: int
+
+
+class _Run:
+    """One reading. State: ``text`` is decoded and not yet read from ``pos`` on; ``offset`` and ``line`` are
+    those of ``pos``; ``_later`` holds the texts behind it, the next one last, with what is taken of each."""
+
+    def __init__(self, source: str | Iterable[bytes], offset: int, stop: int | None, max_size: int) -> None:
+        self.text, self.pos, self.offset, self.line = "", 0, offset, 1
+        self.ended = False
+        self._later = [(source, 0)] if isinstance(source, str) else []
+        self._blocks = iter(() if isinstance(source, str) else source)
+        self._utf_8 = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._error: OSError | None = None
+        self._stop, self._max_size = stop, max_size
+        self._repeats = False
         self._decoder = json.JSONDecoder(object_pairs_hook=self._members)
 
-    def read(self, text: str, at: int) -> tuple[Any, int]:
-        """The document that begins at ``at``, and where it ends. Raises ValueError, RecursionError."""
-        self.repeats = False
-        return self._decoder.raw_decode(text, at)
+    def read(self, *, inside: bool) -> Iterator[Document | Defect]:
+        if inside:
+            self._to_start()
+        expected = 1  # the size of the document before: many are alike
+        while True:
+            self._fill(expected)
+            self._advance(_end_of(_BETWEEN, self.text, self.pos))
+            if self.pos == len(self.text):
+                if self.ended:
+                    break
+                continue
+            if self._past_stop():
+                return
+            found = self._document()
+            if isinstance(found, _Break):
+                yield from self._broken(found)
+                self._shorten()
+                self._to_start()
+                expected = 1
+            else:
+                document, end = found
+                yield document
+                expected = max(end - self.pos, 1)
+                self._advance(end)
+        if self._error is not None:
+            raise self._error
+
+    # -- the text ---------------------------------------------------------------------------------
+
+    def _fill(self, size: int) -> None:
+        """Have at least ``size`` characters from ``pos`` on, if there are as many."""
+        lacking = size - (len(self.text) - self.pos)
+        if lacking <= 0 or self.ended:
+            return
+        parts = [self.text[max(self.pos - 1, 0) :]]  # `_START` looks at the character before
+        self.pos = min(self.pos, 1)
+        while lacking > 0 and not self.ended:
+            parts.append(self._more(max(lacking, _WINDOW)))
+            lacking -= len(parts[-1])
+        self.text = "".join(parts)
+
+    def _more(self, size: int) -> str:
+        while not self._later:
+            try:
+                block = next(self._blocks, None)
+            except OSError as error:
+                block, self._error = None, error
+            text = self._utf_8.decode(block or b"", block is None)
+            if text:
+                self._later.append((text, 0))
+            elif block is None:
+                self.ended = True
+                return ""
+        text, taken = self._later.pop()
+        if len(text) - taken > size:
+            self._later.append((text, taken + size))
+        return text[taken : taken + size]
+
+    def _shorten(self) -> None:
+        """Leave at most one window of the text, put the rest back."""
+        if len(self.text) > 2 * _WINDOW:
+            self.text, self.pos = self.text[max(self.pos - 1, 0) :], min(self.pos, 1)
+        if len(self.text) > 2 * _WINDOW:
+            self._later.append((self.text, _WINDOW))
+            self.text, self.ended = self.text[:_WINDOW], False
+
+    def _advance(self, pos: int) -> None:
+        """Go on to ``pos``."""
+        self.offset += self._size(pos)
+        self.line += self.text.count("\n", self.pos, pos)
+        self.pos = pos
+
+    def _size(self, end: int) -> int:
+        """How many bytes the characters from ``pos`` to ``end`` were."""
+        if self.text.isascii():
+            return end - self.pos
+        part = self.text[self.pos : end]
+        # A byte that is not UTF-8 is one surrogate, and this writes three bytes for it.
+        return len(part.encode("utf-8", "surrogatepass")) - 2 * len(_NOT_UTF_8.findall(part))
+
+    def _past_stop(self) -> bool:
+        """Whether ``pos`` is a start, and one that belongs to the next piece."""
+        return (
+            self._stop is not None
+            and self.offset >= self._stop
+            and _START.match(self.text, self.pos) is not None
+        )
+
+    def _to_start(self) -> None:
+        """Go on to the first start at ``pos`` or later, or to the end."""
+        while (found := _START.search(self.text, self.pos)) is None and not self.ended:
+            self._advance(len(self.text))
+            self._fill(1)
+        self._advance(len(self.text) if found is None else found.start())
+
+    # -- documents --------------------------------------------------------------------------------
 
     def _members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            self.repeats = True
+            self._repeats = True
         return found
+
+    def _decode(self) -> tuple[Any, int]:
+        """The JSON value at ``pos`` and where it ends. Raises ValueError, RecursionError."""
+        self._repeats = False
+        return self._decoder.raw_decode(self.text, self.pos)
+
+    def _document(self) -> tuple[Document | Defect, int] | _Break:
+        """What stands at ``pos``, and where it ends."""
+        while True:
+            have, ended = len(self.text) - self.pos, self.ended
+            end, reason = len(self.text), ""
+            try:
+                value, end = self._decode()
+                if ended or end < len(self.text) or isinstance(value, (dict, list)):
+                    return self._judged(value, end), end
+            except json.JSONDecodeError as error:
+                reason = error.msg
+                if not reason.startswith("Unterminated string"):
+                    end = error.pos
+                if ended or end < len(self.text) - _NEAR_END:
+                    return _Break("json", reason, end)
+            except RecursionError:
+                return _Break("json", "nested too deeply", self._too_deep())
+            except ValueError:
+                end = _end_of(_BEFORE_LONG_NUMBER, self.text, self.pos)
+                return _Break("json", "a number of thousands of digits", end)
+            if have >= self._max_size:
+                return _Break("too-large", f"more than {self._max_size} characters", len(self.text))
+            self._fill(min(2 * have, self._max_size))
+
+    def _judged(self, value: Any, end: int) -> Document | Defect:
+        """What the decoded ``value`` from ``pos`` to ``end`` is."""
+        bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, self.pos, end)
+        if bad is not None:
+            return Defect("utf-8", self.offset, self.line, "not UTF-8", self.offset + self._size(bad.start()))
+        # CAP-10: "A JSON document in which an object has a member twice MUST be an error: only one of the
+        # two would be read."
+        if self._repeats:
+            reason = "a member twice in one object"
+            return Defect("duplicate-member", self.offset, self.line, reason, self.offset)
+        return Document(value, self.offset, self.line)
+
+    def _too_deep(self) -> int:
+        """Where brackets stand so deep that Python may not read them."""
+        depth, limit = 0, sys.getrecursionlimit() // 2
+        for token in _TOKEN.finditer(self.text, self.pos):
+            depth += _DEPTH.get(token.group(), 0)
+            if depth > limit:
+                return token.start()
+        return len(self.text)
+
+    def _broken(self, broken: _Break) -> Iterator[Document | Defect]:
+        """The defect of the document at ``pos``, and what lies between it and where it fails.
+
+        Up to there all is sound JSON but for its end. So what begins at a start in between either is
+        complete, or fails at the same place: nothing has to be tried again.
+        """
+        first, end = self.pos, max(broken.end, self.pos + 1)
+        code, reason, at = broken.code, broken.reason, self.offset + self._size(broken.end)
+        bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, first, end)
+        if bad is None:
+            yield Defect(code, self.offset, self.line, reason, at)
+        else:
+            place = self.offset + self._size(bad.start())
+            yield Defect("utf-8", self.offset, self.line, "not UTF-8", place)
+        # CAP-11: "a broken one MUST NOT hide a sound one that begins a later line or follows 0x1E."
+        starts = [found.start() for found in _START.finditer(self.text, first + 1, end)]
+        # CAP-12: "The work of reading JSON documents MUST grow no faster than the input, whatever is in it."
+        closed = self._closed(end) if starts else set()
+        for start in starts:
+            if start < self.pos:
+                continue  # within a document that was given
+            self._advance(start)
+            if self._past_stop():
+                return
+            try:
+                value, after = self._decode() if start in closed else (None, 0)
+            except (ValueError, RecursionError):
+                after = 0
+            if after:
+                yield self._judged(value, after)
+                self._advance(after)
+            else:
+                yield Defect(code, self.offset, self.line, reason, at)
+        self._advance(max(end, self.pos))
+
+    def _closed(self, end: int) -> set[int]:
+        """The brackets that are opened and closed from ``pos`` to ``end``."""
+        opened: list[int] = []
+        closed = set()
+        for token in _TOKEN.finditer(self.text, self.pos, end):
+            depth = _DEPTH.get(token.group(), 0)
+            if depth > 0:
+                opened.append(token.start())
+            elif depth < 0 and opened:
+                closed.add(opened.pop())
+        return closed
+
+
+def _end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
+    found = pattern.match(text, pos)
+    return pos if found is None else found.end()
+
+
+class Documents:
+    """What `captures` used before `json_documents`; to go with its last use."""
+
+    def __init__(self) -> None:
+        self._run = _Run("", 0, None, MAX_SIZE)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether an object of the document read last has a member twice."""
+        return self._run._repeats
+
+    def read(self, text: str, at: int) -> tuple[Any, int]:
+        """The document that begins at ``at``, and where it ends. Raises ValueError, RecursionError."""
+        self._run.text, self._run.pos = text, at
+        return self._run._decode()

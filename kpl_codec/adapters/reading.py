@@ -283,31 +283,20 @@ class _Reader:
 
     def _json(self, source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
         """One JSON document or many, one after the other, as logs and repeated CLI calls leave them."""
-        from .json_stream import Documents  # not needed by handlers, whose events come parsed
+        from .json_stream import Defect, json_documents  # handlers do without: their events come parsed
 
-        documents, at, count = Documents(), _skip(source, 0), 0
-        while at < len(source):
-            place = path if at == 0 and not count else f"{path}<{count}>"
-            try:
-                document, end = documents.read(source, at)
-                if not isinstance(document, (dict, list)):
-                    raise ValueError
-            except (ValueError, RecursionError):
-                yield self._error(CaptureError(code="json", field=place, offset=at), "")
-                # The next document starts a line, as the broken one did.
-                end = min((i for i in (source.find("\n{", at), source.find("\n[", at)) if i >= 0), default=-1)
-                end = len(source) if end < 0 else end
+        for count, found in enumerate(json_documents(source, max_size=len(source) + 1)):
+            place = f"{path}<{count}>" if count else path
+            if isinstance(found, Defect):
+                requirement = "CAP-10" if found.code == "duplicate-member" else "CAP-1"
+                error = CaptureError(
+                    code=found.code, field=place, offset=found.offset, requirement=requirement
+                )
+                yield self._error(error, "")
+            elif isinstance(found.value, (dict, list)):
+                yield from self.walk(found.value, place, shard_id)
             else:
-                # CAP-10: "A JSON document in which an object has a member twice MUST be an error: only one
-                # of the two would be read."
-                if documents.repeats:
-                    error = CaptureError(
-                        code="duplicate-member", field=place, offset=at, requirement="CAP-10"
-                    )
-                    yield self._error(error, "")
-                else:
-                    yield from self.walk(document, place, shard_id)
-            at, count = _skip(source, end), count + 1
+                yield self._error(CaptureError(code="unknown-shape", field=place, offset=found.offset), "")
 
 
 _KCL_ACTIONS = (
@@ -326,13 +315,6 @@ _IDENTITIES = (
 )
 
 
-def _skip(source: str, at: int) -> int:
-    """The first position from ``at`` on that is no white space (or separator) between documents."""
-    while at < len(source) and source[at] in " \t\r\n,\ufeff\x1e":
-        at += 1
-    return at
-
-
 def captured(
     source: Any, *, shard_id: str | None = None, shape: Shape | None = None
 ) -> Iterator[KinesisRecord | CaptureError]:
@@ -342,8 +324,9 @@ def captured(
     ``shard_id``: the shard, for shapes that do not say it. ``shape``: read every record as this shape.
     The errors have ``position`` (0-based, in the order of the source), ``field`` (as
     ``Records[3].kinesis.data``; ``<1>`` is the second JSON document), ``code`` (missing-field,
-    wrong-type, base64, timestamp, utf-8, json, duplicate-member, unknown-shape) and, where they can be read,
-    ``sequence_number`` and ``record_id``. Raises nothing of its own but ValueError for an unknown ``shape``.
+    wrong-type, base64, timestamp, utf-8, json, duplicate-member, unknown-shape), where a document of a
+    text is at fault its ``offset`` in bytes of UTF-8, and, where they can be read, ``sequence_number``
+    and ``record_id``. Raises nothing of its own but ValueError for an unknown ``shape``.
     """
     if shape is not None and shape not in _READERS:
         raise ValueError(f"shape {shape!r}: one of {', '.join(_READERS)}")

@@ -1,0 +1,240 @@
+"""Reading a run of JSON documents: places are exact, nothing is hidden, and the work grows with the input."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.adapters import json_stream
+from kpl_codec.adapters.json_stream import Defect, Document, json_documents
+
+pytestmark = pytest.mark.requirement("CAP-11")
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+containers = st.lists(values, max_size=3) | st.dictionaries(texts, values, max_size=3)
+separators = st.sampled_from(["\n", "\r\n", " ", ",", "\n\n", "\n\x1e", "\x1e", "\n\ufeff", ",\n", ""])
+#: Where the input is cut into blocks.
+cuts = st.lists(st.integers(1, 40), min_size=1, max_size=5)
+
+
+def dumped(value: Any, indent: int | None, *, ascii_only: bool) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+
+
+def blocks(data: bytes, sizes: list[int]) -> Iterator[bytes]:
+    at = number = 0
+    while at < len(data):
+        size = sizes[number % len(sizes)]
+        yield data[at : at + size]
+        at, number = at + size, number + 1
+
+
+@given(
+    st.lists(st.tuples(separators, containers, st.sampled_from([None, 1, 4]), st.booleans()), max_size=6),
+    cuts,
+)
+def test_sound_documents_come_back_with_their_places(
+    parts: list[tuple[str, Any, int | None, bool]], sizes: list[int]
+) -> None:
+    text, expected = "", []
+    for separator, value, indent, ascii_only in parts:
+        text += separator
+        expected.append(Document(value, len(text.encode()), text.count("\n") + 1))
+        text += dumped(value, indent, ascii_only=ascii_only)
+    assert list(json_documents(blocks(text.encode(), sizes))) == expected
+    assert list(json_documents(text)) == expected
+
+
+@given(st.lists(st.tuples(containers, st.booleans(), st.integers(1, 1000)), max_size=8), cuts)
+@pytest.mark.requirement("CAP-1")
+def test_what_is_cut_off_hides_no_other_line(lines: list[tuple[Any, bool, int]], sizes: list[int]) -> None:
+    """Lines of sound documents, and of the beginnings of some."""
+    text, sound, broken = "", [], []
+    for value, cut, length in lines:
+        document = dumped(value, None, ascii_only=False)
+        at, line = len(text.encode()), text.count("\n") + 1
+        if cut:
+            document = document[: 1 + length % (len(document) - 1)]
+            broken.append((at, line))
+        else:
+            sound.append(Document(value, at, line))
+        text += document + "\n"
+    found = list(json_documents(blocks(text.encode(), sizes)))
+    assert [item for item in found if isinstance(item, Document)] == sound
+    assert [(item.offset, item.line) for item in found if isinstance(item, Defect)] == broken
+    assert [item.offset for item in found] == sorted(item.offset for item in found)
+
+
+@given(st.binary(max_size=200) | st.text('[]{}",:1 \n\x1e\\', max_size=60).map(str.encode), cuts)
+def test_any_bytes_make_items_whatever_the_blocks(data: bytes, sizes: list[int]) -> None:
+    found = list(json_documents([data]))
+    assert found == list(json_documents(blocks(data, sizes)))
+    offsets = [item.offset for item in found]
+    assert offsets == sorted(set(offsets))
+    assert all(item.offset <= item.at <= len(data) for item in found if isinstance(item, Defect))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.one_of(containers, st.just(None))), max_size=8),
+    st.integers(1, 60),
+)
+def test_pieces_are_the_whole(lines: list[tuple[int, Any]], size: int) -> None:
+    """Every start in the file belongs to one piece; so do the bytes up to the next start."""
+    data = "\n".join(" " * indent + ("[1 {" if v is None else json.dumps(v)) for indent, v in lines).encode()
+
+    def piece(start: int) -> Iterator[Document | Defect]:
+        first = max(start - 1, 0)
+        return json_documents([data[first:]], offset=first, inside=start > 0, stop=start + size)
+
+    whole = [item._replace(line=0) for item in json_documents([data])]
+    parts = [item._replace(line=0) for start in range(0, len(data), size) for item in piece(start)]
+    assert parts == whole
+
+
+def test_each_defect_says_what_and_where() -> None:
+    data = b"\n".join(
+        [
+            b'{"a": 1, "a": 2}',
+            b'{"b": "\xff"}',
+            b'{"c": tru}',
+            b"[" * 5000,
+            b"TRAILER",
+            b'{"d": ' + b"9" * 6000 + b"}",
+            b'{"e": 1}',
+        ]
+    )
+    *defects, last = json_documents([data])
+    assert last == Document({"e": 1}, len(data) - 8, 7)
+    assert [(item.code, item.line, item.reason) for item in defects if isinstance(item, Defect)] == [
+        ("duplicate-member", 1, "a member twice in one object"),
+        ("utf-8", 2, "not UTF-8"),
+        ("json", 3, "Expecting value"),
+        ("json", 4, "nested too deeply"),
+        ("json", 6, "a number of thousands of digits"),
+    ]
+    assert [data[item.at : item.at + 1] for item in defects[1:3]] == [b"\xff", b"t"]  # type: ignore[union-attr]
+
+
+def test_a_source_that_breaks_is_read_to_its_break() -> None:
+    def breaking() -> Iterator[bytes]:
+        yield b'{"a": 1}\n{"b": '
+        raise OSError("gone")
+
+    documents = json_documents(breaking())
+    assert next(documents) == Document({"a": 1}, 0, 1)
+    assert isinstance(next(documents), Defect)
+    with pytest.raises(OSError, match="gone"):
+        next(documents)
+
+
+def test_a_document_too_large_is_passed_over_in_bounded_memory() -> None:
+    def large() -> Iterator[bytes]:
+        yield b'["'
+        for _ in range(40):
+            yield b"x" * (1 << 20)
+        yield b'"]\n{"after": 1}'
+
+    tracemalloc.start()
+    try:
+        found = list(json_documents(large(), max_size=1 << 20))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [(type(item), item.offset) for item in found] == [(Defect, 0), (Document, (40 << 20) + 5)]
+    assert isinstance(found[0], Defect)
+    assert found[0].code == "too-large"
+    assert peak < 8 << 20
+
+
+DAMAGE: dict[str, Callable[[int], Iterator[str]]] = {
+    name: (lambda n, unit=unit: iter([unit] * n))  # type: ignore[misc]
+    for name, unit in {
+        "open objects": '{"Records": [\n',
+        "open lists": "[\n",
+        "open lists, not ASCII": '["é",\n',
+        "cut objects": '{"a": 1,\n',
+        "cut texts": '{"a": "xxx\n',
+        "open text": '{"a": "xxx',
+        "words": "garbage\n",
+        "not UTF-8": "\udcff\udcfe\n",
+        "not UTF-8 in documents": '{"a": "\udcff"}\n',
+        "no comma": "[1 2]\n",
+        "deep": "[" * 600 + "\n",
+        "one line of openings": "[" * 30,
+        "digits": '{"n": ' + "9" * 5000 + "}\n",
+        "open lists of documents": '[{"a": 1},\n',
+        "twice": '{"a": 1, "a": 1}\n',
+        "spread and cut": '{\n  "a": [\n    1\n',
+        "separators": "\x1e\n, ",
+        "sound": '{"a": [1, 2, "x"]}\n',
+        "large, then broken": '["' + "x" * 100_000 + '"]\n' + '{"a": 1,\n' * 50,
+    }.items()
+}
+
+
+@pytest.mark.requirement("CAP-12")
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_twice_the_input_is_twice_the_work(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work: characters that the decoder walks or counts lines in, that brackets are matched in, that are
+    copied."""
+    work = 0
+    run = json_stream._Run
+    decode, closed, fill, size = run._decode, run._closed, run._fill, run._size
+
+    def counted_decode(self: Any) -> Any:
+        nonlocal work
+        try:
+            value, end = decode(self)
+        except json.JSONDecodeError as error:
+            work += error.pos
+            raise
+        except (ValueError, RecursionError):
+            work += min(len(self.text) - self.pos, 20_000)
+            raise
+        work += end - self.pos
+        return value, end
+
+    def counted_closed(self: Any, end: int) -> Any:
+        nonlocal work
+        work += end - self.pos
+        return closed(self, end)
+
+    def counted_fill(self: Any, wanted: int) -> None:
+        nonlocal work
+        before = self.text
+        fill(self, wanted)
+        work += len(self.text) if self.text is not before else 0
+
+    def counted_size(self: Any, end: int) -> int:
+        nonlocal work
+        work += end - self.pos
+        return size(self, end)
+
+    for name, function in [
+        ("_decode", counted_decode),
+        ("_closed", counted_closed),
+        ("_fill", counted_fill),
+        ("_size", counted_size),
+    ]:
+        monkeypatch.setattr(run, name, function)
+
+    unit = len("".join(DAMAGE[damage](1)))
+    growth = []
+    for total in (250_000, 500_000, 1_000_000):
+        data = "".join(DAMAGE[damage](max(total // unit, 1))).encode("utf-8", "surrogateescape")
+        work = 0
+        for _ in json_documents(blocks(data, [100_000])):
+            pass
+        growth.append(work / len(data))
+    assert growth[2] < 1.2 * growth[0] + 1, growth
