@@ -2,7 +2,8 @@
 
 `ProducerCore` is driven by a skin: `kpl_codec.aws.Producer` (threads, boto3) or
 `kpl_codec.aws.AsyncProducer` (asyncio, aiobotocore). Read in this order: config, outcomes, partitioner,
-pending, aggregator, limiter, collector, outbox, router, ordering, core.
+pending, kinesis_record, aggregator, limiter, collector, send_queue, router, ordering, placer, answers,
+verdicts, core.
 """
 
 from ..shards.allocation import HashKeyAllocator

@@ -12,7 +12,8 @@ import heapq
 from collections.abc import Iterator
 
 from .config import ProducerConfig
-from .pending import Outgoing, Pending, outer_key
+from .kinesis_record import Outgoing
+from .pending import Pending, outer_key
 
 # More than a user record can cost beside its data and keys: tags apart, field heads and varints.
 _HEADROOM = 64

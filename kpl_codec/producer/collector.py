@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .config import ProducerConfig
-from .pending import Outgoing
+from .kinesis_record import Outgoing
 
 #: The KPL sends a request early when this much waits for one shard.
 SHARD_BYTES = 256 * 1024
@@ -29,7 +29,7 @@ class Collector:
         self._max_count = config.collection_max_count
         self._max_size = config.collection_max_size
         # The KPL's: an aggregate waits a little for those of other shards.
-        self._delay = min(0.05, 0.2 * config.record_max_buffered_time / 1000) * config.aggregation_enabled
+        self._delay = min(0.05, 0.2 * config.buffering_seconds) * config.aggregation_enabled
         self.units: list[Outgoing] = []
         self._size = 0
         self._full = False

@@ -126,6 +126,18 @@ class ProducerConfig:
                 expected=f"at least max_record_size ({self.max_record_size})",
             )
 
+    @property
+    def ttl_seconds(self) -> float:
+        """``record_ttl`` in seconds."""
+        return self.record_ttl / 1000
+
+    @property
+    def buffering_seconds(self) -> float:
+        """How long a user record may wait for company, in seconds."""
+        # PRD-37: "A user record MUST NOT wait for company longer than half its time to live, whatever
+        # record_max_buffered_time is."
+        return min(self.record_max_buffered_time, self.record_ttl / 2) / 1000
+
     def _check(self, name: str, value: object) -> None:
         # PRD-1: "A setting out of its range or of another type MUST be refused with an error that names
         # the setting, the value and what was expected."

@@ -8,42 +8,41 @@
      | ◀── results()                        (pending, Delivery | DeliveryError), each user record once
      | ◀── timer()                          when to call requests(now) again if nothing else happens
 
-A user record is in exactly one place at any time: waiting for a map, held behind its key, in an open
-aggregate, in a lane, in the collector, in flight, or parked until its placement can be judged. It leaves
-by `results` and no other way; ``outstanding`` counts those that have not.
+    accept ──▶ order ──▶ placer ──▶ send queue ──▶ in flight ──▶ verdicts ──▶ results
+                 ▲                                     │             │
+                 └────────── to be sent again ─────────┴─────────────┘
+
+A user record is in exactly one of these places at any time, and leaves by `results` only. ``outstanding``
+counts those that have not left.
 Specification: spec/05-producer.md, PRD-6 to PRD-32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
-from .aggregator import Aggregator
+from .answers import Malformed, NotStored, Stored, parse_put_records
 from .collector import PutRecordsRequest
 from .config import ProducerConfig
+from .kinesis_record import Outgoing, build_all
 from .metrics import Meter, Observe
-from .ordering import WAITING, Ordering
+from .ordering import order_of
 from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
 from .partitioner import Chance
-from .pending import Outgoing, Pending, Preparation, ProducerClosed, ProducerFull, build_all
-from .router import Router
-from .send_queue import Outbox
-
-#: After so many misplacements a user record goes alone: bare records the KCL never drops.
-MISPLACEMENTS_BEFORE_ALONE = 2
-#: How often, in seconds, a map is asked for again while a shard is still missing from it.
-PROBE_INTERVAL = 1.0
+from .pending import Pending, Preparation, ProducerClosed, ProducerFull
+from .placer import Placer
+from .send_queue import SendQueue
+from .verdicts import Verdicts
 
 
-class _Parked(NamedTuple):
-    """Stored on a shard whose range is not known: waits for a map. ``until``: then it is sent again."""
+class _Flight(NamedTuple):
+    """A PutRecords call under way. ``generation``: of the map when it was sent."""
 
-    unit: Outgoing
-    shard_id: str
-    attempt: Attempt
-    until: float
+    units: list[Outgoing]
+    started_at: float
+    generation: int
 
 
 class ProducerCore:
@@ -51,7 +50,8 @@ class ProducerCore:
 
     ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: one of
     0..n-1, the only source of chance. ``observe(name, value, attributes)`` is told measurements.
-    Not thread-safe; `prepare` alone may be called from anywhere.
+    All times are seconds of one monotonic clock. Not thread-safe; `prepare` alone may be called from
+    anywhere.
     """
 
     def __init__(
@@ -66,20 +66,17 @@ class ProducerCore:
         self.prepare = Preparation(config)
         self.outstanding = 0
         self.outstanding_bytes = 0
+        self._ttl = config.ttl_seconds
+        self._buffering = config.buffering_seconds
         self._meter = Meter(observe) if observe is not None else None
-        self._aggregator = Aggregator(config)
-        self._outbox = Outbox(config, chance, self._expire)
-        self._router = Router(config, live, chance, self._outbox.loads)
-        self._ordering = Ordering() if config.ordering == "partition-key" else None
-        self._unpredicted: list[Pending] = []
-        self._unpredicted_until = float("inf")
-        self._in_flight: dict[int, tuple[list[Outgoing], float]] = {}
-        self._parked: list[_Parked] = []
+        self._queue = SendQueue(config, chance, self._expire)
+        self._placer = Placer(config, live, chance, self._queue)
+        self._order = order_of(config.ordering, self._placer.place)
+        self._verdicts = Verdicts(config, live)
+        self._in_flight: dict[int, _Flight] = {}
         self._results: list[tuple[Pending, Delivery | DeliveryError]] = []
-        self._probe_at: float | None = None
-        self._numbers = 0
+        self._requests = 0
         self._accepted = 0
-        self._urgent_below = 0
         self._closed = False
 
     # -- records in ---------------------------------------------------------------------------
@@ -97,9 +94,10 @@ class ProducerCore:
             and self.outstanding_bytes + size <= self.config.max_outstanding_bytes
         )
 
-    def accept(self, pending: Pending, now: float) -> None:
+    def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
         """Take a user record (from `prepare`). From here it ends in `results`, exactly once.
 
+        ``put_at``: when its caller put it, ``now`` if not given.
         Raises ProducerFull or ProducerClosed; nothing was accepted then.
         """
         if self._closed:
@@ -108,26 +106,21 @@ class ProducerCore:
             raise ProducerFull(records=self.outstanding, bytes=self.outstanding_bytes)
         self._accepted += 1
         pending.number = self._accepted
-        pending.accepted_at = now
-        # PRD-8: "The time to live MUST count from the moment a user record was accepted, and no deadline lie
+        # PRD-8: "The time to live MUST count from the moment a user record was put, and no deadline lie
         # beyond it."
-        pending.expires_at = now + self.config.record_ttl / 1000
-        pending.deadline = min(now + self.config.record_max_buffered_time / 1000, pending.expires_at)
-        pending.map_deadline = now + self.config.record_ttl / 10_000
+        pending.accepted_at = now if put_at is None else put_at
+        pending.expires_at = pending.accepted_at + self._ttl
+        pending.deadline = pending.accepted_at + self._buffering
+        pending.map_deadline = pending.accepted_at + self._ttl / 10
         self.outstanding += 1
         self.outstanding_bytes += pending.size
         if self._meter is not None:
             self._meter.accepted()
-        ordering = None if pending.keyless else self._ordering
-        if (ordering is not None and ordering.must_wait(pending)) or not self._place(pending, now):
-            assert ordering is not None
-            ordering.hold(pending)
+        self._order.enter(pending, now)
 
     def flush(self) -> None:
         """Send everything accepted so far without waiting for company, retries included."""
-        self._urgent_below = self._accepted + 1
-        for unit in self._aggregator.take_all():
-            self._outbox.add(unit)
+        self._placer.flush(self._accepted + 1)
 
     def close(self) -> None:
         """Accept nothing more, and flush. What is outstanding still ends in `results`."""
@@ -138,170 +131,81 @@ class ProducerCore:
         """Give up: everything outstanding fails as closed. Answers that come later are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         self._closed = True
-        for units, started in self._in_flight.values():
-            for unit in units:
-                self._note(unit, Attempt(Outcome.NO_ANSWER, started, now, unit.shard))
-        for parked in self._parked:
-            self._note(parked.unit, parked.attempt)
-        everything = [pending for unit in self._everything() for pending in unit]
+        for flight in self._in_flight.values():
+            for unit in flight.units:
+                self._note(unit, Attempt(Outcome.NO_ANSWER, flight.started_at, now, unit.shard))
+        everything = [pending for place in self._places() for pending in place]
+        for judged in self._verdicts.take_all():
+            self._note(judged.unit, judged.attempt)
         self._in_flight.clear()
-        self._outbox.clear()
-        self._parked.clear()
-        self._take_unpredicted(float("inf"))
-        self._aggregator.take_all()
-        if self._ordering is not None:
-            self._ordering.clear()
+        self._queue.clear()
+        self._placer.clear()
+        self._order.clear()
         for pending in sorted(everything, key=lambda pending: pending.number):
             self._fail(pending, Outcome.CLOSED)
 
-    def _everything(self) -> Iterable[list[Pending]]:
+    def _places(self) -> Iterator[list[Pending]]:
         """Every user record that is outstanding, place by place."""
         # PRD-6: "From being accepted to its result a user record MUST be in exactly one place: waiting for a
         # map, held behind its key, in an open aggregate, in a shard's queue, in the next request, in flight,
         # or waiting for a verdict."
-        for units, _ in self._in_flight.values():
-            yield from (unit.records for unit in units)
-        yield from (parked.unit.records for parked in self._parked)
-        yield self._unpredicted
-        yield from (unit.records for unit in self._aggregator.units())
-        yield from (unit.records for unit in self._outbox.units())
-        if self._ordering is not None:
-            yield list(self._ordering.held())
-
-    # -- from user records to Kinesis records -------------------------------------------------
-
-    def _place(self, pending: Pending, now: float) -> bool:
-        """Put a user record where it belongs. False: it must be held, its key is elsewhere under way."""
-        if pending.number < self._urgent_below:
-            pending.deadline = min(pending.deadline, now)  # with the company it finds, but waiting for none
-        shard = self._router.route(pending, now)
-        if shard is None:
-            if self._router.map_may_come and pending.map_deadline > now:
-                if self._under_way(pending):
-                    return False
-                self._unpredicted.append(pending)
-                self._unpredicted_until = min(self._unpredicted_until, pending.map_deadline)
-                self._settle(pending, WAITING)
-                return True
-            if self._router.ignores_keys and not pending.must_wrap:
-                pending.wrap = False  # the KCL would drop an aggregate of one wherever it is a stray
-            return self._join(None, pending)
-        # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
-        return self._join(shard, pending)
-
-    def _join(self, shard: str | None, pending: Pending) -> bool:
-        """Into an aggregate, or into a Kinesis record of its own. False: held, see `_place`."""
-        alone = shard is None or pending.alone or not self.config.aggregation_enabled
-        ordering = None if pending.keyless else self._ordering
-        if ordering is not None:
-            home = ordering.home(pending)
-            target = None if alone or shard is None else self._aggregator.open_for(shard, pending)
-            if home is not None and home is not target:
-                # PRD-26: "With strict order per partition key a user record MUST NOT be sent before every
-                # earlier one of its key is delivered or has failed, other than in the same aggregate."
-                if not home.closed:
-                    self._outbox.add(self._aggregator.close(home))
-                return False
-        if alone or shard is None:
-            unit = self._aggregator.alone(shard, pending)
-            self._outbox.add(unit)
-        else:
-            unit, full = self._aggregator.add(shard, pending)
-            for closed in full:
-                self._outbox.add(closed)
-        self._settle(pending, unit)
-        self._router.placed(pending, closed=unit.closed)
-        return True
-
-    def _under_way(self, pending: Pending) -> bool:
-        """Whether strict order is asked for and its key has a home already."""
-        if self._ordering is None or pending.keyless:
-            return False
-        return self._ordering.home(pending) is not None
-
-    def _settle(self, pending: Pending, home: Outgoing | str) -> None:
-        if self._ordering is not None and not pending.keyless:
-            self._ordering.settle(pending, home)
+        yield list(self._order.held())
+        yield from self._placer.places()
+        yield from (unit.records for unit in self._queue.units())
+        yield from (unit.records for flight in self._in_flight.values() for unit in flight.units)
+        yield from self._verdicts.places()
 
     # -- requests out -------------------------------------------------------------------------
 
     def requests(self, now: float) -> list[PutRecordsRequest | Request]:
         """The calls to make now. Also does whatever is due at ``now``."""
-        self._run_due(now)
-        self._run_held(now)
+        self._order.enter_again(self._placer.take_waiting(now), now)
+        for judged in self._verdicts.take_due(now):
+            self._order.enter_again(self._failed(judged.unit, judged.attempt, now), now)
+        for pending in self._order.take_expired(now):
+            self._fail(pending, Outcome.EXPIRED, held=True)
+        self._order.place_held(now)
         calls: list[PutRecordsRequest | Request] = []
         while (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
-        for unit in self._aggregator.due(now):
-            self._outbox.add(unit)
+        self._placer.close_due(now)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
-            units = self._outbox.take(now, self._urgent_below)
+            units = self._queue.take(now, self._placer.urgent_below)
             if units is None:
                 break
             if not units:
                 continue  # all of them had expired
-            self._numbers += 1
-            self._in_flight[self._numbers] = (units, now)
-            calls.append(PutRecordsRequest(self._numbers, build_all(units)))
+            self._requests += 1
+            self._in_flight[self._requests] = _Flight(units, now, self.live.generation)
+            calls.append(PutRecordsRequest(self._requests, build_all(units)))
             if self._meter is not None:
                 self._meter.sent(units, self.outstanding, now)
-        self._run_held(now)
+        self._order.place_held(now)
         return calls
 
     def timer(self) -> float | None:
         """When `requests` has something to do even if nothing happens before; None for never."""
-        times = [self.live.timer(), self._aggregator.deadline(), self._probe_at]
-        if self._unpredicted:
-            times.append(self._unpredicted_until)
-        times += (parked.until for parked in self._parked)
-        if self._ordering is not None:
-            times.append(self._ordering.expires_at())
-        if len(self._in_flight) < self.config.max_connections:
-            times.append(self._outbox.ready_at())
+        times = [
+            self.live.timer(),
+            self._placer.timer(),
+            self._verdicts.timer(),
+            self._order.expires_at(),
+            self._queue.ready_at() if len(self._in_flight) < self.config.max_connections else None,
+        ]
         return min((at for at in times if at is not None), default=None)
 
-    def _run_due(self, now: float) -> None:
-        """Everything that waits for time rather than for an answer."""
-        if self._probe_at is not None and now >= self._probe_at:
-            self._probe_at = now + PROBE_INTERVAL if self._parked else None
-            if self._parked:
-                self.live.refresh(now)
-        if self._unpredicted and self._unpredicted_until <= now:
-            self._replace(self._take_unpredicted(now), now)
-        due = [parked for parked in self._parked if parked.until <= now]
-        if due:
-            self._parked = [parked for parked in self._parked if parked.until > now]
-            for parked in due:
-                # No map has told the shard's range in time. Twice is better than lost: each goes alone.
-                for pending in parked.unit.records:
-                    pending.alone = True
-                self._replace(self._failed(parked.unit, parked.attempt, now), now)
-        if self._ordering is not None:
-            for pending in self._ordering.take_expired(now):
-                self._fail(pending, Outcome.EXPIRED, held=True)
-
-    def _take_unpredicted(self, until: float) -> list[Pending]:
-        """Those that wait for a prediction, with a deadline up to ``until``."""
-        taken = [pending for pending in self._unpredicted if pending.map_deadline <= until]
-        self._unpredicted = [pending for pending in self._unpredicted if pending.map_deadline > until]
-        self._unpredicted_until = min((p.map_deadline for p in self._unpredicted), default=float("inf"))
-        return taken
-
-    def _expire(self, unit: Outgoing, now: float) -> Outgoing | None:
-        """Fail the expired user records of a Kinesis record; what is left of it."""
-        gone = [pending for pending in unit.records if pending.expires_at <= now]
-        rest = unit.without(gone)
-        for pending in gone:
+    def _expire(self, unit: Outgoing, now: float) -> bool:
+        """Fail the expired user records of a Kinesis record; whether any are left in it."""
+        gone = {pending for pending in unit.records if pending.expires_at <= now}
+        unit.remove(gone)
+        for pending in sorted(gone, key=lambda pending: pending.number):
             self._fail(pending, Outcome.EXPIRED)
-        if rest is not None:
-            for pending in rest.records:
-                self._settle(pending, rest)
-        return rest
+        return bool(unit.records)
 
     # -- answers in ---------------------------------------------------------------------------
 
-    def receive(self, request: PutRecordsRequest | Request, answer: Mapping[str, Any], now: float) -> None:
+    def receive(self, request: PutRecordsRequest | Request, answer: object, now: float) -> None:
         """The answer to a request: the response of PutRecords, ListShards or DescribeStreamSummary."""
         if isinstance(request, Request):
             self._map_answered(self.live.receive(request, answer, now), now)
@@ -309,19 +213,15 @@ class ProducerCore:
         flight = self._landed(request, now)
         if flight is None:
             return
-        units, started = flight
-        entries = answer.get("Records")
-        # PRD-23: "An answer that does not have one entry for each record sent tells nothing about any of
-        # them; all MUST be sent again."
-        if not isinstance(entries, list) or len(entries) != len(units):
-            self._all_failed(units, Outcome.COUNT_MISMATCH, "CountMismatch", None, started, now)
-            self._run_held(now)
+        entries = parse_put_records(answer, len(flight.units))
+        if entries is None:
+            self._all_failed(flight, Outcome.COUNT_MISMATCH, Failure("CountMismatch"), now)
             return
         retries: list[Pending] = []
-        for unit, entry in zip(units, entries, strict=True):
-            retries += self._judge(unit, entry, started, now)
-        self._replace(retries, now)
-        self._run_held(now)
+        for unit, entry in zip(flight.units, entries, strict=True):
+            retries += self._answered(unit, entry, flight, now)
+        self._order.enter_again(retries, now)
+        self._order.place_held(now)
 
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
@@ -333,101 +233,74 @@ class ProducerCore:
         flight = self._landed(request, now)
         if flight is None:
             return
-        units, started = flight
         outcome = outcome_of(failure.code, answered=answered)
-        if outcome is Outcome.INVALID:
-            failure = Failure(failure.code)  # its text repeats what was invalid: data and keys
         if ACTIONS[outcome] is Action.ISOLATE:
-            self._isolate(units, failure, started, now)
+            # Its text repeats what was invalid: data and keys.
+            self._isolate(flight, failure.code, now)
         else:
-            self._all_failed(units, outcome, failure.code, failure.reason, started, now)
-        self._run_held(now)
+            self._all_failed(flight, outcome, failure, now)
 
-    def _landed(self, request: PutRecordsRequest, now: float) -> tuple[list[Outgoing], float] | None:
-        """What was in flight with ``request``, and since when; None if it has been given up."""
+    def _landed(self, request: PutRecordsRequest, now: float) -> _Flight | None:
+        """What was in flight with ``request``; None if it has been given up."""
         flight = self._in_flight.pop(request.number, None)
         if flight is not None and self._meter is not None:
-            self._meter.answered(now - flight[1])
+            self._meter.answered(now - flight.started_at)
         return flight
 
-    def _all_failed(
-        self,
-        units: list[Outgoing],
-        outcome: Outcome,
-        code: str,
-        message: str | None,
-        started: float,
-        now: float,
-    ) -> None:
+    def _all_failed(self, flight: _Flight, outcome: Outcome, failure: Failure, now: float) -> None:
         retries: list[Pending] = []
-        for unit in units:
-            attempt = Attempt(outcome, started, now, unit.shard, code=code, message=message)
-            retries += self._failed(unit, attempt, now)
-        self._replace(retries, now)
-
-    def _judge(self, unit: Outgoing, entry: Any, started: float, now: float) -> list[Pending]:
-        """What became of one Kinesis record; gives the user records to send again."""
-        entry = entry if isinstance(entry, Mapping) else {}
-        code, message = entry.get("ErrorCode"), entry.get("ErrorMessage")
-        shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
-        if code or not shard_id or not number:
-            outcome = outcome_of(code) if code else Outcome.COUNT_MISMATCH
-            if ACTIONS[outcome] is Action.ISOLATE:
-                outcome = Outcome.REFUSED  # it is by itself already: the service judged this one record
-                message = None  # it may repeat the record
-            attempt = Attempt(
-                outcome, started, now, unit.shard, code=code or "MalformedAnswer", message=message
+        for unit in flight.units:
+            retries += self._failed(
+                unit,
+                Attempt(
+                    outcome,
+                    flight.started_at,
+                    now,
+                    unit.shard,
+                    code=failure.code,
+                    message=failure.reason or None,
+                ),
+                now,
             )
+        self._order.enter_again(retries, now)
+        self._order.place_held(now)
+
+    def _answered(
+        self, unit: Outgoing, entry: Stored | NotStored | Malformed, flight: _Flight, now: float
+    ) -> list[Pending]:
+        """What became of one Kinesis record; gives the user records to send again."""
+        if isinstance(entry, Stored):
+            self._queue.succeeded(unit.shard)
+            attempt = Attempt(
+                Outcome.DELIVERED,
+                flight.started_at,
+                now,
+                unit.shard,
+                shard_id=entry.shard_id,
+                sequence_number=entry.sequence_number,
+            )
+            attempt = self._verdicts.judge(unit, entry, attempt, flight.generation, now)
+            return [] if attempt.outcome is Outcome.PLACEMENT_UNKNOWN else self._judged(unit, attempt, now)
+        outcome = outcome_of(entry.code) if isinstance(entry, NotStored) else Outcome.COUNT_MISMATCH
+        message = entry.message
+        if ACTIONS[outcome] is Action.ISOLATE:
+            outcome = Outcome.REFUSED  # it is by itself already: the service judged this one record
+            message = None  # it may repeat the record
+        attempt = Attempt(outcome, flight.started_at, now, unit.shard, code=entry.code, message=message)
+        return self._failed(unit, attempt, now)
+
+    def _judged(self, unit: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
+        """A stored Kinesis record has its verdict; gives the user records to send again."""
+        if attempt.outcome is not Outcome.DELIVERED:
             return self._failed(unit, attempt, now)
-        self._outbox.succeeded(unit.shard)
-        attempt = Attempt(Outcome.DELIVERED, started, now, unit.shard, shard_id, number)
-        return self._stored(unit, shard_id, attempt, now)
-
-    def _stored(self, unit: Outgoing, shard_id: str, attempt: Attempt, now: float) -> list[Pending]:
-        """The Kinesis record is on ``shard_id``. All or nothing: delivered, or to be sent again whole.
-
-        its shard's range is | and holds                   | then
-        ---------------------+-----------------------------+------------------
-        (it is bare)         |                             | delivered
-        known                | every user record           | delivered
-        known                | some or none                | misplaced
-        unknown              |                             | placement-unknown
-
-        An aggregate of one hash key is no exception: it is in its shard's range, unless the stream has
-        begun to distribute records AUTO, and then only the map tells.
-        """
-        if unit.shard is not None and shard_id != unit.shard:
-            # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the
-            # time of sending and the predicted shard."
-            self.live.invalidate(attempt.started_at, unit.shard, now)
-        # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
-        if not unit.aggregated:
-            self._deliver(unit, attempt)
-            return []
-        known = self.live.lineage.get(shard_id)
-        if known is None:
-            # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
-            # verdict: it waits for a newer map, at most half its time to live."
-            until = min(now + self.config.record_ttl / 2000, unit.expires_at)
-            attempt = attempt._replace(outcome=Outcome.PLACEMENT_UNKNOWN)
-            self._parked.append(_Parked(unit, shard_id, attempt, until))
-            if self._probe_at is None:
-                self.live.refresh(now)
-                self._probe_at = now + PROBE_INTERVAL
-            return []
-        # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
-        # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
-        # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate
-        # whole, so these are lost.)
-        if unit.lowest in known.hash_key_range and unit.highest in known.hash_key_range:
-            self._deliver(unit, attempt)
-            return []
-        for pending in unit.records:
-            pending.misplaced += 1
-            # PRD-31: "A user record that was misplaced twice MUST be sent alone."
-            if pending.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
-                pending.alone, pending.wrap = True, pending.must_wrap
-        return self._failed(unit, attempt._replace(outcome=Outcome.MISPLACED), now)
+        assert attempt.shard_id is not None
+        assert attempt.sequence_number is not None
+        for index, pending in enumerate(unit.records):
+            attempts = (*pending.attempts, attempt)
+            self._finish(pending, Delivery(attempt.shard_id, attempt.sequence_number, index, attempts))
+        if self._meter is not None:
+            self._meter.delivered(unit, attempt.shard_id)
+        return []
 
     def _note(self, unit: Outgoing, attempt: Attempt) -> None:
         """Write an attempt that did not deliver into the history of its user records."""
@@ -441,11 +314,11 @@ class ProducerCore:
         self._note(unit, attempt)
         action = ACTIONS[attempt.outcome]
         if action is Action.BACK_OFF:
-            self._outbox.failed(unit.shard, now)
+            self._queue.failed(unit.shard, now)
         throttled = attempt.outcome is Outcome.THROTTLED and self.config.fail_if_throttled
         # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
         # its time to live."
-        deadline = now + self.config.record_max_buffered_time / 2000
+        deadline = now + self._buffering / 2
         again: list[Pending] = []
         for pending in unit.records:
             if action is Action.FAIL or throttled:
@@ -454,47 +327,31 @@ class ProducerCore:
                 self._fail(pending, Outcome.EXPIRED)
             else:
                 pending.deadline = min(deadline, pending.expires_at)
-                pending.map_deadline = min(now + self.config.record_ttl / 10_000, pending.expires_at)
+                pending.map_deadline = min(now + self._ttl / 10, pending.expires_at)
                 again.append(pending)
         return again
 
-    def _replace(self, records: list[Pending], now: float) -> None:
-        """Put user records back in, to be predicted, aggregated and sent, in their order.
-
-        With strict order they go before everything held of their keys, and on in `_run_held`.
-        """
-        records.sort(key=lambda pending: pending.number)
-        ordered = []
-        for pending in records:
-            if self._ordering is not None and not pending.keyless:
-                self._ordering.leave(pending)
-                ordered.append(pending)
-            else:
-                self._place(pending, now)
-        if self._ordering is not None:
-            self._ordering.put_back(ordered)
-
-    def _isolate(self, units: list[Outgoing], failure: Failure, started: float, now: float) -> None:
+    def _isolate(self, flight: _Flight, code: str, now: float) -> None:
         """The service refused a whole call: find the record that is to blame by halving.
 
         One bad record must not take 499 good ones with it. Halves, then single Kinesis records, then the
         user records of an aggregate each by itself; what is refused alone has failed.
         """
-        outcome = Outcome.INVALID if len(units) > 1 or len(units[0].records) > 1 else Outcome.REFUSED
+        units = flight.units
+        if len(units) == 1 and len(units[0].records) == 1:
+            self._all_failed(flight, Outcome.REFUSED, Failure(code), now)
+            return
         for unit in units:
-            attempt = Attempt(outcome, started, now, unit.shard, code=failure.code, message=failure.reason)
-            if outcome is Outcome.REFUSED:
-                self._failed(unit, attempt, now)
-                return
-            self._note(unit, attempt)
+            self._note(unit, Attempt(Outcome.INVALID, flight.started_at, now, unit.shard, code=code))
         if len(units) > 1:
             half = len(units) // 2
-            self._outbox.isolate(units[:half])
-            self._outbox.isolate(units[half:])
+            self._queue.isolate(units[:half])
+            self._queue.isolate(units[half:])
             return
         for pending in units[0].records:
             pending.alone = True
-        self._replace(units[0].records, now)
+        self._order.enter_again(units[0].records, now)
+        self._order.place_held(now)
 
     # -- the map ------------------------------------------------------------------------------
 
@@ -503,27 +360,13 @@ class ProducerCore:
             return
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged):
-            open_ids = [shard.shard_id for shard in outcome.shard_map.open_shards]
-            self._router.set_shards(open_ids)
-            # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
-            # predicted and aggregated anew."
-            still_open = frozenset(open_ids)
-            for unit in self._aggregator.take_others(still_open) + self._outbox.take_others(still_open):
-                moved += unit.records
-            parked, self._parked = self._parked, []
-            for one in parked:
-                if one.shard_id in self.live.lineage:
-                    moved += self._stored(
-                        one.unit, one.shard_id, one.attempt._replace(outcome=Outcome.DELIVERED), now
-                    )
-                else:
-                    self._parked.append(one)
-            if not self._parked:
-                self._probe_at = None
-        if self._unpredicted and not self._router.map_may_come:
-            moved += self._take_unpredicted(float("inf"))
-        self._replace(moved, now)
-        self._run_held(now)
+            moved += self._placer.map_changed(recreated=outcome.recreated)
+            for unit, attempt in self._verdicts.map_changed():
+                moved += self._judged(unit, attempt, now)
+        if not self.live.map_may_come:
+            moved += self._placer.take_waiting()
+        self._order.enter_again(moved, now)
+        self._order.place_held(now)
 
     # -- results ------------------------------------------------------------------------------
 
@@ -531,15 +374,6 @@ class ProducerCore:
         """The user records that have come to their end since the last call."""
         results, self._results = self._results, []
         return results
-
-    def _deliver(self, unit: Outgoing, attempt: Attempt) -> None:
-        assert attempt.shard_id is not None
-        assert attempt.sequence_number is not None
-        for index, pending in enumerate(unit.records):
-            attempts = (*pending.attempts, attempt)
-            self._finish(pending, Delivery(attempt.shard_id, attempt.sequence_number, index, attempts))
-        if self._meter is not None:
-            self._meter.delivered(unit, attempt.shard_id)
 
     def _fail(
         self, pending: Pending, outcome: Outcome, code: str | None = None, *, held: bool = False
@@ -554,18 +388,5 @@ class ProducerCore:
         self.outstanding_bytes -= pending.size
         self._results.append((pending, result))
         # One that expired while held was not where its key is under way: those there are not done.
-        if self._ordering is not None and not pending.keyless and not held:
-            self._ordering.leave(pending)
-
-    # -- strict order -------------------------------------------------------------------------
-
-    def _run_held(self, now: float) -> None:
-        """Place what was held behind user records that have ended, or are to be sent again."""
-        ordering = self._ordering
-        if ordering is None:
-            return
-        while (key := ordering.take_left()) is not None:
-            while (pending := ordering.next(key)) is not None:
-                if not self._place(pending, now):
-                    ordering.put_back([pending])
-                    break
+        if not held:
+            self._order.ended(pending)

@@ -12,8 +12,8 @@ from typing import Final
 
 from ..backoff import Backoff
 from ..limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
+from .kinesis_record import Outgoing
 from .partitioner import Chance
-from .pending import Outgoing
 
 #: PRD-21.
 BACKOFF: Final = Backoff(0.1, 5.0)

@@ -1,92 +1,149 @@
-"""Strict order per partition key: where a key is under way, and who waits behind.
+"""In which order user records are placed: as they come, or strictly one after the other per partition key.
 
-A key's *home* is the Kinesis record that its user records are in, or WAITING for one without a shard
-yet. Later user records may join them there while it is open; others are held until all of it has ended.
-So a key is under way in one Kinesis record at a time.
+    user records ──▶ AnyOrder | StrictOrder ──▶ Placer
 
-State: the homes, the held user records by key (oldest first), and the keys whose home was left.
+StrictOrder: a key's *home* is the Kinesis record that its user records are in, or WAITING while they wait
+for a prediction. Later user records of the key may join its home while that is open; others are held until
+all user records in the home have ended or are to be sent again. So a key is under way in one Kinesis record
+at a time. User records without a key have no order.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Literal
 
-from .pending import Outgoing, Pending
+from .kinesis_record import Outgoing
+from .pending import Pending
 
-WAITING: Final = "waiting"
+#: Where a user record is now: in a Kinesis record, or waiting for a prediction; or nowhere, because its
+#: key is under way in a Kinesis record that it cannot join.
+Placed = Outgoing | Literal["waiting", "hold"]
+#: ``place(pending, now, home)``: ``home`` is the Kinesis record it has to join, None for any.
+Place = Callable[[Pending, float, "Outgoing | None"], Placed]
 
 
-class Ordering:
-    """See the module. Not for records without a key: they have no order."""
+class AnyOrder:
+    """Places every user record at once."""
 
-    def __init__(self) -> None:
-        self._homes: dict[str, Outgoing | str] = {}
-        self._held: dict[str, deque[Pending]] = {}
-        self._left: dict[str, None] = {}  # a set that keeps its order
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
-    def must_wait(self, pending: Pending) -> bool:
-        """Whether others of its key are held already, or wait for a shard."""
-        key = pending.record.partition_key
-        return key in self._held or self._homes.get(key) is WAITING
+    def enter(self, pending: Pending, now: float) -> None:
+        """A user record that was accepted."""
+        self._place(pending, now, None)
 
-    def home(self, pending: Pending) -> Outgoing | None:
-        """The Kinesis record in which its key is under way."""
-        home = self._homes.get(pending.record.partition_key)
-        return home if isinstance(home, Outgoing) else None
+    def enter_again(self, records: list[Pending], now: float) -> None:
+        """User records that are to be placed anew, before those that came after them."""
+        records.sort(key=lambda pending: pending.number)
+        for pending in records:
+            self._place(pending, now, None)
 
-    def settle(self, pending: Pending, home: Outgoing | str) -> None:
-        """Its key is under way in ``home`` now."""
-        self._homes[pending.record.partition_key] = home
+    def ended(self, pending: Pending) -> None:
+        """A user record has ended; it was not held."""
 
-    def leave(self, pending: Pending) -> None:
-        """It has ended, or comes back to be sent again: its key has no home any more."""
-        key = pending.record.partition_key
-        self._homes.pop(key, None)
-        self._left[key] = None
-
-    def hold(self, pending: Pending) -> None:
-        """Wait behind everything of its key."""
-        self._held.setdefault(pending.record.partition_key, deque()).append(pending)
-
-    def put_back(self, records: Iterable[Pending]) -> None:
-        """User records to be placed again, newest last: before everything held of their keys."""
-        for pending in reversed(list(records)):
-            self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
-
-    def take_left(self) -> str | None:
-        """A key whose home was left since the last call: its held records may go now."""
-        key = next(iter(self._left), None)
-        if key is not None:
-            del self._left[key]
-        return key
-
-    def next(self, key: str) -> Pending | None:
-        """Take the oldest held user record of a key, unless the key waits for a shard."""
-        held = self._held.get(key)
-        if not held or self._homes.get(key) is WAITING:
-            return None
-        pending = held.popleft()
-        if not held:
-            del self._held[key]
-        return pending
+    def place_held(self, now: float) -> None:
+        """Place what was held behind user records that have ended or entered again."""
 
     def expires_at(self) -> float | None:
-        """When the first held user record expires. O(keys that hold any)."""
-        return min((pending.expires_at for pending in self.held()), default=None) if self._held else None
+        """When the first held user record expires."""
+        return None
 
     def take_expired(self, now: float) -> list[Pending]:
         """Take the held user records whose time to live is over."""
-        expired = [pending for pending in self.held() if pending.expires_at <= now]
-        for key in {pending.record.partition_key for pending in expired}:
-            left = deque(pending for pending in self._held.pop(key) if pending.expires_at > now)
-            if left:
-                self._held[key] = left
+        return []
+
+    def held(self) -> Iterator[Pending]:
+        """All held user records."""
+        return iter(())
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+
+class StrictOrder(AnyOrder):
+    """See the module.
+
+    State: the homes, the held user records by key (oldest first), the keys whose home was left, and a heap
+    of the times at which held user records expire.
+    """
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._homes: dict[str, Outgoing | Literal["waiting"]] = {}
+        self._held: dict[str, deque[Pending]] = {}
+        self._left: dict[str, None] = {}  # a set that keeps its order
+        self._expiries: list[tuple[float, int, Pending]] = []
+        self._holds = 0
+
+    def enter(self, pending: Pending, now: float) -> None:
+        key = pending.record.partition_key
+        if pending.keyless:
+            super().enter(pending, now)
+        elif key in self._held or not self._placed(pending, now):
+            self._hold(pending)
+            self._held.setdefault(key, deque()).append(pending)
+
+    def _placed(self, pending: Pending, now: float) -> bool:
+        key = pending.record.partition_key
+        home = self._homes.get(key)
+        if home == "waiting":
+            return False
+        placed = self._place(pending, now, home)
+        if placed == "hold":
+            return False
+        self._homes[key] = placed
+        return True
+
+    def _hold(self, pending: Pending) -> None:
+        pending.held = True
+        self._holds += 1
+        heapq.heappush(self._expiries, (pending.expires_at, self._holds, pending))
+
+    def enter_again(self, records: list[Pending], now: float) -> None:
+        super().enter_again([pending for pending in records if pending.keyless], now)
+        ordered = [pending for pending in records if not pending.keyless]
+        for pending in sorted(ordered, key=lambda pending: pending.number, reverse=True):
+            self.ended(pending)
+            self._hold(pending)
+            self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
+
+    def ended(self, pending: Pending) -> None:
+        if not pending.keyless:
+            key = pending.record.partition_key
+            self._homes.pop(key, None)
+            self._left[key] = None
+
+    def place_held(self, now: float) -> None:
+        while self._left:
+            key = next(iter(self._left))
+            del self._left[key]
+            held = self._held.get(key, ())
+            while held and self._placed(held[0], now):
+                held.popleft().held = False
+            if not held:
+                self._held.pop(key, None)
+
+    def expires_at(self) -> float | None:
+        while self._expiries and not self._expiries[0][2].held:
+            heapq.heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else None
+
+    def take_expired(self, now: float) -> list[Pending]:
+        expired = []
+        while (at := self.expires_at()) is not None and at <= now:
+            pending = heapq.heappop(self._expiries)[2]
+            pending.held = False
+            key = pending.record.partition_key
+            self._held[key].remove(pending)  # it is the first, or close to it
+            if not self._held[key]:
+                del self._held[key]
+            expired.append(pending)
         return expired
 
     def held(self) -> Iterator[Pending]:
-        """All held user records, key by key."""
         for held in self._held.values():
             yield from held
 
@@ -94,3 +151,9 @@ class Ordering:
         self._homes.clear()
         self._held.clear()
         self._left.clear()
+        self._expiries.clear()
+
+
+def order_of(ordering: str, place: Place) -> AnyOrder:
+    """The order that a producer is configured with."""
+    return StrictOrder(place) if ordering == "partition-key" else AnyOrder(place)

@@ -1,11 +1,10 @@
-"""A user record on its way, and a Kinesis record on its way: what the producer moves around."""
+"""A user record on its way through the producer, from `put` to its result."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from ..errors import EncodeError, KplError
-from ..format.codec import encode_many
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import format_hash_key, partition_key_hash
 from ..format.records import UserRecord
@@ -50,13 +49,16 @@ class Pending:
 
     ``record`` is what will be written, ``hash_key`` its effective hash key. ``own_hash_key``: the caller
     gave an explicit hash key; where not, one may be assigned, and assigned anew for the next attempt.
-    ``keyless``: the partitioner chooses the shard. ``alone``: never to be aggregated (again).
+    ``keyless``: the partitioner chooses the shard. ``alone``: never to be aggregated (again). ``wrap``: an
+    aggregate of one when it goes alone. ``held``: it waits behind others of its key. ``number`` counts the
+    accepted user records. ``accepted_at``, ``deadline`` (of its aggregate), ``map_deadline`` (until when it
+    waits for a prediction), ``expires_at``: seconds of the producer's clock.
     """
 
     __slots__ = (
-        "accepted_at", "alone", "attempts", "bucket", "deadline", "expires_at", "hash_key", "key_hash_key",
-        "keyless", "map_deadline", "misplaced", "must_wrap", "number", "own_hash_key", "record", "size",
-        "token", "wrap",
+        "accepted_at", "alone", "attempts", "bucket", "deadline", "expires_at", "hash_key", "held",
+        "key_hash_key", "keyless", "map_deadline", "misplaced", "must_wrap", "number", "own_hash_key",
+        "record", "size", "token", "wrap",
     )  # fmt: skip
 
     def __init__(self, record: UserRecord, hash_key: int, *, own_hash_key: bool, keyless: bool) -> None:
@@ -71,6 +73,7 @@ class Pending:
         self.must_wrap = looks_aggregated(record.data) or bool(record.tags)
         self.wrap = self.must_wrap
         self.alone = False
+        self.held = False
         self.misplaced = 0
         self.bucket = 0
         self.attempts: tuple[Attempt, ...] = ()
@@ -156,97 +159,3 @@ class Preparation:
                 self._hashes.clear()
             hash_key = self._hashes[key] = partition_key_hash(key)
         return hash_key
-
-
-class Outgoing:
-    """A Kinesis record on its way: user records of one predicted shard, or one by itself.
-
-    ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
-    are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
-    """
-
-    __slots__ = (
-        "closed", "deadline", "expires_at", "group", "highest", "lowest", "outer_key", "records", "shard",
-        "size",
-    )  # fmt: skip
-
-    def __init__(self, shard: str | None, group: object, outer_key: str, first: Pending) -> None:
-        self.shard = shard
-        self.group = group
-        self.outer_key = outer_key
-        self.records = [first]
-        self.size = AggregateSize()
-        self.size.add(first.record)
-        self.lowest = self.highest = first.hash_key
-        self.deadline = first.deadline
-        self.expires_at = first.expires_at
-        self.closed = False
-
-    def add(self, pending: Pending) -> None:
-        self.records.append(pending)
-        self.size.add(pending.record)
-        hash_key = pending.hash_key
-        if hash_key < self.lowest:
-            self.lowest = hash_key
-        elif hash_key > self.highest:
-            self.highest = hash_key
-        if pending.deadline < self.deadline:
-            self.deadline = pending.deadline
-        if pending.expires_at < self.expires_at:
-            self.expires_at = pending.expires_at
-
-    def without(self, gone: list[Pending]) -> Outgoing | None:
-        """The same without some of its user records; None if none are left."""
-        dropped = set(gone)
-        left = [pending for pending in self.records if pending not in dropped]
-        if not left:
-            return None
-        rest = Outgoing(self.shard, self.group, self.outer_key, left[0])
-        for pending in left[1:]:
-            rest.add(pending)
-        rest.closed = self.closed
-        return rest
-
-    @property
-    def aggregated(self) -> bool:
-        # PRD-12: "A lone user record MUST be sent bare, as the KPL does;"
-        # PRD-13: "but one whose data starts like an aggregated record MUST be sent as an aggregate of one:
-        # consumers would open it."
-        # PRD-14: "A lone user record with tags MUST be sent as an aggregate of one: bare, its tags would be
-        # lost."
-        return len(self.records) > 1 or self.records[0].wrap
-
-    @property
-    def partition_key(self) -> str:
-        return self.outer_key if self.aggregated else self.records[0].record.partition_key
-
-    @property
-    def data_size(self) -> int:
-        """Bytes of the data, as `build` writes it."""
-        return self.size.size if self.aggregated else len(self.records[0].record.data)
-
-    @property
-    def full_size(self) -> int:
-        """Bytes the service counts: data and outer partition key."""
-        return self.data_size + len(self.partition_key.encode())
-
-    def build(self) -> dict[str, Any]:
-        """The entry of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
-        return build_all([self])[0]
-
-
-def build_all(units: list[Outgoing]) -> list[dict[str, Any]]:
-    """The entries of a PutRecords request. All aggregates are encoded together."""
-    frames = iter(
-        encode_many([pending.record for pending in unit.records] for unit in units if unit.aggregated)
-    )
-    # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
-    # hash key, a lone record under its own."
-    return [
-        {
-            "Data": next(frames) if unit.aggregated else unit.records[0].record.data,
-            "PartitionKey": unit.partition_key,
-            "ExplicitHashKey": format_hash_key(unit.records[0].hash_key),
-        }
-        for unit in units
-    ]

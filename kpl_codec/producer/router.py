@@ -36,13 +36,6 @@ class Router:
         self._starts: dict[str, tuple[int, str]] = {}
 
     @property
-    def map_may_come(self) -> bool:
-        """Whether waiting for a prediction makes sense: a refresh runs, or is to be tried again."""
-        # Sent alone at once, as the KPL does, the records of a busy producer would be thousands of Kinesis
-        # records a second for as long as a ListShards call takes: after every split, a storm of throttling.
-        return self._live.map_may_come
-
-    @property
     def ignores_keys(self) -> bool:
         """Whether the stream is known to distribute records AUTO."""
         return self._live.shard_map is not None and self._live.shard_map.distribution == "AUTO"

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 
 from .collector import Collector
 from .config import ProducerConfig
+from .kinesis_record import Outgoing
 from .limiter import Lane
 from .partitioner import Chance, ShardLoad
-from .pending import Outgoing
 
-#: Fails the expired user records of a Kinesis record; gives what is left of it.
-Expire = Callable[[Outgoing, float], "Outgoing | None"]
+#: Takes the expired user records out of a Kinesis record and fails them; whether any are left.
+Expire = Callable[[Outgoing, float], bool]
 
 
-class Outbox:
+class SendQueue:
     """See the module. ``expire`` is called for Kinesis records with expired user records in them."""
 
     def __init__(self, config: ProducerConfig, chance: Chance, expire: Expire) -> None:
@@ -80,8 +80,7 @@ class Outbox:
             if ready_at > now and not urgent:
                 return None
             units = self._collector.take()
-        living = [self._expire(unit, now) if unit.expires_at <= now else unit for unit in units]
-        return [unit for unit in living if unit is not None]
+        return [unit for unit in units if unit.expires_at > now or self._expire(unit, now)]
 
     def _fill(self, now: float) -> None:
         for key, lane in list(self._busy.items()):
@@ -90,9 +89,8 @@ class Outbox:
                 # PRD-24: "A user record whose time to live is over MUST fail as expired and MUST NOT be sent
                 # again."
                 if queue[0].expires_at <= now:
-                    rest = self._expire(queue.popleft(), now)
-                    if rest is not None:
-                        queue.appendleft(rest)
+                    if not self._expire(queue[0], now):
+                        queue.popleft()
                     continue
                 if lane.ready_at(now) > now:
                     if lane.waiting_since is None:

@@ -14,7 +14,8 @@ import kpl_codec as kpl
 from kpl_codec.producer import Pending, ProducerConfig, RecordTooLarge
 from kpl_codec.producer.aggregator import Aggregator
 from kpl_codec.producer.collector import Collector
-from kpl_codec.producer.pending import Outgoing, Preparation
+from kpl_codec.producer.kinesis_record import Outgoing
+from kpl_codec.producer.pending import Preparation
 
 VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 KPL_CASES = [

@@ -32,8 +32,9 @@ from kpl_codec.producer import (
     ProducerConfig,
     ProducerCore,
 )
+from kpl_codec.producer.answers import Stored
 from kpl_codec.producer.collector import PutRecordsRequest
-from kpl_codec.producer.pending import Outgoing
+from kpl_codec.producer.kinesis_record import Outgoing
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
 from .model import ModelStream, chance_of
@@ -48,21 +49,26 @@ class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
-    def _stored(self, unit: Outgoing, shard_id: str, attempt: Attempt, now: float) -> list[Pending]:
-        known = self.live.lineage.get(shard_id)
-        if unit.shard is None or shard_id == unit.shard:
-            self._deliver(unit, attempt)
-            return []
-        self.live.invalidate(attempt.started_at, unit.shard, now)
+    def _answered(self, unit: Outgoing, entry: Any, flight: Any, now: float) -> list[Pending]:
+        if not isinstance(entry, Stored):
+            return super()._answered(unit, entry, flight, now)
+        attempt = Attempt(
+            Outcome.DELIVERED, flight.started_at, now, unit.shard, entry.shard_id, entry.sequence_number
+        )
+        known = self.live.lineage.get(entry.shard_id)
+        if unit.shard is None or entry.shard_id == unit.shard:
+            return self._judged(unit, attempt, now)
+        self.live.invalidate(flight.started_at, unit.shard, now)
         done = [
             pending
             for pending in unit.records
             if known is not None and pending.hash_key in known.hash_key_range
         ]
         for index, pending in enumerate(done):
-            self._finish(pending, Delivery(shard_id, attempt.sequence_number or "", index, (attempt,)))
-        rest = unit.without(done)
-        return self._failed(rest, attempt._replace(outcome=Outcome.MISPLACED), now) if rest else []
+            self._finish(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))
+        unit.remove(done)
+        misplaced = attempt._replace(outcome=Outcome.MISPLACED)
+        return self._failed(unit, misplaced, now) if unit.records else []
 
 
 class ProducerMachine(RuleBasedStateMachine):
@@ -226,10 +232,10 @@ class ProducerMachine(RuleBasedStateMachine):
     @invariant()
     def every_user_record_is_somewhere_once(self) -> None:
         self.collect()
-        outstanding = [p.number for place in self.core._everything() for p in place]
+        outstanding = [p.number for place in self.core._places() for p in place]
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
         assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
-        waiting = [p for place in self.core._everything() for p in place]
+        waiting = [p for place in self.core._places() for p in place]
         assert self.core.outstanding_bytes == sum(p.size for p in waiting)
 
     @invariant()

@@ -1,0 +1,55 @@
+"""What PutRecords answered, checked. Nothing behind this sees an answer of another shape.
+
+Specification: spec/05-producer.md, PRD-23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Stored(NamedTuple):
+    """A Kinesis record is in the stream."""
+
+    shard_id: str
+    sequence_number: str
+
+
+class NotStored(NamedTuple):
+    """A Kinesis record was refused. ``code`` and ``message`` as the service wrote them."""
+
+    code: str
+    message: str | None
+
+
+class Malformed(NamedTuple):
+    """An entry that tells nothing: the Kinesis record may be stored or not."""
+
+    code: str = "MalformedAnswer"
+    message: None = None
+
+
+MALFORMED: Final = Malformed()
+
+
+def parse_put_records(answer: object, sent: int) -> list[Stored | NotStored | Malformed] | None:
+    """One entry for each of ``sent`` Kinesis records; None for an answer that cannot be theirs."""
+    entries = answer.get("Records") if isinstance(answer, Mapping) else None
+    # PRD-23: "An answer that does not have one entry for each record sent tells nothing about any of
+    # them; all MUST be sent again."
+    if not isinstance(entries, list) or len(entries) != sent:
+        return None
+    return [_parse_entry(entry) for entry in entries]
+
+
+def _parse_entry(entry: object) -> Stored | NotStored | Malformed:
+    if not isinstance(entry, Mapping):
+        return MALFORMED
+    code, message = entry.get("ErrorCode"), entry.get("ErrorMessage")
+    if isinstance(code, str) and code:
+        return NotStored(code, message if isinstance(message, str) else None)
+    shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
+    if not code and isinstance(shard_id, str) and isinstance(number, str) and shard_id and number:
+        return Stored(shard_id, number)
+    return MALFORMED

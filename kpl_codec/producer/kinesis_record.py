@@ -1,0 +1,112 @@
+"""A Kinesis record on its way: the user records in it, its size, and what PutRecords gets.
+
+Specification: spec/05-producer.md, PRD-11 to PRD-14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ..format.codec import encode_many
+from ..format.hash_keys import format_hash_key
+from ..format.size import AggregateSize
+from .pending import Pending
+
+
+class Outgoing:
+    """A Kinesis record on its way: user records of one predicted shard, or one by itself.
+
+    ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
+    are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
+    ``deadline`` and ``expires_at``: the earliest of its user records, in seconds.
+    """
+
+    __slots__ = (
+        "closed", "deadline", "expires_at", "group", "highest", "lowest", "outer_key", "records", "shard",
+        "size",
+    )  # fmt: skip
+
+    def __init__(self, shard: str | None, group: object, outer_key: str, first: Pending) -> None:
+        self.shard = shard
+        self.group = group
+        self.outer_key = outer_key
+        self.closed = False
+        self._begin(first)
+
+    def _begin(self, first: Pending) -> None:
+        self.records = [first]
+        self.size = AggregateSize()
+        self.size.add(first.record)
+        self.lowest = self.highest = first.hash_key
+        self.deadline = first.deadline
+        self.expires_at = first.expires_at
+
+    def add(self, pending: Pending) -> None:
+        """Add a user record; the caller has seen that it fits."""
+        self.records.append(pending)
+        self.size.add(pending.record)
+        hash_key = pending.hash_key
+        if hash_key < self.lowest:
+            self.lowest = hash_key
+        elif hash_key > self.highest:
+            self.highest = hash_key
+        if pending.deadline < self.deadline:
+            self.deadline = pending.deadline
+        if pending.expires_at < self.expires_at:
+            self.expires_at = pending.expires_at
+
+    def remove(self, gone: Collection[Pending]) -> None:
+        """Take user records out; one with none left must not be sent."""
+        left = [pending for pending in self.records if pending not in gone]
+        self.records = []
+        if left:
+            self._begin(left[0])
+            for pending in left[1:]:
+                self.add(pending)
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether it is written as an aggregated record."""
+        # PRD-12: "A lone user record MUST be sent bare, as the KPL does;"
+        # PRD-13: "but one whose data starts like an aggregated record MUST be sent as an aggregate of one:
+        # consumers would open it."
+        # PRD-14: "A lone user record with tags MUST be sent as an aggregate of one: bare, its tags would be
+        # lost."
+        return len(self.records) > 1 or self.records[0].wrap
+
+    @property
+    def partition_key(self) -> str:
+        """The partition key it is put under."""
+        return self.outer_key if self.aggregated else self.records[0].record.partition_key
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of the data, as `build` writes it."""
+        return self.size.size if self.aggregated else len(self.records[0].record.data)
+
+    @property
+    def full_size(self) -> int:
+        """Bytes the service counts: data and outer partition key."""
+        return self.data_size + len(self.partition_key.encode())
+
+    def build(self) -> dict[str, Any]:
+        """The entry of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
+        return build_all([self])[0]
+
+
+def build_all(units: list[Outgoing]) -> list[dict[str, Any]]:
+    """The entries of a PutRecords request. All aggregates are encoded together."""
+    frames = iter(
+        encode_many([pending.record for pending in unit.records] for unit in units if unit.aggregated)
+    )
+    # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
+    # hash key, a lone record under its own."
+    return [
+        {
+            "Data": next(frames) if unit.aggregated else unit.records[0].record.data,
+            "PartitionKey": unit.partition_key,
+            "ExplicitHashKey": format_hash_key(unit.records[0].hash_key),
+        }
+        for unit in units
+    ]

@@ -1,0 +1,145 @@
+"""What became of Kinesis records that the service stored: delivered, misplaced, or not known yet.
+
+    it is         | the shard it is on is | which holds       | verdict
+    --------------+-----------------------+-------------------+---------------------------------------
+    bare          |                       |                   | delivered
+    an aggregate  | known                 | every user record | delivered
+    an aggregate  | known                 | some, or none     | misplaced
+    an aggregate  | not known yet         |                   | none: parked until a newer map tells
+    an aggregate  | of a stream that was  |                   | misplaced
+                  | deleted since         |                   |
+
+An aggregate is delivered whole or not at all, because a KCL consumer drops it whole if one user record in
+it is out of its shard's range. One with one hash key for all is no exception: it is in its shard's range,
+unless the stream has begun to distribute records AUTO, and then only the map tells.
+
+State: the parked Kinesis records.
+Specification: spec/05-producer.md, PRD-27 to PRD-31.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from ..shards.live_shard_map import LiveShardMap
+from .answers import Stored
+from .config import ProducerConfig
+from .kinesis_record import Outgoing
+from .outcomes import Attempt, Outcome
+from .pending import Pending
+
+#: How often, in seconds, a map is asked for again while a shard is still missing from it.
+PROBE_INTERVAL = 1.0
+#: After so many misplacements a user record goes alone: no consumer drops a bare record.
+MISPLACEMENTS_BEFORE_ALONE = 2
+
+Verdict = Literal["delivered", "misplaced", "unknown"]
+
+
+class Judged(NamedTuple):
+    """A Kinesis record that has got its verdict, and the attempt that stored it."""
+
+    unit: Outgoing
+    attempt: Attempt
+
+
+class _Parked(NamedTuple):
+    """Waits for a map. ``until``: then its user records are sent again. ``generation``: of the map, when
+    the Kinesis record was sent."""
+
+    unit: Outgoing
+    attempt: Attempt
+    generation: int
+    until: float
+
+
+class Verdicts:
+    """See the module. ``judge`` for an answer, `map_changed` and `take_due` for what is parked."""
+
+    def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
+        self._live = live
+        self._patience = config.ttl_seconds / 2
+        self._parked: list[_Parked] = []
+        self._probe_at: float | None = None
+
+    def judge(self, unit: Outgoing, stored: Stored, attempt: Attempt, generation: int, now: float) -> Attempt:
+        """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for one parked here."""
+        if unit.shard is not None and stored.shard_id != unit.shard:
+            # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the
+            # time of sending and the predicted shard."
+            self._live.invalidate(attempt.started_at, unit.shard, now)
+        judged = self._with_verdict(unit, attempt, generation)
+        if judged.outcome is Outcome.PLACEMENT_UNKNOWN:
+            # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
+            # verdict: it waits for a newer map, at most half its time to live."
+            self._parked.append(_Parked(unit, judged, generation, min(now + self._patience, unit.expires_at)))
+            if self._probe_at is None:
+                self._live.refresh(now)
+                self._probe_at = now + PROBE_INTERVAL
+        return judged
+
+    def _with_verdict(self, unit: Outgoing, attempt: Attempt, generation: int) -> Attempt:
+        # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
+        if not unit.aggregated:
+            return attempt._replace(outcome=Outcome.DELIVERED)
+        assert attempt.shard_id is not None
+        known = self._live.lineage.get(attempt.shard_id)
+        if known is None:
+            return attempt._replace(outcome=Outcome.PLACEMENT_UNKNOWN)
+        # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
+        # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
+        # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate
+        # whole, so these are lost.)
+        if unit.lowest in known.hash_key_range and unit.highest in known.hash_key_range:
+            return attempt._replace(outcome=Outcome.DELIVERED)
+        for pending in unit.records:
+            pending.misplaced += 1
+            # PRD-31: "A user record that was misplaced twice MUST be sent alone."
+            if pending.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
+                pending.alone, pending.wrap = True, pending.must_wrap
+        return attempt._replace(outcome=Outcome.MISPLACED)
+
+    def map_changed(self) -> list[Judged]:
+        """There is a new map: take what can be judged now."""
+        judged = []
+        parked, self._parked = self._parked, []
+        for one in parked:
+            attempt = self._with_verdict(one.unit, one.attempt, one.generation)
+            if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
+                self._parked.append(one)
+            else:
+                judged.append(Judged(one.unit, attempt))
+        if not self._parked:
+            self._probe_at = None
+        return judged
+
+    def take_due(self, now: float) -> list[Judged]:
+        """Take what no map has told of in time. Twice is better than lost: its user records go alone."""
+        if self._probe_at is not None and now >= self._probe_at:
+            self._probe_at = now + PROBE_INTERVAL if self._parked else None
+            if self._parked:
+                self._live.refresh(now)
+        due = [one for one in self._parked if one.until <= now]
+        if due:
+            self._parked = [one for one in self._parked if one.until > now]
+        for one in due:
+            for pending in one.unit.records:
+                pending.alone = True
+        return [Judged(one.unit, one.attempt) for one in due]
+
+    def timer(self) -> float | None:
+        """When `take_due` has something to do; None for never."""
+        times = [one.until for one in self._parked]
+        if self._probe_at is not None:
+            times.append(self._probe_at)
+        return min(times, default=None)
+
+    def places(self) -> Iterator[list[Pending]]:
+        """Every user record in here, Kinesis record by Kinesis record."""
+        return (one.unit.records for one in self._parked)
+
+    def take_all(self) -> list[Judged]:
+        """Take everything that is parked."""
+        parked, self._parked, self._probe_at = self._parked, [], None
+        return [Judged(one.unit, one.attempt) for one in parked]
