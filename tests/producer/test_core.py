@@ -90,6 +90,32 @@ def test_a_record_expires_with_its_time_to_live_and_says_what_was_tried() -> Non
     assert bench.core.outstanding == bench.core.outstanding_bytes == 0
 
 
+@pytest.mark.requirement("PRD-37")
+@pytest.mark.parametrize("ttl", [100, 1000, 10**14, 2**63 - 1])
+@pytest.mark.parametrize("buffered", [0, 100, 1000, 2**63 - 1])
+def test_any_time_to_live_delivers_whatever_the_buffering(ttl: int, buffered: int) -> None:
+    bench = Bench(record_ttl=ttl, record_max_buffered_time=buffered)
+    bench.put(b"1", LOW)
+    timer = bench.core.timer()
+    assert timer is not None
+    assert timer <= bench.now + ttl / 2000
+    bench.now = timer
+    for call in bench.puts() or bench.puts(0.05):
+        bench.serve(call)
+    if ttl < 2**53:  # with more, a clock in floats does not see 50 ms
+        assert bench.outcomes(b"1") == [Outcome.DELIVERED]
+
+
+@pytest.mark.requirement("PRD-8")
+def test_the_time_to_live_counts_from_the_put() -> None:
+    bench = Bench(record_ttl=1000, record_max_buffered_time=300)
+    pending = bench.core.prepare("k", b"late")
+    pending.token = b"late"
+    bench.core.accept(pending, bench.now, bench.now - 0.25)  # it waited for its thread
+    assert bench.core.timer() == pytest.approx(bench.now + 0.05)
+    assert pending.expires_at == pytest.approx(bench.now + 0.75)
+
+
 @pytest.mark.requirement("PRD-25")
 def test_a_retry_waits_half_the_buffered_time() -> None:
     bench = Bench(record_max_buffered_time=1000)
