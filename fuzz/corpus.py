@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,25 @@ from typing import Any
 from kpl_codec import KinesisRecord
 from kpl_codec.adapters import to_analytics, to_firehose, to_get_records, to_lambda, to_pipes
 
+KEPT = Path(__file__).with_name("corpora")
 VECTORS = Path(__file__).parents[1] / "spec" / "vectors"
 
 #: First byte of an input that is a message (its frame is made around it), or data as it is.
 MESSAGE, DATA = b"\x00", b"\x01"
 LONGEST = 4000
+
+
+def kept(harness: str) -> list[bytes]:
+    """Inputs of earlier runs, as few as reach what they reached: one a line, in hex."""
+    path = KEPT / f"{harness}.txt"
+    return [bytes.fromhex(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def keep(harness: str, inputs: Iterable[bytes]) -> None:
+    """Write the harness's corpus anew."""
+    KEPT.mkdir(exist_ok=True)
+    lines = sorted({data.hex() for data in inputs}, key=lambda line: (len(line), line))
+    (KEPT / f"{harness}.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
 def vectors() -> Iterator[dict[str, Any]]:

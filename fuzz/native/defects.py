@@ -1,0 +1,68 @@
+"""Whether the harness can fail: `wire.h` and `md5.h` with one defect each, every one to be found."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from . import running
+from .build import REPOSITORY, build
+
+#: File, what stands there, the defect.
+DEFECTS = [
+    ("wire.h", "value > (uint64_t)(end - p)", "value > (uint64_t)(end - p) + 1"),
+    ("wire.h", "row->pk >= c->pks.count - pks", "row->pk > c->pks.count - pks"),
+    ("wire.h", "row->ehk >= c->ehks.count - ehks", "row->ehk > c->ehks.count - ehks"),
+    ("wire.h", "row->pk += (uint32_t)pks;", ""),
+    ("wire.h", "p == NULL || value >= KPL_NONE", "p == NULL"),
+    ("wire.h", "if (shift == 63 && byte > 1) return NULL;", "if (shift > 63) return NULL;"),
+    ("wire.h", "for (int shift = 0; p < end; shift += 7)", "for (int shift = 0; p <= end; shift += 7)"),
+    ("wire.h", "if (lead == 0xED) high = 0x9F;", ""),
+    ("wire.h", "if (lead == 0xF0) low = 0x90;", ""),
+    ("wire.h", "0xC2 <= lead", "0xC0 <= lead"),
+    ("wire.h", "end - p < more ||", ""),
+    ("wire.h", "points <= KPL_MAX_KEY_POINTS", "points <= KPL_MAX_KEY_POINTS + 1"),
+    ("wire.h", "size) <= 0;", "size) < 0;"),
+    ("wire.h", "eight + UINT64_C(0x0606060606060606)", "eight"),
+    ("wire.h", "scale *= 10", "scale *= 10u + (i == 35)"),
+    ("wire.h", "return row->data != NULL && row->pk != KPL_NONE;", "return row->data != NULL;"),
+    ("wire.h", "return row->data != NULL && row->pk != KPL_NONE;", "return row->pk != KPL_NONE;"),
+    ("wire.h", "key |= field == 0x0A;", "key = true;"),
+    ("wire.h", "rows->count == rows->room", "rows->count > rows->room"),
+    ("wire.h", "if (moved == NULL) return false;\n        texts->at", "texts->at"),
+    ("wire.h", "c->rows.count = rows, c->pks.count = pks,", "c->rows.count = rows,"),
+    ("wire.h", "answer == KPL_SOUND && c->rows.count == rows", "false"),
+    ("wire.h", "if (!kpl_is_hash_key(p, size)) return KPL_NOT_CERTAIN;", ""),
+    ("wire.h", "*tagged = true;", ""),
+    ("wire.h", "p == NULL || !kpl_is_tag(p, p + size)", "p == NULL"),
+    ("wire.h", "size > KPL_FRAME_OVERHEAD &&", "size > 4 &&"),
+]
+
+
+def main(seconds: float) -> int:
+    """Tries every defect for so long; the exit code of the command."""
+    seeds = running.seeds()
+    lost = 0
+    for number, (name, sound, defect) in enumerate(DEFECTS):
+        with tempfile.TemporaryDirectory() as directory:
+            root = Path(directory) / "tree"
+            for part in ("kpl_codec/_native", "fuzz/native"):
+                shutil.copytree(REPOSITORY / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            (root / "spec").mkdir()
+            shutil.copy(REPOSITORY / "spec" / "kpl.proto", root / "spec")
+            header = root / "kpl_codec" / "_native" / name
+            text = header.read_text()
+            assert text.count(sound) == 1, sound
+            header.write_text(text.replace(sound, defect))
+            program = build(Path(directory) / "build", root=root)
+            found = running.run(program, Path(directory), seeds, seconds=seconds, seed=number + 1, quiet=True)
+        lost += not found
+        print(f"{'found' if found else 'NOT FOUND'}: {sound!r} -> {defect!r}", flush=True)
+    print(f"{len(DEFECTS) - lost} of {len(DEFECTS)} defects found")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(60))
