@@ -87,10 +87,10 @@ def covered(program: Path, directory: Path) -> dict[str, str]:
         name = Path(file["filename"]).name
         if name not in ("wire.h", "md5.h"):
             continue
-        lines, branches = file["summary"]["lines"], file["summary"]["branches"]
         never = sorted({branch[0] for branch in file["branches"] if 0 in branch[4:6]})
-        found[name] = (
-            f"{lines['covered']} of {lines['count']} lines, {branches['covered']} of {branches['count']} branches"
-            + (f"; one way only: lines {', '.join(map(str, never))}" if never else "")
-        )
+        found[name] = ", ".join(
+            f"{total['covered']} of {total['count']} {what}"
+            for what, total in file["summary"].items()
+            if what in ("lines", "branches")
+        ) + (f"; one way only: lines {', '.join(map(str, never))}" if never else "")
     return found
