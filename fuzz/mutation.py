@@ -1,13 +1,14 @@
 """Mutation check: how many small changes to the core do its tests notice?
 
-    python -m fuzz.mutation --directory /somewhere/empty               run; then results and score
-    python -m fuzz.mutation --directory ... --only wire shards         these modules only
-    python -m fuzz.mutation --directory ... --show                     every survivor, as a diff
+    python -m fuzz.mutation --directory /somewhere/empty               all of them; compares survivors
+    python -m fuzz.mutation --directory ... --only format.wire         these modules only
+    python -m fuzz.mutation --directory ... --show                     every survivor of the last run, as a diff
+    python -m fuzz.mutation --directory ... --write                    the last run's survivors to survivors.txt
 
-Copies the committed files into ``--directory`` and lets mutmut mutate the codec, hash keys, shards and
-placement there; pure Python, for the compiled twin would hide them. Then, for each mutant, first
-`fuzz.mutation_probe` (the vectors and a few hundred fuzzed inputs, in one process, forked for each mutant),
-and pytest for those that it does not notice. Survivors are explained in fuzz/README.md.
+Needs mutmut. Copies the committed files into ``--directory`` and lets mutmut write the mutants there; pure
+Python, for the compiled twin would hide them. Each mutant then stands `fuzz.mutation_probe`: the vectors,
+fuzzed inputs and the core's tests, in one process that is forked for each mutant. Exit code 1 if one survives
+that fuzz/survivors.txt does not name.
 """
 
 from __future__ import annotations
@@ -20,25 +21,14 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
+SURVIVORS = Path(__file__).with_name("survivors.txt")
 
 #: What is mutated.
 MODULES = (
-    "frame", "wire", "runtime", "message", "size", "codec",
-    "hash_keys", "shards", "placement", "kcl", "deaggregate",
+    "format.frame", "format.wire", "format.protobuf_parser", "format.message", "format.size", "format.codec",
+    "format.hash_keys", "shards.listing", "shards.shard_map", "shards.placement", "deaggregation.kcl",
+    "deaggregation.policies",
 )  # fmt: skip
-
-NOTICED = ("killed", "timeout", "segfault")
-
-#: The tests that have to notice.
-TESTS = (
-    "tests/format",
-    "tests/deaggregation",
-    "tests/shards/test_shard_map.py",
-    "tests/shards/test_placement.py",
-    "tests/spec/test_vectors.py",
-    "tests/spec/test_laws.py",
-    "tests/spec/test_refusals.py",
-)
 
 _SETTINGS = """[mutmut]
 source_paths=kpl_codec
@@ -46,28 +36,17 @@ only_mutate={modules}
 also_copy=
     spec
     fuzz
-    conftest.py
-pytest_add_cli_args_test_selection={tests}
+pytest_add_cli_args_test_selection=
+    tests/spec/test_refusals.py
 pytest_add_cli_args=
-    -x
     -q
     -p
     no:cacheprovider
-    --deselect
-    tests/test_layers.py
-    --hypothesis-seed=0
-    --hypothesis-profile=mutation
-timeout_constant=5.0
-"""
-
-#: The vectors notice most mutants at once; the laws need not run at length against each.
-_CONFTEST = """from hypothesis import settings
-settings.register_profile("mutation", max_examples=25, deadline=None, derandomize=True, database=None)
 """
 
 
-def lines(values: list[str]) -> str:
-    return "".join(f"\n    {value}" for value in values)
+def path_of(module: str) -> str:
+    return f"kpl_codec/{module.replace('.', '/')}.py"
 
 
 def prepare(directory: Path) -> None:
@@ -75,55 +54,30 @@ def prepare(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=REPOSITORY, check=True, capture_output=True)
     subprocess.run(["tar", "x"], cwd=directory, input=archive.stdout, check=True)
-    settings = _SETTINGS.format(
-        modules=lines([f"kpl_codec/{module}.py" for module in MODULES]), tests=lines(list(TESTS))
-    )
-    (directory / "setup.cfg").write_text(settings)
-    (directory / "conftest.py").write_text(_CONFTEST)
+    modules = "".join(f"\n    {path_of(module)}" for module in MODULES)
+    (directory / "setup.cfg").write_text(_SETTINGS.format(modules=modules))
 
 
-def mutmut(directory: Path, *arguments: str) -> str:
-    environment = {**os.environ, "KPL_CODEC_PURE": "1", "PYTHONHASHSEED": "0"}
+def run(directory: Path, *command: str) -> str:
+    """Standard output of a Python module, run in ``directory`` on pure Python."""
+    environment = {**os.environ, "KPL_CODEC_PURE": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": str(directory)}
     done = subprocess.run(
-        [sys.executable, "-m", "mutmut", *arguments],
-        cwd=directory, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, "-m", *command], cwd=directory, env=environment, text=True, stdout=subprocess.PIPE
+    )
     return done.stdout
 
 
-def probe(directory: Path, sample: int, modules: list[str]) -> dict[str, str]:
-    """What the quick probe says of each mutant."""
-    environment = {**os.environ, "KPL_CODEC_PURE": "1", "PYTHONHASHSEED": "0"}
-    done = subprocess.run(
-        [sys.executable, "-m", "fuzz.mutation_probe", str(sample), *modules],
-        cwd=directory / "mutants", env=environment, text=True, stdout=subprocess.PIPE, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
-
-
-def by_tests(directory: Path, mutant: str) -> str:
-    """What the tests say of one mutant."""
-    environment = {**os.environ, "KPL_CODEC_PURE": "1", "PYTHONHASHSEED": "0", "MUTANT_UNDER_TEST": mutant}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        "not layers",
-        "--hypothesis-profile=mutation",
-        *TESTS,
+def described(directory: Path, mutant: str) -> str:
+    """Module and function, the lines a mutant takes away, and those it puts there: in one line."""
+    diff = [
+        line
+        for line in run(directory, "mutmut", "show", mutant).splitlines()
+        if not line.startswith(("---", "+++"))
     ]
-    try:
-        done = subprocess.run(
-            command, cwd=directory / "mutants", env=environment, capture_output=True, timeout=600
-        )
-    except subprocess.TimeoutExpired:
-        return "timeout"
-    return "survived" if done.returncode == 0 else "killed"
+    gone = " ".join(line[1:].strip() for line in diff if line.startswith("-"))
+    new = " ".join(line[1:].strip() for line in diff if line.startswith("+"))
+    function = mutant.removeprefix("kpl_codec.").rpartition("__mutmut_")[0]
+    return f"{function} | {gone} | {new}"
 
 
 def main() -> int:
@@ -132,33 +86,32 @@ def main() -> int:
     )
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--only", nargs="*", choices=MODULES, default=list(MODULES))
-    parser.add_argument("--sample", type=int, default=10**9, help="only so many mutants of each module")
     parser.add_argument("--show", action="store_true", help="only show the survivors of the last run")
+    parser.add_argument("--write", action="store_true", help="only write the survivors of the last run")
     args = parser.parse_args()
     results = args.directory / "results.json"
-    if not args.show:
+    if not (args.show or args.write):
         prepare(args.directory)
-        # A pattern that fits no mutant: mutmut writes the mutants and collects which test uses what.
-        mutmut(args.directory, "run", "no.such.mutant")
-        verdicts = probe(args.directory, args.sample, args.only)
-        unnoticed = [name for name, verdict in verdicts.items() if verdict == "survived"]
-        if unnoticed and by_tests(args.directory, "") != "survived":
-            parser.error("the tests fail without a mutant: nothing they say would mean anything")
-        verdicts.update({name: by_tests(args.directory, name) for name in unnoticed})
-        results.write_text(json.dumps(verdicts, indent=1))
-    verdicts = json.loads(results.read_text())
+        # A pattern that fits no mutant: mutmut writes the mutants, and runs the quickest tests once.
+        run(args.directory, "mutmut", "run", "no.such.mutant")
+        found = run(args.directory / "mutants", "fuzz.mutation_probe", *args.only)
+        results.write_text(found.splitlines()[-1])
+    verdicts: dict[str, str] = json.loads(results.read_text())
+    survivors = [name for name, verdict in verdicts.items() if verdict == "survived"]
     if args.show:
-        for name, verdict in verdicts.items():
-            if verdict not in NOTICED:
-                print(f"# {name}: {verdict}\n{mutmut(args.directory, 'show', name)}")
-    modules = sorted({name.split(".")[1] for name in verdicts})
-    for module in [*modules, ""]:
-        some = [verdict for name, verdict in verdicts.items() if name.startswith(f"kpl_codec.{module}")]
-        noticed = sum(verdict in NOTICED for verdict in some)
-        print(
-            f"{module or 'all':12} {noticed:5} of {len(some):5} noticed  {100 * noticed / len(some):5.1f} %"
-        )
-    return 0
+        print(*(run(args.directory, "mutmut", "show", name) for name in survivors), sep="\n")
+        return 0
+    for module in args.only:
+        some = [verdict for name, verdict in verdicts.items() if name.startswith(f"kpl_codec.{module}.")]
+        noticed = sum(verdict != "survived" for verdict in some)
+        print(f"{module:24} {noticed:5} of {len(some):5} noticed")
+    print(f"{'all':24} {len(verdicts) - len(survivors):5} of {len(verdicts):5} noticed")
+    lines = sorted({described(args.directory, name) for name in survivors})
+    if args.write:
+        SURVIVORS.write_text("".join(f"{line}\n" for line in lines))
+    new = sorted(set(lines) - set(SURVIVORS.read_text().splitlines()))
+    print(*(f"survives, and is not in {SURVIVORS.name}: {line}" for line in new), sep="\n")
+    return 1 if new else 0
 
 
 if __name__ == "__main__":

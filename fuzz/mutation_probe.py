@@ -1,7 +1,7 @@
-"""The quick half of the mutation check: run inside mutmut's ``mutants`` directory.
+"""What each mutant of `fuzz.mutation` has to stand: run inside mutmut's ``mutants`` directory.
 
-Forks for each mutant and runs every vector and some fuzzed inputs in the child: a second where pytest takes a
-minute. Prints one JSON object: mutant -> killed, timeout or survived.
+Forks for each mutant and runs every vector, some fuzzed inputs and the core's tests in the child: a second
+where pytest takes a minute. Prints one JSON object: mutant -> killed, timeout or survived.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from hypothesis import settings
 
 from fuzz import corpus, invariants
+from fuzz.mutation import path_of
 from kpl_codec.format import message
 from spec.reference import model
 from tests.spec import test_vectors
@@ -131,7 +132,7 @@ def verdict(mutant: str, run: Callable[[], None]) -> str:
     return "survived" if os.WEXITSTATUS(status) == 0 else "killed"
 
 
-def main(modules: list[str], sample: int, only: frozenset[str] = frozenset()) -> None:
+def main(modules: list[str]) -> None:
     os.environ["MUTANT_UNDER_TEST"] = ""
     settings.register_profile("probe", max_examples=20, deadline=None, derandomize=True, database=None)
     settings.load_profile("probe")
@@ -142,21 +143,14 @@ def main(modules: list[str], sample: int, only: frozenset[str] = frozenset()) ->
     run()  # sound without a mutant, or nothing it says means anything
     verdicts = {}
     for module in modules:
-        names = list(json.loads(Path(f"kpl_codec/{module}.py.meta").read_text())["exit_code_by_key"])
-        names = [name for name in names if name in only] if only else names
-        names = names if sample >= len(names) else sorted(random.Random(module).sample(names, sample))
+        meta = json.loads(Path(f"{path_of(module)}.meta").read_text())
+        names = list(meta["exit_code_by_key"])
         for name in names:
             verdicts[name] = verdict(name, run)
         noticed = sum(verdicts[name] != "survived" for name in names)
-        print(f"{module}: {noticed} of {len(names)} noticed by the probe", file=sys.stderr)
-        print(
-            *(name for name in names if verdicts[name] == "survived"), sep="\n", file=sys.stderr, flush=True
-        )
+        print(f"{module}: {noticed} of {len(names)} noticed", file=sys.stderr, flush=True)
     print(json.dumps(verdicts))
 
 
 if __name__ == "__main__":
-    # --only FILE: the mutants named there, one a line
-    chosen = sys.argv.index("--only") if "--only" in sys.argv else len(sys.argv)
-    named = Path(sys.argv[chosen + 1]).read_text().split() if chosen < len(sys.argv) else []
-    main(sys.argv[2:chosen], int(sys.argv[1]), frozenset(named))
+    main(sys.argv[1:])
