@@ -1,9 +1,9 @@
 """Mutation check: how many small changes to the core do its tests notice?
 
-    python -m fuzz.mutation --directory /somewhere/empty               all of them; compares survivors
-    python -m fuzz.mutation --directory ... --only format.wire         these modules only
-    python -m fuzz.mutation --directory ... --show                     every survivor of the last run, as a diff
-    python -m fuzz.mutation --directory ... --write                    the last run's survivors to survivors.txt
+    python -m fuzz.mutation --directory /somewhere/empty            all of them; compares survivors
+    python -m fuzz.mutation --directory ... --only format.wire      these modules only
+    python -m fuzz.mutation --directory ... --show                  the last run's survivors, as diffs
+    python -m fuzz.mutation --directory ... --write                 the last run's survivors to survivors.txt
 
 Needs mutmut. Copies the committed files into ``--directory`` and lets mutmut write the mutants there; pure
 Python, for the compiled twin would hide them. Each mutant then stands `fuzz.mutation_probe`: the vectors,
@@ -58,22 +58,20 @@ def prepare(directory: Path) -> None:
     (directory / "setup.cfg").write_text(_SETTINGS.format(modules=modules))
 
 
-def run(directory: Path, *command: str) -> str:
+def run(directory: Path, *command: str, stderr: int | None = None) -> str:
     """Standard output of a Python module, run in ``directory`` on pure Python."""
     environment = {**os.environ, "KPL_CODEC_PURE": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": str(directory)}
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=directory, env=environment, text=True, stdout=subprocess.PIPE
-    )
+        [sys.executable, "-m", *command], cwd=directory, env=environment, text=True, stdout=subprocess.PIPE,
+        stderr=stderr,
+    )  # fmt: skip
     return done.stdout
 
 
 def described(directory: Path, mutant: str) -> str:
     """Module and function, the lines a mutant takes away, and those it puts there: in one line."""
-    diff = [
-        line
-        for line in run(directory, "mutmut", "show", mutant).splitlines()
-        if not line.startswith(("---", "+++"))
-    ]
+    shown = run(directory, "mutmut", "show", mutant).splitlines()
+    diff = [line for line in shown if not line.startswith(("---", "+++"))]
     gone = " ".join(line[1:].strip() for line in diff if line.startswith("-"))
     new = " ".join(line[1:].strip() for line in diff if line.startswith("+"))
     function = mutant.removeprefix("kpl_codec.").rpartition("__mutmut_")[0]
@@ -93,9 +91,9 @@ def main() -> int:
     if not (args.show or args.write):
         prepare(args.directory)
         # A pattern that fits no mutant: mutmut writes the mutants, and runs the quickest tests once.
-        run(args.directory, "mutmut", "run", "no.such.mutant")
-        found = run(args.directory / "mutants", "fuzz.mutation_probe", *args.only)
-        results.write_text(found.splitlines()[-1])
+        # It then complains that nothing fits.
+        run(args.directory, "mutmut", "run", "no.such.mutant", stderr=subprocess.DEVNULL)
+        run(args.directory / "mutants", "fuzz.mutation_probe", str(results.resolve()), *args.only)
     verdicts: dict[str, str] = json.loads(results.read_text())
     survivors = [name for name, verdict in verdicts.items() if verdict == "survived"]
     if args.show:

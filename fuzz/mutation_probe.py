@@ -1,7 +1,7 @@
 """What each mutant of `fuzz.mutation` has to stand: run inside mutmut's ``mutants`` directory.
 
 Forks for each mutant and runs every vector, some fuzzed inputs and the core's tests in the child: a second
-where pytest takes a minute. Prints one JSON object: mutant -> killed, timeout or survived.
+where pytest takes a minute. Writes one JSON object: mutant -> killed, timeout or survived.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def verdict(mutant: str, run: Callable[[], None]) -> str:
     return "survived" if os.WEXITSTATUS(status) == 0 else "killed"
 
 
-def main(modules: list[str]) -> None:
+def main(results: Path, modules: list[str]) -> None:
     os.environ["MUTANT_UNDER_TEST"] = ""
     settings.register_profile("probe", max_examples=20, deadline=None, derandomize=True, database=None)
     settings.load_profile("probe")
@@ -149,8 +149,8 @@ def main(modules: list[str]) -> None:
             verdicts[name] = verdict(name, run)
         noticed = sum(verdicts[name] != "survived" for name in names)
         print(f"{module}: {noticed} of {len(names)} noticed", file=sys.stderr, flush=True)
-    print(json.dumps(verdicts))
+        results.write_text(json.dumps(verdicts, indent=1))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(Path(sys.argv[1]), sys.argv[2:])
