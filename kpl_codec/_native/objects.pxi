@@ -198,7 +198,7 @@ def md5_many(list texts not None):
 
 
 def sound_digests(list frames not None):
-    """For each bytes object whether it is a frame, long enough and with the right digest (FRM-1 to 3)."""
+    """For each bytes object whether it is a frame, long enough and with the right digest (FRM-1 to FRM-3)."""
     cdef size_t count = len(frames), i, asked = 0
     cdef kpl_message *messages = <kpl_message *>malloc((count + 1) * sizeof(kpl_message))
     cdef uint8_t *digests = <uint8_t *>malloc(16 * (count + 1))

@@ -77,6 +77,7 @@ def write_timestamp(value: datetime, unit: int, field: str) -> float | int:
     if unit == MILLISECONDS:
         written = (value - _EPOCH) // timedelta(milliseconds=1)
     # CAP-8: "What a shape has no place for MUST be refused on the way back, never left out."
+    # CAP-9: "Reading back what was written MUST give the same records."
     if read_timestamp(written, unit, field) != value:
         raise CaptureError(code="not-representable", field=field, requirement="CAP-8")
     return written

@@ -18,9 +18,6 @@ from .values import MILLISECONDS, SECONDS, encode_base64, write_timestamp
 _ARRIVAL = "approximateArrivalTimestamp"
 
 
-# CAP-9: "Reading back what was written MUST give the same records."
-
-
 def to_lambda(
     records: Iterable[KinesisRecord], *, stream_arn: str, invoke_identity_arn: str = ""
 ) -> dict[str, Any]:

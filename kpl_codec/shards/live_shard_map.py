@@ -20,7 +20,7 @@
 sent alone lands right without one, an aggregate made for a shard that has split does not.
 All times are seconds of one monotonic clock of the caller's. Not thread-safe, except that `predict` only
 reads.
-Specification: spec/08-live-shard-map.md, MAP-1 to MAP-19.
+Specification: spec/08-live-shard-map.md, MAP-1 to MAP-17, MAP-19.
 """
 
 from __future__ import annotations

@@ -39,11 +39,6 @@ from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
 from .model import ModelStream, chance_of
 
-pytestmark = pytest.mark.requirement(
-    "PRD-6", "PRD-8", "PRD-9", "PRD-10", "PRD-17", "PRD-23", "PRD-24", "PRD-27", "PRD-28", "PRD-29",
-    "PRD-30", "PRD-31", "PRD-32",
-)  # fmt: skip
-
 
 class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
@@ -347,6 +342,7 @@ QUICK = settings(
 )
 
 
+@pytest.mark.requirement("PRD-6", "PRD-9", "PRD-10", "PRD-27")
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
     run_state_machine_as_test(machine, settings=QUICK)
@@ -354,6 +350,7 @@ def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
+@pytest.mark.requirement("PRD-10", "PRD-23", "PRD-28")
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_nothing_is_lost_at_length(machine: type[ProducerMachine]) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=3000, stateful_step_count=80))
@@ -415,6 +412,7 @@ def split_under_way(core_class: type[ProducerCore]) -> ProducerMachine:
     return machine
 
 
+@pytest.mark.requirement("PRD-27", "PRD-29", "PRD-32")
 def test_a_split_loses_nothing_and_doubles_nothing() -> None:
     machine = split_under_way(ProducerCore)
     assert [r.outcome for r in machine.results[b"record 0"].attempts] == [

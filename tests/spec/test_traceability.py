@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .traceability import REPOSITORY, citations, marked, missing, requirements, summary, trace
+from .traceability import REPOSITORY, citations, marked, mentioned, missing, requirements, summary, trace
 
 
 def test_every_requirement_is_enforced_and_tested() -> None:
@@ -47,6 +47,12 @@ def test_a_sound_repository_has_no_problems(repository: Path) -> None:
         ("kpl_codec/a.py", "x = 1\n", "FRM-1: no code"),
         ("kpl_codec/a.py", '# FRM-1: "A frame MUST start badly."\n', "quotes what the spec does not say"),
         ("kpl_codec/b.py", '# FRM-9: "Else."\n', "FRM-9: kpl_codec/b.py:1 speaks of it"),
+        ("kpl_codec/b.pxi", '# FRM-9: "Else."\n', "FRM-9: kpl_codec/b.pxi:1 speaks of it"),
+        ("kpl_codec/b.h", '/* FRM-9: "Else." */\n', "FRM-9: kpl_codec/b.h:1 speaks of it"),
+        ("kpl_codec/b.py", '"""Says FRM-1 to FRM-2."""\n', "FRM-2: kpl_codec/b.py:1 speaks of it"),
+        ("kpl_codec/b.py", '# FRM-1: "A frame"\n\nx = 1\n', "FRM-1: kpl_codec/b.py:1 stands above no code"),
+        ("kpl_codec/b.py", 'if x:\n    y = 1\n    # FRM-1: "A frame"\nz = 1\n', "stands above no code"),
+        ("kpl_codec/b.py", 'x = [\n    # FRM-1: "A frame"\n]\n', "stands above no code"),
         ("kpl_codec/b.pyx", '# FRM-9: "Else."\n', "FRM-9: kpl_codec/b.pyx:1 speaks of it"),
         ("tests/test_b.py", 'pytestmark = pytest.mark.requirement("MSG-1")\n', "MSG-1: tests/test_b.py"),
         ("spec/vectors/a.json", '{"vectors": []}', "FRM-1: no vector"),
@@ -82,7 +88,24 @@ def test_a_requirement_stands_on_one_line() -> None:
 
 def test_citations_may_wrap_and_stand_together() -> None:
     source = '    # FRM-1: "One\n    # two."\n    # FRM-2: "Three."\n    x = 1\n'
-    assert list(citations(source)) == [(1, "FRM-1", "One two."), (1, "FRM-2", "Three.")]
+    found = [(comment.line, comment.stands_above_code, id, quote) for comment, id, quote in citations(source)]
+    assert found == [(1, True, "FRM-1", "One two."), (1, True, "FRM-2", "Three.")]
+
+
+def test_comments_of_c_are_read() -> None:
+    source = '/* FRM-1: "One\n * two." */\nint x;  // FRM-2: "Three."\n// FRM-3: "Four."\n\n'
+    found = [(comment.line, comment.stands_above_code, id, quote) for comment, id, quote in citations(source)]
+    assert found == [
+        (1, True, "FRM-1", "One two."),
+        (3, True, "FRM-2", "Three."),
+        (4, False, "FRM-3", "Four."),
+    ]
+
+
+def test_ranges_are_read_in_full() -> None:
+    assert [id for _, id in mentioned("FRM-1 to FRM-3, KEY-2 and UTF-8; MSG-9 to 10")] == [
+        "FRM-1", "FRM-2", "FRM-3", "KEY-2", "UTF-8", "MSG-9", "MSG-10",
+    ]  # fmt: skip
 
 
 def test_marks_are_read() -> None:

@@ -6,13 +6,15 @@
 
 What counts:
 
-* code: a comment in kpl_codec/ that quotes the requirement: ``# FRM-1: "An aggregated record MUST..."``,
-  over several comment lines if need be. The quoted text must stand in that requirement.
+* code: a comment in kpl_codec/ (Python, Cython, C) that quotes the requirement, over several comment lines
+  if need be: ``# FRM-1: "An aggregated record MUST..."``. The quoted text must stand in that requirement,
+  and the comment directly above the line that enforces it, or behind it.
 * tests: ``pytest.mark.requirement("FRM-1")`` in tests/.
 * vectors: ``"requirements": ["FRM-1"]`` in spec/vectors/.
 
 A requirement with the word MUST needs a citation. Every requirement needs a test or a vector, and a
 vector if its area is one that vectors can express. Exceptions, with reasons: spec/exceptions.json.
+An id that the spec does not have may stand nowhere in kpl_codec/, nor a range that is not whole.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -33,6 +36,9 @@ VECTOR_AREAS = ("FRM", "MSG", "ENC", "KEY", "DAG", "KCL", "SHD", "PLC")
 
 _REQUIREMENT = re.compile(r"\*\*(?P<id>[A-Z]{3}-\d+)\*\*\s+(?P<text>.*?)\s*(?:\*\((?P<source>.*)\)\*)?\s*$")
 _CITATION = re.compile(r'\b(?P<id>[A-Z]{3}-\d+): "(?P<quote>.*?)"(?=\s|$|[.,;)])')
+_RANGE = re.compile(r"\b(?P<area>[A-Z]{3})-(?P<first>\d+)(?:\s+to\s+(?:(?P=area)-)?(?P<last>\d+))?\b")
+_COMMENT = re.compile(r"\s*(?:#:?|//|/\*|\*(?!\w))\s*(?P<text>.*?)\s*(?:\*/)?$")
+SOURCES = (".py", ".pyx", ".pxi", ".h")
 _MENTION = re.compile(r"\*\*[A-Z]{3}-\d+\*\*")
 
 
@@ -71,28 +77,62 @@ def requirements(lines: Iterable[str], file: str) -> Iterator[Requirement]:
             raise ValueError(f"{file}:{number}: a requirement stands on one line of its own")
 
 
-def comment_blocks(source: str) -> Iterator[tuple[int, str]]:
-    """Runs of comment lines, joined: line number and text."""
+class Comment(NamedTuple):
+    """Comment lines that stand together, joined; or the comment behind a line of code.
+
+    ``below``: the line directly below, None where the comment stands behind code.
+    """
+
+    line: int
+    text: str
+    indent: int
+    below: str | None
+
+    @property
+    def stands_above_code(self) -> bool:
+        """Whether code follows directly, in the same block."""
+        if self.below is None:
+            return True
+        code = self.below.strip()
+        indent = len(self.below) - len(self.below.lstrip())
+        return bool(code) and code[0] not in ")]}" and indent >= self.indent
+
+
+def comments(source: str) -> Iterator[Comment]:
+    """The comments of a Python, Cython or C file."""
     block: list[str] = []
-    start = 0
+    start = indent = 0
+    inside_c = False
     for number, line in enumerate([*source.splitlines(), ""], 1):
-        stripped = line.strip()
-        comment = stripped if stripped.startswith("#") else ""
-        if not comment and "  # " in line:  # behind code
-            yield number, line.split("  # ", 1)[1].strip()
-        if comment:
-            start = start if block else number
-            block.append(comment.lstrip("#:").strip())
-        elif block:
-            yield start, " ".join(block)
+        match = _COMMENT.match(line)
+        if match is not None and (inside_c or not line.lstrip().startswith("*")):
+            if not block:
+                start, indent = number, len(line) - len(line.lstrip())
+            block.append(match["text"])
+            inside_c = (inside_c or line.lstrip().startswith("/*")) and "*/" not in line
+            continue
+        if block:
+            yield Comment(start, " ".join(block), indent, line)
             block = []
+        behind = re.search(r"  (?:#|//|/\*) (.*?)(?: \*/)?$", line)
+        if behind is not None:
+            yield Comment(number, behind[1].strip(), 0, None)
 
 
-def citations(source: str) -> Iterator[tuple[int, str, str]]:
-    """Line, id and quoted text of every citation in a Python or Cython file."""
-    for line, text in comment_blocks(source):
-        for match in _CITATION.finditer(text):
-            yield line, match["id"], " ".join(match["quote"].split())
+def citations(source: str) -> Iterator[tuple[Comment, str, str]]:
+    """Comment, id and quoted text of every citation in a source file."""
+    for comment in comments(source):
+        for match in _CITATION.finditer(comment.text):
+            yield comment, match["id"], " ".join(match["quote"].split())
+
+
+def mentioned(source: str) -> Iterator[tuple[int, str]]:
+    """Line and id of everything a source file says that looks like a requirement, ranges in full."""
+    for match in _RANGE.finditer(source):
+        line = source.count("\n", 0, match.start()) + 1
+        first = int(match["first"])
+        for number in range(first, int(match["last"] or first) + 1):
+            yield line, f"{match['area']}-{number}"
 
 
 def marked(source: str) -> Iterator[str]:
@@ -123,16 +163,22 @@ def trace(root: Path = REPOSITORY) -> Trace:
             problems.append(f"{id}: {where} speaks of it, the spec does not")
         return found.get(id)
 
-    code = [*(root / "kpl_codec").rglob("*.py"), *(root / "kpl_codec").rglob("*.pyx")]
-    for path in sorted(code):
-        for line, id, quote in citations(path.read_text()):
-            where = f"{_relative(path, root)}:{line}"
+    areas = {id[:3] for id in found}
+    for path in sorted(path for path in (root / "kpl_codec").rglob("*") if path.suffix in SOURCES):
+        source, name = path.read_text(), _relative(path, root)
+        for line, id in mentioned(source):
+            if id[:3] in areas:
+                known(id, f"{name}:{line}")
+        for comment, id, quote in citations(source):
+            where = f"{name}:{comment.line}"
             requirement = known(id, where)
             if requirement is None:
                 continue
             if quote not in " ".join(requirement.text.split()):
                 problems.append(f"{id}: {where} quotes what the spec does not say: {quote!r}")
-            requirement.code.add(_relative(path, root))
+            if not comment.stands_above_code:
+                problems.append(f"{id}: {where} stands above no code")
+            requirement.code.add(name)
     for path in sorted((root / "tests").rglob("*.py")):
         for id in marked(path.read_text()):
             requirement = known(id, _relative(path, root))
