@@ -323,7 +323,8 @@ class CaptureError(KplError, ValueError):
     """A captured event or answer is not what it claims to be. ``code`` says what, ``field`` where.
 
     ``position``: which record of its source, counting from 0. ``sequence_number``, ``record_id``: the
-    record's own, where they could be read.
+    record's own, where they could be read. ``offset``: of the JSON document, in bytes. ``hint``: what to do,
+    where that is known.
     """
 
     code: str
@@ -333,4 +334,9 @@ class CaptureError(KplError, ValueError):
     position: int | None = None
     sequence_number: str | None = None
     record_id: str | None = None
+    hint: str | None = None
     text = "capture refused: {code} ({field})"
+
+    def describe(self) -> str:
+        """The sentence built from the fields, without the place."""
+        return super().describe() + (f": {self.hint}" if self.hint else "")

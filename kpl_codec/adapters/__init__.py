@@ -5,13 +5,12 @@
     for record in kinesis_records(event): ...              # raises CaptureError at the first bad one
     for item in captured(answers, shard_id="shardId-0"): ... # KinesisRecord or CaptureError, in order
 
-`reading` has the shapes and how each is recognised, `writing` the way back.
-Specification: spec/06-lambda.md, CAP-1 to CAP-9.
+`shapes` has the shapes and how each is recognised, `writing` the way back, `json_stream` the reader of JSON.
+Specification: spec/06-lambda.md, CAP-1 to CAP-12.
 """
 
 from .reading import (
     captured,
-    firehose_record,
     from_analytics,
     from_firehose,
     from_get_records,
@@ -21,8 +20,8 @@ from .reading import (
     from_raw,
     from_subscribe_to_shard,
     kinesis_records,
-    lambda_record,
 )
+from .shapes import Shape, firehose_record, lambda_record
 from .writing import (
     to_analytics,
     to_firehose,
@@ -34,6 +33,7 @@ from .writing import (
 )
 
 __all__ = [
+    "Shape",
     "captured",
     "firehose_record",
     "from_analytics",

@@ -1,193 +1,50 @@
-"""Captured events and answers -> KinesisRecord. Recognises the shape, or is told it.
-
-    shape               a record is recognised by          data     numbers in timestamps
-    ------------------  ---------------------------------  -------  ---------------------
-    lambda              "kinesis"                          base64   seconds
-    pipes               "eventSource", no "kinesis"        base64   seconds
-    analytics           "kinesis{Stream,Firehose}RecordMetadata"  base64   milliseconds
-    firehose            "recordId"                         base64   milliseconds
-    boto3               "Data" or "SequenceNumber"         bytes, or base64 in a JSON dump; seconds
-    kcl                 "action": "record", or kclpy's object with ``binary_data``; milliseconds
-    raw                 bytes, bytearray, memoryview       as it is
+"""Captured events and answers -> KinesisRecord. Recognises the shapes of `shapes`, or is told one.
 
 Records may come alone, in the event or answer they came in, in lists, iterators and pages of those, and
 as JSON text, one document or many. The shapes mix freely; order is kept; nothing is read ahead.
-Specification: spec/06-lambda.md, CAP-1 to CAP-7, CAP-10.
+Specification: spec/06-lambda.md, CAP-1, CAP-7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
-from .values import (
-    MILLISECONDS,
-    SECONDS,
-    decode_base64,
-    mapping,
-    optional_text,
-    read_timestamp,
-    sub_sequence_number,
-    text,
+from .shapes import READERS, Shape, shape_of
+
+_KCL_ACTIONS = (
+    "initialize",
+    "leaseLost",
+    "shardEnded",
+    "shutdown",
+    "shutdownRequested",
+    "checkpoint",
+    "status",
 )
-
-Shape = Literal["lambda", "pipes", "analytics", "firehose", "boto3", "kcl", "raw"]
-_RawRecord = Mapping[str, Any]
-
-
-def lambda_record(record: _RawRecord) -> KinesisRecord:
-    """One element of ``event["Records"]``. The shard id is what stands before the colon in ``eventID``."""
-    kinesis = mapping(record, "kinesis")
-    return _stream_record(record, kinesis, "kinesis.")
-
-
-def pipes_record(record: _RawRecord) -> KinesisRecord:
-    """One element of what EventBridge Pipes sends: the Lambda record without its inner level."""
-    return _stream_record(record, record, "")
-
-
-def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
-    event_id = optional_text(outer, "eventID") or ""
-    return KinesisRecord(
-        optional_text(kinesis, "partitionKey", prefix),
-        decode_base64(_present(kinesis, "data", prefix), prefix + "data"),
-        text(kinesis, "sequenceNumber", prefix),
-        # CAP-5: "The shard id of a Lambda record MUST be taken from its eventID, the part before the
-        # last colon."
-        event_id.rpartition(":")[0] or None,
-        read_timestamp(
-            kinesis.get("approximateArrivalTimestamp"), SECONDS, prefix + "approximateArrivalTimestamp"
-        ),
-    )
-
-
-def firehose_record(record: _RawRecord) -> KinesisRecord:
-    """One record of a Firehose transformation event. Without a Kinesis source it has no keys or numbers."""
-    return _delivered(record, ("kinesisRecordMetadata",), "subsequenceNumber")
-
-
-def analytics_record(record: _RawRecord) -> KinesisRecord:
-    """One record of a Managed Flink / Kinesis Analytics preprocessing event."""
-    return _delivered(
-        record, ("kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata"), "subSequenceNumber"
-    )
-
-
-def _delivered(record: _RawRecord, metadata_keys: tuple[str, ...], sub_key: str) -> KinesisRecord:
-    data = decode_base64(_present(record, "data"), "data")
-    name, prefix = "approximateArrivalTimestamp", ""
-    meta: _RawRecord = {}
-    for key in metadata_keys:
-        if record.get(key) is not None:
-            meta, prefix = mapping(record, key), f"{key}."
-    from_stream = record.get(metadata_keys[0]) is not None
-    arrival = (meta, prefix) if meta.get(name) is not None else (record, "")
-    return KinesisRecord(
-        optional_text(meta, "partitionKey", prefix),
-        data,
-        text(meta, "sequenceNumber", prefix) if from_stream else None,
-        optional_text(meta, "shardId", prefix),
-        read_timestamp(arrival[0].get(name), MILLISECONDS, arrival[1] + name),
-        sub_sequence_number=sub_sequence_number(meta, sub_key, prefix),
-    )
-
-
-def boto3_record(record: _RawRecord) -> KinesisRecord:
-    """One of ``Records`` of a GetRecords answer or SubscribeToShard event, live or dumped as JSON."""
-    data = _present(record, "Data")
-    return KinesisRecord(
-        optional_text(record, "PartitionKey"),
-        # CAP-6: "In an AWS API answer data is bytes; in its JSON dump it is base64. No other type."
-        bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else decode_base64(data, "Data"),
-        text(record, "SequenceNumber"),
-        None,
-        read_timestamp(record.get("ApproximateArrivalTimestamp"), SECONDS, "ApproximateArrivalTimestamp"),
-    )
-
-
-def kcl_record(record: Any) -> KinesisRecord:
-    """One record of a KCL multi-lang ``processRecords`` message, or amazon_kclpy's object for it."""
-    if isinstance(record, Mapping):
-        data, fields = decode_base64(_present(record, "data"), "data"), record
-    else:
-        data = record.binary_data
-        if not isinstance(data, bytes):
-            raise CaptureError(code="wrong-type", field="binary_data", requirement="CAP-4")
-        fields = {
-            "partitionKey": getattr(record, "partition_key", None),
-            "sequenceNumber": getattr(record, "sequence_number", None),
-            "subSequenceNumber": getattr(record, "sub_sequence_number", None),
-            "approximateArrivalTimestamp": _kclpy_arrival(record),
-        }
-    return KinesisRecord(
-        optional_text(fields, "partitionKey"),
-        data,
-        text(fields, "sequenceNumber"),
-        None,
-        read_timestamp(
-            fields.get("approximateArrivalTimestamp"), MILLISECONDS, "approximateArrivalTimestamp"
-        ),
-        sub_sequence_number=sub_sequence_number(fields, "subSequenceNumber"),
-    )
-
-
-def _kclpy_arrival(record: Any) -> object:
-    """The arrival of an amazon_kclpy object: milliseconds, or its naive datetime in local time."""
-    millis = getattr(record, "timestamp_millis", None)
-    when = getattr(record, "approximate_arrival_timestamp", None) if millis is None else millis
-    return when.astimezone() if isinstance(when, datetime) else when
-
-
-def raw_record(data: bytes | bytearray | memoryview) -> KinesisRecord:
-    """The data of one Kinesis record, nothing else known."""
-    return KinesisRecord(None, bytes(data))
-
-
-_READERS: dict[str, Callable[[Any], KinesisRecord]] = {
-    "lambda": lambda_record,
-    "pipes": pipes_record,
-    "analytics": analytics_record,
-    "firehose": firehose_record,
-    "boto3": boto3_record,
-    "kcl": kcl_record,
-    "raw": raw_record,
+_IDENTITIES = (
+    ("sequenceNumber", "sequence_number"),
+    ("SequenceNumber", "sequence_number"),
+    ("recordId", "record_id"),
+)
+_TEXT_IS_JSON = "text is read as JSON: of a file give the content, and base64 to base64.b64decode"
+#: Which function reads a shape.
+_FUNCTIONS: dict[Shape, str] = {
+    "lambda": "from_lambda",
+    "pipes": "from_pipes",
+    "analytics": "from_analytics",
+    "firehose": "from_firehose",
+    "boto3": "from_get_records",
+    "kcl": "from_kcl",
+    "raw": "from_raw",
 }
-
-
-def _present(source: _RawRecord, key: str, prefix: str = "") -> object:
-    if source.get(key) is None:
-        raise CaptureError(code="missing-field", field=prefix + key, requirement="CAP-4")
-    return source[key]
-
-
-def shape_of(record: Any) -> str | None:
-    """The shape of one record, by the table of this module; None for what is no record."""
-    if isinstance(record, (bytes, bytearray, memoryview)):
-        return "raw"
-    if not isinstance(record, Mapping):
-        return "kcl" if hasattr(record, "binary_data") else None
-    if "kinesis" in record:
-        return "lambda"
-    if "kinesisStreamRecordMetadata" in record or "kinesisFirehoseRecordMetadata" in record:
-        return "analytics"
-    if "recordId" in record:
-        return "firehose"
-    if "Data" in record or "SequenceNumber" in record:
-        return "boto3"
-    if record.get("action") == "record":
-        return "kcl"
-    if "eventSource" in record and "sequenceNumber" in record:
-        return "pipes"
-    return None
 
 
 class _Reader:
     """One walk through a source. State: how many items came out, and the shard ids seen on the way."""
 
-    def __init__(self, shape: str | None) -> None:
+    def __init__(self, shape: Shape | None) -> None:
         self._shape = shape
         self._position = 0
         self._kcl_shard_id: str | None = None
@@ -208,7 +65,7 @@ class _Reader:
             yield self._error(CaptureError(code="unknown-shape", field=path), "")
 
     def _mapping(
-        self, source: _RawRecord, path: str, shard_id: str | None
+        self, source: Mapping[str, Any], path: str, shard_id: str | None
     ) -> Iterator[KinesisRecord | CaptureError]:
         dot = path + "." if path else ""
         # SubscribeToShard: the answer, and one event of its stream.
@@ -257,8 +114,14 @@ class _Reader:
         if shape is None or self._shape not in (None, shape):
             return self._error(CaptureError(code="unknown-shape", field=""), path)
         try:
-            found = _READERS[shape](record)
+            found = READERS[shape](record)
         except CaptureError as error:
+            found_shape = shape_of(record)
+            if found_shape is not None and found_shape != shape:
+                hint = (
+                    f"a {found_shape} record: use {_FUNCTIONS[found_shape]}, or kinesis_records for any shape"
+                )
+                error = CaptureError(**{**error.fields, "hint": hint})
             return self._error(error, path, record)
         # CAP-7: "A shard id given beside the source MUST be used only where the source has none."
         return self._count(found if found.shard_id else found._replace(shard_id=shard_id))
@@ -285,34 +148,21 @@ class _Reader:
         """One JSON document or many, one after the other, as logs and repeated CLI calls leave them."""
         from .json_stream import Defect, json_documents  # handlers do without: their events come parsed
 
+        json_follows = source.lstrip("\ufeff\x1e \t\r\n,")[:1] in ("{", "[", "")
+        hint = None if json_follows else _TEXT_IS_JSON
         for count, found in enumerate(json_documents(source, max_size=len(source) + 1)):
             place = f"{path}<{count}>" if count else path
             if isinstance(found, Defect):
                 requirement = "CAP-10" if found.code == "duplicate-member" else "CAP-1"
                 error = CaptureError(
-                    code=found.code, field=place, offset=found.offset, requirement=requirement
+                    code=found.code, field=place, offset=found.offset, requirement=requirement, hint=hint
                 )
                 yield self._error(error, "")
             elif isinstance(found.value, (dict, list)):
                 yield from self.walk(found.value, place, shard_id)
             else:
-                yield self._error(CaptureError(code="unknown-shape", field=place, offset=found.offset), "")
-
-
-_KCL_ACTIONS = (
-    "initialize",
-    "leaseLost",
-    "shardEnded",
-    "shutdown",
-    "shutdownRequested",
-    "checkpoint",
-    "status",
-)
-_IDENTITIES = (
-    ("sequenceNumber", "sequence_number"),
-    ("SequenceNumber", "sequence_number"),
-    ("recordId", "record_id"),
-)
+                error = CaptureError(code="unknown-shape", field=place, offset=found.offset, hint=hint)
+                yield self._error(error, "")
 
 
 def captured(
@@ -326,10 +176,15 @@ def captured(
     ``Records[3].kinesis.data``; ``<1>`` is the second JSON document), ``code`` (missing-field,
     wrong-type, base64, timestamp, utf-8, json, duplicate-member, unknown-shape), where a document of a
     text is at fault its ``offset`` in bytes of UTF-8, and, where they can be read, ``sequence_number``
-    and ``record_id``. Raises nothing of its own but ValueError for an unknown ``shape``.
+    and ``record_id``. Raises ValueError for an unknown ``shape``, TypeError for a path or an open file.
     """
-    if shape is not None and shape not in _READERS:
-        raise ValueError(f"shape {shape!r}: one of {', '.join(_READERS)}")
+    if shape is not None and shape not in READERS:
+        raise ValueError(f"shape {shape!r}: one of {', '.join(READERS)}")
+    if hasattr(source, "__fspath__") or hasattr(source, "read"):
+        raise TypeError(
+            f"{type(source).__name__} where the records or their JSON belong: give the file's text, as "
+            "Path(...).read_text() has it"
+        )
     return _Reader(shape).walk(source, "", shard_id)
 
 
@@ -381,5 +236,7 @@ def from_kcl(messages: Any, *, shard_id: str | None = None) -> Iterator[KinesisR
 def from_raw(
     data: bytes | bytearray | memoryview | Iterable[bytes], *, shard_id: str | None = None
 ) -> Iterator[KinesisRecord]:
-    """A record for ``data``, or for each of its items."""
+    """A record for ``data``, or for each of its items. Raises TypeError for text."""
+    if isinstance(data, str):
+        raise TypeError("from_raw takes bytes, not text: decode base64 with base64.b64decode")
     return kinesis_records(data, shard_id=shard_id, shape="raw")

@@ -5,10 +5,11 @@ Names are imported when asked for, so the asyncio parts need no boto3 and the ot
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # type checkers see what `__getattr__` gives
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .aio_producer import AsyncProducer as AsyncProducer
     from .aio_shard_map import AsyncStreamShardMap as AsyncStreamShardMap
     from .producer import Producer as Producer
@@ -33,12 +34,5 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

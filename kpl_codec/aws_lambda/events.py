@@ -17,6 +17,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ..adapters.reading import captured, kinesis_records
+from ..adapters.shapes import shape_of
 from ..deaggregation.policies import Drop, Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
@@ -65,7 +66,7 @@ class Unit(NamedTuple):
 
 
 def user_records(
-    event: Any, policy: Policy = "strict", shard_map: ShardMap | None = None
+    event: Any, policy: Policy = "strict", *, shard_map: ShardMap | None = None
 ) -> Iterator[DeaggregatedRecord]:
     """The user records of ``event``, in order, lazily; ``data`` is bytes.
 
@@ -89,6 +90,29 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
 
 
+def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
+    """The records under ``key``. Raises CaptureError for an event without, TypeError for what is no event."""
+    takes = "process_user_records" if key == "Records" else "transform_user_records"
+    if not isinstance(event, Mapping):
+        raise TypeError(
+            f"{takes} takes the event as Lambda gives it, a dict, and got {type(event).__name__}; "
+            "kpl_codec.aws_lambda.user_records reads records, JSON and every other shape"
+        )
+    records = event.get(key)
+    if isinstance(records, list):
+        if records and isinstance(records[0], Mapping) and shape_of(records[0]) == "boto3":
+            raise TypeError(
+                f"{takes} takes a Lambda event; for GetRecords answers: kpl_codec.deaggregate("
+                "kpl_codec.adapters.from_get_records(answer))"
+            )
+        return records
+    other = "records" if key == "Records" else "Records"
+    if isinstance(event.get(other), list):
+        function = "firehose.transform_user_records" if key == "Records" else "process_user_records"
+        raise TypeError(f"{takes} does not take this event: use kpl_codec.aws_lambda.{function}")
+    raise CaptureError(code="missing-field", field=key, requirement="CAP-4")
+
+
 def units(
     event: Mapping[str, Any],
     policy: Policy,
@@ -100,9 +124,7 @@ def units(
     Raises CaptureError for an event that is none, or holds a record without a sequence number to
     report: then only the batch as a whole can fail.
     """
-    records = event.get("Records") if isinstance(event, Mapping) else None
-    if not isinstance(records, list):
-        raise CaptureError(code="missing-field", field="Records", requirement="CAP-4")
+    records = event_records(event, "Records")
     # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
     if policy == "kcl" and on_drop is None:
         raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
@@ -196,7 +218,8 @@ def process_user_records(
     * ``context``, ``reserve_ms``: with less time left than that, the rest is reported instead of begun.
 
     A handler that raises anything has failed; it is logged with its traceback to the logger
-    ``kpl_codec.aws_lambda``. Raises CaptureError for an event that is none.
+    ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records, and
+    TypeError for what is no event.
     """
     check_after_failure(after_failure)
     failed: list[str] = []

@@ -12,18 +12,21 @@ answered Dropped, or answered ProcessingFailed where there is none; never left o
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..adapters.reading import analytics_record, firehose_record, shape_of
+from ..adapters.shapes import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
+from ..backoff import Backoff
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.codec import encode
 from ..format.frame import looks_aggregated
 from ..format.records import UserRecord
-from .events import Poison, done, log_exception, settle_poison
+from .events import Poison, done, event_records, log_exception, settle_poison
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
 MAX_RESPONSE_SIZE = 6_000_000
@@ -58,11 +61,10 @@ def transform_user_records(
     * ``reingest``: puts user records (untransformed, plain) back into the source. If it raises, their
       record is answered ProcessingFailed.
 
-    Raises CaptureError for an event that is none, or has a record without an id to answer for.
+    Raises TypeError for what is no event, CaptureError for one without records, or with a record that has
+    no id to answer for.
     """
-    records = event.get("records") if isinstance(event, Mapping) else None
-    if not isinstance(records, list):
-        raise CaptureError(code="missing-field", field="records", requirement="CAP-4")
+    records = event_records(event, "records")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
     results: list[dict[str, Any]] = []
     # Room for every record's shortest answer is set aside first: an answer for each comes always.
@@ -152,6 +154,8 @@ def _result(record_id: str, result: str) -> dict[str, Any]:
     return {"recordId": record_id, "result": result}
 
 
+_BACKOFF = Backoff(first=0.1, most=2.0)
+
 #: Bytes of an answer without results, with room to spare.
 _ENVELOPE = 64
 
@@ -164,17 +168,21 @@ def _size(result: Mapping[str, Any]) -> int:
     return len(json.dumps({**result, "data": ""})) + len(data) + 2
 
 
-def put_back(client: Any, stream_arn: str, *, attempts: int = 5) -> Reingest:
+def put_back(
+    client: Any, stream_arn: str, *, attempts: int = 5, wait: Callable[[float], object] = time.sleep
+) -> Reingest:
     """A ``reingest`` that puts into a Kinesis stream. ``client``: a boto3 Kinesis client.
 
     User records keep partition key, explicit hash key and tags. What PutRecords refuses is sent again up
-    to ``attempts`` times; RuntimeError if any remain: of those put until then Firehose's error output has
-    a second copy.
+    to ``attempts`` times, after 0.1 seconds and twice as long each time, at most 2; RuntimeError if any
+    remain: of those put until then Firehose's error output has a second copy. ``wait`` takes seconds.
     """
 
     def reingest(user_records: Sequence[DeaggregatedRecord]) -> None:
         entries = [_entry(record) for record in user_records]
-        for _ in range(attempts):
+        for attempt in range(attempts):
+            if attempt:
+                wait(_BACKOFF.seconds(attempt - 1, random.random()))
             remaining = []
             for batch in _batches(entries):
                 answers = client.put_records(StreamARN=stream_arn, Records=batch)["Records"]

@@ -1,7 +1,7 @@
 """Build a Lambda layer: ``python -m kpl_codec.aws_lambda.layer kpl-codec-layer.zip``
 
-The zip has what a function needs and nothing else: kpl_codec without Spark, reports, commands and test
-helpers, and protobuf. boto3 is in Lambda's runtime; Powertools has a layer of its own.
+The zip has what a function needs and nothing else: kpl_codec without Spark, reports, pictures, commands and
+test helpers, and protobuf. boto3 is in Lambda's runtime; Powertools has a layer of its own.
 
 For another platform than this one, say which, as pip names them; the compiled twin is left out then
 (same results, slower):
@@ -24,9 +24,11 @@ import zipfile
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-#: Parts of the package that no function uses.
-LEFT_OUT = ("spark", "report", "cli", "testing", "arrow")
-_IGNORED = shutil.ignore_patterns("__pycache__", "_native", "*.pyx", "*.c", "*.h", "_build.py", "*.txt")
+#: The folders that a function may use.
+PARTS = ("adapters", "aws", "aws_lambda", "compat", "deaggregation", "format", "producer", "shards")
+_IGNORED = shutil.ignore_patterns(
+    "__pycache__", "*.pyx", "*.c", "*.h", "*.txt", "_build.py", "node_packages.py"
+)
 # Zip entries carry a time; one and the same makes equal layers equal byte for byte.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -39,9 +41,7 @@ def build(out: Path, *, platform: str | None = None, python: str | None = None) 
     """
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "python"
-        shutil.copytree(PACKAGE, root / PACKAGE.name, ignore=_IGNORED)
-        for part in LEFT_OUT:
-            shutil.rmtree(root / PACKAGE.name / part, ignore_errors=True)
+        shutil.copytree(PACKAGE, root / PACKAGE.name, ignore=_left_out)
         if platform is None and python is None:
             _copy_installed("protobuf", root)
         else:
@@ -54,6 +54,12 @@ def build(out: Path, *, platform: str | None = None, python: str | None = None) 
                 entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
                 layer.writestr(entry, path.read_bytes())
     return out.stat().st_size
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    at = Path(folder)
+    others = {name for name in names if at == PACKAGE and (at / name).is_dir() and name not in PARTS}
+    return others | _IGNORED(folder, names)
 
 
 def _copy_installed(distribution: str, root: Path) -> None:

@@ -110,14 +110,20 @@ class ShardMap:
     def from_json(cls, text: str | bytes, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
         """From what ``aws kinesis list-shards`` prints, a list of pages, or one page a line.
 
-        Raises ShardMapError as `from_list_shards`, malformed also for what is not JSON.
+        Raises ShardMapError as `from_list_shards`, malformed also for what is not JSON; TypeError for what
+        is no text.
         """
+        if not isinstance(text, (str, bytes)):
+            raise TypeError(
+                f"from_json takes JSON text, not {type(text).__name__}: of a file give path.read_text(); for "
+                "answers of ListShards use ShardMap.from_list_shards([answer])"
+            )
         try:
             if isinstance(text, bytes):
                 text = text.decode()
             pages = _json_values(text.removeprefix("\ufeff"))
         except (ValueError, RecursionError) as error:
-            raise ShardMapError(code="malformed", reason=f"not JSON: {error}", shard_ids=()) from None
+            raise ShardMapError(code="malformed", reason=_not_json(text, error), shard_ids=()) from None
         if len(pages) == 1 and isinstance(pages[0], list):
             pages = pages[0]
             if pages and all(isinstance(page, Mapping) and "ShardId" in page for page in pages):
@@ -177,6 +183,11 @@ class ShardMap:
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
         """Whether ``shard_id`` came out of ``ancestor_id`` by splits and merges, as far as listed."""
         return self.lineage.is_descendant(shard_id, ancestor_id)
+
+
+def _not_json(text: str | bytes, error: Exception) -> str:
+    path = isinstance(text, str) and text.endswith(".json")
+    return f"not JSON: {error}" + (" (a path? give Path(...).read_text())" if path else "")
 
 
 def _json_values(text: str) -> list[Any]:

@@ -12,10 +12,11 @@ Specification: spec/07-spark.md.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # type checkers see what `__getattr__` gives
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .functions import deaggregate as deaggregate
     from .functions import is_aggregated as is_aggregated
     from .functions import verify as verify
@@ -38,12 +39,5 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -362,6 +362,30 @@ def test_an_explicit_shape_takes_no_other() -> None:
     assert list(adapters.from_pipes(load("pipes_kinesis.json"))) == KINESIS_RECORDS
 
 
+@pytest.mark.parametrize(
+    ("read", "advice"),
+    [
+        (lambda: adapters.from_get_records(load("lambda_kinesis.json")), "use from_lambda"),
+        (lambda: adapters.from_lambda(load("firehose_kinesis_source.json")), "use from_firehose"),
+        (lambda: adapters.from_lambda({"Records": [{"Data": b"x"}]}), "use from_get_records"),
+        (lambda: kinesis_records("captured/events.json"), "of a file give the content"),
+        (lambda: kinesis_records(base64.b64encode(b"x" * 9).decode()), "base64.b64decode"),
+    ],
+)
+def test_a_mistake_is_told_the_right_function(read: Any, advice: str) -> None:
+    with pytest.raises(kpl.CaptureError, match=advice):
+        list(read())
+
+
+def test_files_and_text_where_data_belongs_are_refused() -> None:
+    with pytest.raises(TypeError, match="read_text"):
+        captured(EVENTS / "lambda_kinesis.json")
+    with (EVENTS / "lambda_kinesis.json").open("rb") as file, pytest.raises(TypeError, match="read_text"):
+        captured(file)
+    with pytest.raises(TypeError, match="base64"):
+        adapters.from_raw("QUJD")  # type: ignore[arg-type]
+
+
 def to_lambda(rows: list[kpl.KinesisRecord]) -> Any:
     return adapters.to_lambda(rows, stream_arn=STREAM)
 

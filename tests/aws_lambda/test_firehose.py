@@ -237,5 +237,7 @@ def test_put_back_gives_up_loudly() -> None:
             return {"Records": [{"ErrorCode": "InternalFailure"} for _ in Records]}
 
     rows = list(kpl.deaggregate([kpl.KinesisRecord("a", b"x", "1")]))
+    waited: list[float] = []
     with pytest.raises(RuntimeError, match="1 user records refused after 3"):
-        put_back(Refuses(), STREAM, attempts=3)(rows)
+        put_back(Refuses(), STREAM, attempts=3, wait=waited.append)(rows)
+    assert [0.05 <= waited[0] <= 0.1, 0.1 <= waited[1] <= 0.2, len(waited)] == [True, True, 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from ...adapters.reading import shape_of
+from ...adapters.shapes import shape_of
 from ...adapters.values import decode_base64, encode_base64
 from ...errors import CaptureError, DecodeError
 from ...format.codec import decode
