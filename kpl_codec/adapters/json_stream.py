@@ -77,10 +77,10 @@ def json_documents(
     at ``stop`` or later, so it needs bytes beyond ``stop``. (Not for files with a ``{`` or ``[`` at the
     beginning of a line inside a document.) An OSError of ``source`` is raised after all that came before it.
     """
-    return _Run(source, offset, stop, max_size).read(inside=inside)
+    return Reading(source, offset, stop, max_size).read(inside=inside)
 
 
-class _Break(NamedTuple):
+class Break(NamedTuple):
     """Where and why the document at ``pos`` is none."""
 
     code: Literal["json", "too-large"]
@@ -88,7 +88,7 @@ class _Break(NamedTuple):
     end: int
 
 
-class _Run:
+class Reading:
     """One reading. State: ``text`` is decoded and not yet read from ``pos`` on; ``offset`` and ``line`` are
     those of ``pos``; ``_later`` holds the texts behind it, the next one last, with what is taken of each."""
 
@@ -109,7 +109,7 @@ class _Run:
         expected = 1  # the size of the document before: many are alike
         while True:
             self._fill(expected)
-            self._advance(_end_of(_BETWEEN, self.text, self.pos))
+            self._advance(end_of(_BETWEEN, self.text, self.pos))
             if self.pos == len(self.text):
                 if self.ended:
                     break
@@ -117,10 +117,8 @@ class _Run:
             if self._past_stop():
                 return
             found = self._document()
-            if isinstance(found, _Break):
-                yield from self._broken(found)
-                self._shorten()
-                self._to_start()
+            if isinstance(found, Break):
+                yield from self._lost(found)
                 expected = 1
             else:
                 document, end = found
@@ -211,7 +209,7 @@ class _Run:
         self._repeats = False
         return self._decoder.raw_decode(self.text, self.pos)
 
-    def _document(self) -> tuple[Document | Defect, int] | _Break:
+    def _document(self) -> tuple[Document | Defect, int] | Break:
         """What stands at ``pos``, and where it ends."""
         while True:
             have, ended = len(self.text) - self.pos, self.ended
@@ -225,14 +223,14 @@ class _Run:
                 if not reason.startswith("Unterminated string"):
                     end = error.pos
                 if ended or end < len(self.text) - _NEAR_END:
-                    return _Break("json", reason, end)
+                    return Break("json", reason, end)
             except RecursionError:
-                return _Break("json", "nested too deeply", self._too_deep())
+                return Break("json", "nested too deeply", self._too_deep())
             except ValueError:
-                end = _end_of(_BEFORE_LONG_NUMBER, self.text, self.pos)
-                return _Break("json", "a number of thousands of digits", end)
+                end = end_of(_BEFORE_LONG_NUMBER, self.text, self.pos)
+                return Break("json", "a number of thousands of digits", end)
             if have >= self._max_size:
-                return _Break("too-large", f"more than {self._max_size} characters", len(self.text))
+                return Break("too-large", f"more than {self._max_size} characters", len(self.text))
             self._fill(min(2 * have, self._max_size))
 
     def _judged(self, value: Any, end: int) -> Document | Defect:
@@ -256,7 +254,13 @@ class _Run:
                 return token.start()
         return len(self.text)
 
-    def _broken(self, broken: _Break) -> Iterator[Document | Defect]:
+    def _lost(self, broken: Break) -> Iterator[Document | Defect]:
+        """What can be given in place of the document at ``pos``; goes on to where reading goes on."""
+        yield from self._broken(broken)
+        self._shorten()
+        self._to_start()
+
+    def _broken(self, broken: Break) -> Iterator[Document | Defect]:
         """The defect of the document at ``pos``, and what lies between it and where it fails.
 
         Up to there all is sound JSON but for its end. So what begins at a start in between either is
@@ -304,23 +308,6 @@ class _Run:
         return closed
 
 
-def _end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
+def end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
     found = pattern.match(text, pos)
     return pos if found is None else found.end()
-
-
-class Documents:
-    """What `captures` used before `json_documents`; to go with its last use."""
-
-    def __init__(self) -> None:
-        self._run = _Run("", 0, None, MAX_SIZE)
-
-    @property
-    def repeats(self) -> bool:
-        """Whether an object of the document read last has a member twice."""
-        return self._run._repeats
-
-    def read(self, text: str, at: int) -> tuple[Any, int]:
-        """The document that begins at ``at``, and where it ends. Raises ValueError, RecursionError."""
-        self._run.text, self._run.pos = text, at
-        return self._run._decode()

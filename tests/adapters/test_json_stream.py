@@ -189,7 +189,7 @@ def test_twice_the_input_is_twice_the_work(damage: str, monkeypatch: pytest.Monk
     """Work: characters that the decoder walks or counts lines in, that brackets are matched in, that are
     copied."""
     work = 0
-    run = json_stream._Run
+    run = json_stream.Reading
     decode, closed, fill, size = run._decode, run._closed, run._fill, run._size
 
     def counted_decode(self: Any) -> Any:

@@ -20,12 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.adapters import json_parts
 from kpl_codec.captures import InputError, Piece, plan, read_piece
-from kpl_codec.captures import text as capture_text
 from kpl_codec.captures.files import PIECE_BYTES
 from kpl_codec.validation.check import check
 from kpl_codec.validation.task import pack
 
+DEFAULTS = dict(json_parts.json_parts.__kwdefaults__ or {})
 WHEN = datetime(2026, 11, 21, 3, 0, 0, 123000, tzinfo=timezone.utc)
 
 
@@ -136,7 +137,7 @@ def test_bad_values_are_named_with_their_place_and_hide_nothing(tmp_path: Path) 
     assert data(rows) == [b"1", b"2", b"3", b"4"]
     assert bad(rows) == [
         ("json", starts[1], 2),
-        ("utf-8", starts[3] + 13, 4),
+        ("utf-8", starts[3], 4),
         ("unknown-shape", starts[5], 6),
         ("unknown-shape", starts[6], 7),
         ("json", starts[7], 8),
@@ -168,11 +169,11 @@ def test_a_value_over_many_lines_that_breaks_hides_no_other(tmp_path: Path) -> N
     trailer = second + len(cut) + 1 + len(pretty[2]) + 1
     lines = pretty[0].count(b"\n") + 2, len(b"\n".join([pretty[0], cut, pretty[2], b""]).split(b"\n"))
     assert bad(rows) == [("json", second, lines[0]), ("json", trailer, lines[1])]
-    # A byte that is not UTF-8 costs what it stands in, and is told once more where that is a key.
+    # A byte that is not UTF-8 costs the value it stands in.
     path.write_bytes(b"\n".join(pretty).replace(b'"k"', b'"\xff"', 1))
     rows = read(path)
     assert data(rows) == [b"1", b"2", b"3"]
-    assert [code for code, _, _ in bad(rows)] == ["utf-8", "utf-8"]
+    assert [code for code, _, _ in bad(rows)] == ["utf-8"]
 
 
 @pytest.mark.requirement("SPK-14")
@@ -284,26 +285,67 @@ def test_pieces_of_a_file_are_the_file(
 
 
 @pytest.mark.requirement("SPK-13")
-def test_a_line_without_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_text, "MAX_LINE", 4 << 20)
-    monkeypatch.setattr(capture_text, "PIECE_BYTES", 8 << 20)
+def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "endless.jsonl"
     good = json.dumps(answer(b"after")).encode()
     path.write_bytes(b"x" * (40 << 20) + b"\n" + good)
     tracemalloc.start()
     try:
-        rows = [
-            r
-            for b in read_piece(Piece(str(path), 0, path.stat().st_size, path.stat().st_size))
-            for r in b.to_pylist()
-        ]
+        rows = read(path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert bad(rows) == [("line-too-long", 0, 1)]
+    assert bad(rows) == [("json", 0, 1)]
     assert data(rows) == [b"after"]
-    assert peak < 60 << 20
-    assert "41943041 bytes" in rows[0]["captureText"]
+    assert peak < 20 << 20
+
+
+@pytest.mark.requirement("SPK-13", "SPK-10")
+@pytest.mark.parametrize("form", ["one line", "indented", "lines", "gzip"])
+def test_a_value_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """Above the size that is read as one, and in a file that is cut into pieces."""
+    monkeypatch.setattr(json_parts.json_parts, "__kwdefaults__", {**DEFAULTS, "whole_size": 20_000})
+    whole = answer(*(b"%d" % number for number in range(1000)))
+    indent = {"indented": 4, "lines": 0}.get(form)
+    content = json.dumps([whole, answer(b"last")], indent=indent).encode()
+    path = tmp_path / "large"
+    path.write_bytes(gzip.compress(content) if form == "gzip" else content)
+    for piece_bytes in (PIECE_BYTES, 30_000):
+        rows = read(path, piece_bytes=piece_bytes)
+        assert bad(rows) == []
+        assert data(rows) == [*(b"%d" % number for number in range(1000)), b"last"]
+        assert [row["recordIndex"] for row in rows] == list(range(1001))
+        assert {(row["shardId"], row["position"]) for row in rows} == {("shardId-000000000000", 0)}
+
+
+@pytest.mark.requirement("SPK-44")
+def test_user_data_is_one_finding_and_a_shard_listing_none(tmp_path: Path) -> None:
+    lines = [json.dumps({"order": number}) for number in range(1500)]
+    (tmp_path / "orders-1-2026-11-21-03-00-00-uuid").write_text("".join(lines))
+    (tmp_path / "shards.json").write_text(json.dumps({"Shards": [{"ShardId": "shardId-0"}]}, indent=2))
+    rows = read(tmp_path)
+    assert [row["captureError"] for row in rows] == ["user-data"]
+    assert "1500" in rows[0]["captureText"]
+    # Where there is one record, the others are told one by one.
+    (tmp_path / "mixed.jsonl").write_text("\n".join([*lines, json.dumps(answer(b"x"))]))
+    rows = read(tmp_path / "mixed.jsonl")
+    assert data(rows) == [b"x"]
+    assert [row["captureError"] for row in rows].count("unknown-shape") == 1001
+    assert any("500 more values" in (row["captureText"] or "") for row in rows)
+
+
+@pytest.mark.requirement("SPK-10")
+def test_a_file_is_what_its_bytes_say(tmp_path: Path) -> None:
+    frame = kpl.encode([kpl.UserRecord("k", b"data")])
+    (tmp_path / "frame.bin").write_bytes(frame)
+    (tmp_path / "frame-packed").write_bytes(gzip.compress(frame))
+    (tmp_path / "answer.txt").write_bytes(gzip.compress(json.dumps(answer(b"a")).encode()))
+    (tmp_path / "huge").write_bytes(frame[:4] + bytes(17 << 20))
+    rows = read(tmp_path)
+    assert data(rows) == [b"a", frame, frame]
+    assert [(Path(r["file"]).name, r["captureError"]) for r in rows if r["captureError"]] == [
+        ("huge", "file")
+    ]
 
 
 @pytest.mark.requirement("SPK-10")
