@@ -64,8 +64,8 @@ _CAPTURE_CODES = (
     ("", "A part of the capture that cannot be read", "A file or line is not what it claims to be."),
     ("file", "A file that cannot be read", "The file is cut short, or not of its format."),
     ("empty", "An empty file", "There is nothing in the file: the capture may have been lost."),
-    ("line-too-long", "A line without end", "A line is longer than any capture makes it."),
-    ("json", "A line that is not JSON", "The line is cut short or was never JSON."),
+    ("too-large", "A record that is too large", "One record has more than 64 MiB."),
+    ("json", "A value that is not JSON", "The value is cut short or was never JSON."),
     (
         "duplicate-member",
         "JSON that has a member twice",
@@ -331,6 +331,28 @@ _LISTED = (
             "CAP-1",
         )
         for code, title, meaning in _CAPTURE_CODES
+    ),
+    Kind(
+        "capture-user-data",
+        "error",
+        "User data, not Kinesis records",
+        "A file of JSON values, none of which is a Kinesis record. Firehose writes such files to S3: it has "
+        "taken the user records out of their aggregates, so there is nothing left to check.",
+        "Capture the stream before Firehose: GetRecords answers, Lambda events, or the stream itself "
+        "(kpl-codec validate --stream).",
+        _CAPTURE,
+        "SPK-44",
+    ),
+    Kind(
+        "capture-encoded-frame",
+        "error",
+        "An aggregated record that was turned into text",
+        "The data of this Kinesis record is an aggregated record as base64, hexadecimal digits or text. No "
+        "consumer opens it: all user records in it arrive as one piece of text.",
+        "If the stream has it so, mend the writer: it encodes bytes that boto3 encodes again. If only the "
+        "capture has it so, decode the capture once.",
+        ("shard_id", "sequence_number", *_CAPTURE),
+        "SPK-45",
     ),
     Kind(
         "no-records",

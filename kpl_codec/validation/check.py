@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..adapters.disguises import BEGINNINGS, disguise_of
 from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
@@ -37,6 +39,7 @@ def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[p
             if pc.any(bad).as_py():
                 yield _unreadable(batch.filter(bad), deaggregator.schema)
                 batch = batch.filter(pc.invert(bad))
+            yield from _disguised(batch, deaggregator.schema)
             yield from deaggregator.process(_prepared(batch))
 
     return coalesce(rows(), DEFAULT_BATCH_BYTES)
@@ -78,9 +81,29 @@ def _shard_of(file: str, sequence_number: str | None) -> tuple[str | None, str |
     return (hint.shard_id, "sequence-number") if hint is not None else (None, None)
 
 
+def _disguised(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """A row about every Kinesis record whose data is an aggregated record turned into text; the records
+    themselves stay what they are, plain ones."""
+    begins = [pc.starts_with(batch["data"], pattern) for pattern in BEGINNINGS]
+    rows = pc.indices_nonzero(pc.fill_null(reduce(pc.or_, begins), False))
+    found = [(row, disguise_of(batch["data"][row].as_py())) for row in rows.to_pylist()]
+    told = [(row, name) for row, name in found if name is not None]
+    if told:
+        # SPK-45: "Data that is an aggregated record turned into text (base64 of base64, hexadecimal digits,
+        # text with lost bytes) MUST be a finding."
+        texts = [f"an aggregated record as {name}: no consumer opens it" for _, name in told]
+        taken = batch.take(pa.array([row for row, _ in told]))
+        codes = pa.array(["encoded-frame"] * len(told))
+        for name, column in (("captureError", codes), ("captureText", pa.array(texts))):
+            taken = taken.set_column(taken.schema.get_field_index(name), name, column)
+        yield _unreadable(taken, schema)
+
+
 def _unreadable(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows about the capture: no sub-sequence number, ``captureError`` as error."""
     count = batch.num_rows
-    values = {name: batch[name] for name in ("file", "position", "line", "recordIndex")}
+    names = ("shardId", "sequenceNumber", "file", "position", "line", "recordIndex")
+    values = {name: batch[name] for name in names}
     values["error"] = batch["captureError"]
     values["errorText"] = batch["captureText"]
     values["errorCount"] = pa.repeat(pa.scalar(1, pa.int64()), count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from pathlib import Path
@@ -274,3 +275,37 @@ def test_results_reach_their_place_where_folders_cannot_be_moved(tmp_path: Path)
     move_folder(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "from", "to")
     assert {file.name: file.read_text() for file in (tmp_path / "to").iterdir()} == {"a": "a", "b": "b"}
     assert not list((tmp_path / "from").iterdir())
+
+
+@pytest.mark.requirement("SPK-45")
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        base64.b64encode,
+        lambda frame: json.dumps(base64.b64encode(frame).decode()).encode(),
+        lambda frame: frame.hex().encode(),
+        lambda frame: frame.decode("latin-1").encode(),
+        lambda frame: frame.decode("utf-8", "replace").encode(),
+        lambda frame: repr(frame).encode(),
+    ],
+    ids=["base64", "base64 in JSON", "hex", "latin-1", "utf-8", "repr"],
+)
+def test_a_frame_turned_into_text_is_never_clean(run: Run, disguise: Any) -> None:
+    users = sorted_by_shard(100)[LOWER]
+    hidden = disguise(kpl.encode(users))
+    plain = [b"plain", b"84mawkish", b"F3899", "\ufffd\ufffd?".encode()]
+    (run.input / "a.jsonl").write_text(json.dumps(answer(*plain, hidden, shard=LOWER, first=7)))
+    assert run() == 1
+    (found,) = [finding for finding in run.findings() if finding["kind"].startswith("capture")]
+    assert (found["kind"], found["sequenceNumber"]) == ("capture-encoded-frame", "11")
+    assert sorted(row["data"] for row in run.user_records()) == sorted([*plain, hidden])
+
+
+def test_what_is_no_record_does_not_get_in_the_way(run: Run) -> None:
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
+    (run.input / "shards.json").write_text(MAP.to_json())
+    assert run() == 0
+    (run.input / "firehose").write_text("".join(json.dumps({"order": number}) for number in range(1000)))
+    run.output = run.output.with_name("again")
+    assert run() == 1
+    assert [kind for kind, _, _ in run.kinds()] == ["capture-user-data"]
