@@ -216,7 +216,8 @@ class Reading:
             end, reason = len(self.text), ""
             try:
                 value, end = self._decode()
-                if ended or end < len(self.text) or isinstance(value, (dict, list)):
+                # A number may go on: 1 is read where the text so far ends in 1e+.
+                if ended or end < len(self.text) - 2 or isinstance(value, (dict, list)):
                     return self._judged(value, end), end
             except json.JSONDecodeError as error:
                 reason = error.msg
