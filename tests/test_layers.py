@@ -16,7 +16,7 @@ LEVELS = (
     {"format"},
     {"shards"},
     {"deaggregation"},
-    {"adapters", "producer"},
+    {"adapters", "producer", "sentinel"},
     {"arrow", "aws", "captures", "pictures"},
     {"aws_lambda", "compat", "report"},
     {"validation"},
@@ -31,7 +31,7 @@ LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 ENTRY_POINTS = {"spark/job.py"}
 #: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
 CORE = {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy"}
-CORE |= {"format", "shards", "deaggregation", "producer", "adapters"}
+CORE |= {"format", "shards", "deaggregation", "producer", "adapters", "sentinel"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
 ALLOWED = {
     "format": {"google"},

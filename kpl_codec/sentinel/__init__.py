@@ -1,0 +1,30 @@
+"""The sentinel: what is wrong with a stream now, told while it happens. Sans-I/O.
+
+    `sentinel`    findings with estimates, of records that come look by look
+    `watch`       which calls to make, within a budget, and what their answers mean
+    `judging`     Kinesis records -> faults       `findings`   kinds, and one finding as value, JSON, text
+    `sampling`    which time is looked at         `estimates`  what a sample says of the whole
+    `budget`      so much a second                `heavy_hitters`  the most frequent keys
+
+Specification: spec/10-sentinel.md.
+"""
+
+from .costs import Cost, Limits
+from .estimates import Estimate, seconds_to_find
+from .findings import KINDS, SEVERITIES, Finding
+from .sentinel import Look, Sentinel
+from .watch import Call, Watch
+
+__all__ = [
+    "KINDS",
+    "SEVERITIES",
+    "Call",
+    "Cost",
+    "Estimate",
+    "Finding",
+    "Limits",
+    "Look",
+    "Sentinel",
+    "Watch",
+    "seconds_to_find",
+]

@@ -1,0 +1,146 @@
+"""What a sentinel finds: the kinds it knows, and one finding as a value, a JSON object and a sentence.
+
+Names and severities of kinds that a validation finds too are those of `kpl_codec.report.kinds`; a test
+holds them together. Nothing here holds record data; a partition key only where names were asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Final, Literal, get_args
+
+from .estimates import Estimate
+
+Severity = Literal["critical", "error", "warning", "info"]
+#: Worst first.
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+
+#: Kind -> severity and title. A kind that is not here is a defect of a frame: `BROKEN`.
+KINDS: Final[dict[str, tuple[Severity, str]]] = {
+    "naive-aggregator": ("critical", "Aggregates put together without looking at shards"),
+    "mixed-aggregate": ("critical", "Aggregates with user records of other shards"),
+    "foreign-aggregate": ("critical", "Aggregates on a shard that none of their user records belongs to"),
+    "distribution-auto": ("warning", "Aggregates on a stream that distributes records itself"),
+    "duplicate": ("warning", "The same Kinesis record more than once"),
+    "skewed-shard": ("warning", "A shard that gets far more than its share"),
+    "hot-key": ("warning", "A partition key that gets far more than its share"),
+    "lag": ("warning", "Records reach the consumer late"),
+    "not-watched": ("error", "A shard that could not be looked at"),
+    "throttled": ("info", "The service refuses reads: other consumers use them up"),
+    "stream-recreated": ("warning", "The stream was deleted and created again"),
+}
+BROKEN: Final[tuple[Severity, str]] = ("error", "Broken aggregated records")
+
+#: Kinds of writers that can be told apart, and what each looks like.
+WRITERS: Final[dict[str, str]] = {
+    "plain": "a writer that does not aggregate",
+    "kpl": 'an aggregator with the outer key "a", as the KPL and kpl_codec use',
+    "first-key": "an aggregator that puts under its first user record's key, as aws_kinesis_agg does",
+    "other-key": "an aggregator that puts under a key of its own",
+    "unknown": "a writer that cannot be told",
+}
+#: Why user records lie outside their shard, where the shards can tell (`shards.misplacement_causes`).
+_CAUSES: Final[dict[str, str]] = {
+    "across-shards": "it does not look at shards",
+    "reshard": "it did not notice a split or merge",
+    "wrong-shard": "it put them under a key of another shard",
+}
+
+
+def severity_of(kind: str) -> Severity:
+    """How bad findings of a kind are."""
+    return KINDS.get(kind, BROKEN)[0]
+
+
+def at_least_as_bad(severity: Severity, than: Severity) -> bool:
+    """Whether ``severity`` is as bad as ``than``, or worse."""
+    return SEVERITIES.index(severity) <= SEVERITIES.index(than)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, as far as it is known now.
+
+    ``state``: "open" when new, "grown" when it has doubled since it was last told, "over" when it was not
+    seen again for a while. ``first_seen``, ``last_seen``: seconds since 1970. ``lost``: user records that
+    the KCL drops, in the last hour. ``kinesis_records``: how many of the kind were seen in all.
+    ``sequence_number``: of one example. ``detail``: a number with its unit, or an error's name.
+    """
+
+    kind: str
+    stream: str
+    shard_id: str | None
+    writer: str | None
+    cause: str | None
+    state: Literal["open", "grown", "over"]
+    first_seen: float
+    last_seen: float
+    kinesis_records: int = 0
+    lost: Estimate | None = None
+    expected_shard_id: str | None = None
+    sequence_number: str | None = None
+    detail: str | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """That of its kind."""
+        return severity_of(self.kind)
+
+    @property
+    def title(self) -> str:
+        """That of its kind."""
+        return KINDS.get(self.kind, BROKEN)[1]
+
+    @property
+    def text(self) -> str:
+        """What is wrong, in a sentence or two."""
+        where = f" on {self.shard_id}" if self.shard_id else ""
+        parts = [f"{self.title} ({self.kind}){where}"]
+        if self.writer in WRITERS and self.writer != "unknown":
+            because = f"; {_CAUSES[self.cause]}" if self.cause in _CAUSES else ""
+            parts.append(f"written by {WRITERS[self.writer]}{because}")
+        if self.lost is not None and self.lost.seen:
+            parts.append(
+                f"a KCL consumer loses {self.lost} user records; {self.lost.seen:,} of them were seen"
+            )
+        elif self.kinesis_records:
+            parts.append(f"{self.kinesis_records:,} Kinesis records seen")
+        if self.detail:
+            parts.append(self.detail)
+        return ": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """As one JSON object; what does not apply is left out. Sequence numbers are strings."""
+        # SEN-23: "A finding MUST hold no record data and no credentials; a partition key only where the
+        # caller asked for names."
+        row: dict[str, Any] = {
+            "time": _iso(self.last_seen),
+            "stream": self.stream,
+            "state": self.state,
+            "severity": self.severity,
+            "kind": self.kind,
+            "shard_id": self.shard_id,
+            "writer": self.writer,
+            "cause": self.cause,
+            "expected_shard_id": self.expected_shard_id,
+            "sequence_number": self.sequence_number,
+            "kinesis_records_seen": self.kinesis_records or None,
+            "first_seen": _iso(self.first_seen),
+            "detail": self.detail,
+            "text": self.text,
+        }
+        if self.lost is not None:
+            lost = self.lost
+            row["lost_user_records"] = {
+                "seen": lost.seen,
+                "estimate": lost.estimate,
+                "low": lost.low,
+                "high": lost.high,
+                "confidence": lost.confidence,
+            }
+        return {name: value for name, value in row.items() if value is not None}
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")

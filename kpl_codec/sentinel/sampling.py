@@ -1,0 +1,71 @@
+"""Which time of a shard is looked at.
+
+    period                                    60 s of one shard, one slot of it looked at (share 1/20)
+    |----|----|----|----|####|----|-- ... --|
+    slot 0                 4             19
+
+The slot is drawn by a hash of seed, shard and period number, so no state is kept: a sentinel that was
+killed draws the same slots again. Times are milliseconds since 1970, as arrival times are.
+Specification: spec/10-sentinel.md, SEN-1, SEN-6.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+
+class Window(NamedTuple):
+    """A stretch of one shard's time: from ``start`` up to, not including, ``end`` (milliseconds since 1970).
+
+    ``number``: which period it was drawn from; ``period_end``: where that period ends.
+    """
+
+    start: int
+    end: int
+    number: int
+    period_end: int
+
+
+class Sampling(NamedTuple):
+    """One slot of ``slots`` in every period of ``period_ms`` milliseconds. ``seed``: any text."""
+
+    period_ms: int
+    slots: int
+    seed: str = ""
+
+    @property
+    def share(self) -> float:
+        """The share of each shard's time that is looked at."""
+        return 1 / self.slots
+
+    def window(self, shard_id: str, number: int) -> Window:
+        """The slot of period ``number`` (counted from 1970) of a shard."""
+        # SEN-1: "A period MUST be cut into slots of equal length, of which one is looked at; a hash of
+        # seed, shard and period draws it, so that each slot is as likely as any other and a restart draws
+        # the same."
+        place = f"{self.seed}\0{shard_id}\0{number}".encode()
+        slot = int.from_bytes(blake2b(place, digest_size=8).digest(), "big") % self.slots
+        begin = number * self.period_ms
+        return Window(
+            begin + slot * self.period_ms // self.slots,
+            begin + (slot + 1) * self.period_ms // self.slots,
+            number,
+            begin + self.period_ms,
+        )
+
+    def number(self, at_ms: float) -> int:
+        """The period that ``at_ms`` lies in."""
+        return int(at_ms // self.period_ms)
+
+
+#: Calls that one look is planned with: GetShardIterator, and GetRecords until the slot is read.
+CALLS_A_LOOK = 3
+#: The part of all calls that looks are planned to need; the rest is for retries and new shards.
+_PLANNED = 0.8
+
+
+def planned_period(wanted: float, shards: int, calls_per_second: float) -> float:
+    """Seconds between two looks at a shard: ``wanted``, or as much more as ``shards`` need."""
+    # SEN-6: "A period too short for the calls allowed MUST be lengthened, and the length told."
+    return max(wanted, shards * CALLS_A_LOOK / (calls_per_second * _PLANNED))

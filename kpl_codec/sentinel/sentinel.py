@@ -1,0 +1,388 @@
+"""What is wrong with a stream, now: findings with estimates, of records that come look by look.
+
+    sentinel = Sentinel("orders")
+    sentinel.use(shard_map)
+    sentinel.observe(look, records, now)      # -> findings that are new, have doubled, or are over
+    sentinel.findings(now)                    # all that are open
+
+Keeps the last hour, minute by minute and shard by shard, however long it runs. It does not read: what
+feeds it (a `Watch`, a Lambda function) says which share of a shard's time it read.
+Specification: spec/10-sentinel.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from ..format.hash_keys import partition_key_hash
+from ..format.records import KinesisRecord
+from ..shards.shard_map import ShardMap
+from .estimates import CONFIDENCE, Estimate, Sample, estimate
+from .findings import SEVERITIES, Finding
+from .heavy_hitters import HeavyHitters
+from .judging import Fault, Judge, Judged, Wrong
+
+#: Seconds that are remembered, and the parts they are remembered in.
+HOUR: Final = 3600
+MINUTE: Final = 60
+#: Findings that are told apart; what comes after them counts for `OTHERS`.
+MAX_FINDINGS: Final = 2_000
+OTHERS: Final = "(other shards)"
+#: Partition keys that are counted.
+_KEYS: Final = 256
+#: An open shard with more than this times the mean is skewed; user records a shard that it takes to tell.
+SKEWED: Final = 2.0
+_ENOUGH: Final = 100
+#: A key is hot with this part of what one shard gets on the mean, and this part of all at least.
+_HOT_OF_SHARD, _HOT_OF_ALL = 0.5, 0.05
+_ENOUGH_FOR_KEYS: Final = 1000
+#: Looks it takes to tell skew and hot keys from a burst.
+_ENOUGH_LOOKS: Final = 10
+
+
+class Look(NamedTuple):
+    """Where some records come from. ``number``: the same for all answers of one look.
+
+    ``scale``: slots in a period, of which this look reads one; 1 where all of the shard's time is read.
+    ``end_ms``: the end of the slot. ``rereads``: see `Judge.judge`.
+    """
+
+    shard_id: str | None
+    number: int
+    scale: float = 1.0
+    end_ms: float = float("inf")
+    rereads: bool = False
+
+
+@dataclass(slots=True)
+class _Losses:
+    """User records lost of one `Wrong` in one minute: sums over the looks, see `Sample`."""
+
+    total: int = 0
+    squares: int = 0
+    largest: int = 0
+    certain: int = 0
+
+
+@dataclass(slots=True)
+class Minute:
+    """What was read of one shard in one minute. ``looks``: how often; ``read_ms``: how much of its time.
+    ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they were drawn from, also those that
+    were missed."""
+
+    kinesis_records: int = 0
+    user_records: int = 0
+    bytes: int = 0
+    looks: int = 0
+    read_ms: int = 0
+    looked_ms: int = 0
+    stands_for_ms: int = 0
+    losses: dict[Wrong, _Losses] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A finding under way. ``told``: how much it amounted to when it was last told."""
+
+    first_seen: float
+    last_seen: float
+    kinesis_records: int = 0
+    told: int = 0
+    expected_shard_id: str | None = None
+    sequence_number: str | None = None
+    detail: str | None = None
+
+
+_Key = tuple[str | None, Wrong]
+
+
+class Sentinel:
+    """See the module. ``quiet``: seconds without a sight of it after which a finding is over. ``names``:
+    name hot partition keys; else they are told by their hash keys. ``late``: seconds from arrival to now
+    above which records are late (None: not looked at). Not thread-safe."""
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        quiet: float = 600.0,
+        names: bool = False,
+        late: float | None = None,
+        confidence: float = CONFIDENCE,
+    ) -> None:
+        self.stream = stream
+        self._quiet, self._names, self._late, self._confidence = quiet, names, late, confidence
+        self._judge = Judge()
+        self._minutes: dict[str | None, dict[int, Minute]] = {}
+        self._open: dict[_Key, _Open] = {}
+        self._current: dict[_Key, tuple[int, _Losses, int]] = {}
+        self._keys: HeavyHitters[str] = HeavyHitters(_KEYS)
+        self._keys_since: float | None = None
+        self._looks = 0
+        self._scale = 1.0
+        #: Counts over the whole life: Kinesis records, user records, bytes, reread, lost.
+        self.totals: Counter[str] = Counter()
+        #: Kinesis records by kind of writer, over the whole life.
+        self.writers: Counter[str] = Counter()
+
+    # -- what comes in --------------------------------------------------------------------------
+
+    @property
+    def shard_map(self) -> ShardMap | None:
+        """The map that records are judged against."""
+        return self._judge.shard_map
+
+    def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[Finding]:
+        """Judge against ``shard_map`` from now on. ``recreated``: it is another life of the stream."""
+        self._judge.use(shard_map, forget=recreated)
+        if not recreated:
+            return []
+        # SEN-11: "Of a stream that was deleted and created again nothing known of the old one MUST be kept,
+        # and that it was MUST be a finding."
+        over = [self._finding(key, "over", now) for key in self._open]
+        self._minutes.clear()
+        self._open.clear()
+        self._current.clear()
+        self._keys = HeavyHitters(_KEYS)
+        return over + self.report(Wrong("stream-recreated", "unknown", None), None, now)
+
+    def observe(self, look: Look, records: Sequence[KinesisRecord], now: float) -> list[Finding]:
+        """Judge ``records``, all of one shard; gives the findings to tell of now."""
+        judged = self._judge.judge(records, look=look.number, rereads=look.rereads, end_ms=look.end_ms)
+        minute = self._minute(look.shard_id, now)
+        minute.kinesis_records += judged.kinesis_records
+        minute.user_records += judged.user_records
+        minute.bytes += judged.bytes
+        self.totals["kinesis_records"] += judged.kinesis_records
+        self.totals["user_records"] += judged.user_records
+        self.totals["bytes"] += judged.bytes
+        self.totals["reread"] += judged.reread
+        self.writers.update(judged.writers)
+        self._count_keys(judged, now)
+        told: list[Finding] = []
+        for wrong, fault in judged.faults.items():
+            self.totals["lost"] += fault.lost + fault.outside
+            self._count_losses(look, wrong, fault, minute)
+            told += self._seen(wrong, look.shard_id, now, fault)
+        if self._late is not None and judged.newest is not None and now - judged.newest > self._late:
+            behind = f"{now - judged.newest:.0f} s from arrival to now"
+            told += self.report(Wrong("lag", "unknown", None), look.shard_id, now, behind)
+        return told
+
+    def looked(self, shard_id: str, looked_ms: int, stands_for_ms: int, now: float) -> None:
+        """A slot of ``looked_ms`` was read; it stands for ``stands_for_ms``. (0, n): a period missed."""
+        minute = self._minute(shard_id, now)
+        minute.looks += looked_ms > 0
+        minute.read_ms += looked_ms
+        minute.looked_ms += looked_ms
+        minute.stands_for_ms += stands_for_ms
+
+    def read_whole(self, shard_id: str, milliseconds: int, now: float) -> None:
+        """So much of a shard's time was read without leaving anything out."""
+        minute = self._minute(shard_id, now)
+        minute.looks += 1
+        minute.read_ms += milliseconds
+
+    def report(
+        self, wrong: Wrong, shard_id: str | None, now: float, detail: str | None = None
+    ) -> list[Finding]:
+        """Something seen that is not in the records; told of once, until `settle`."""
+        key = self._known(wrong, shard_id)
+        new = key not in self._open
+        found = self._open.setdefault(key, _Open(now, now))
+        found.last_seen, found.detail = now, detail
+        return [self._finding(key, "open", now)] if new else []
+
+    def settle(self, wrong: Wrong, shard_id: str | None, now: float) -> list[Finding]:
+        """What `report` told of is over."""
+        key = self._known(wrong, shard_id)
+        if key not in self._open:
+            return []
+        finding = self._finding(key, "over", now)
+        del self._open[key]
+        return [finding]
+
+    def tick(self, now: float) -> list[Finding]:
+        """Call every few seconds: forgets what is older than an hour, looks at skew and hot keys, and gives
+        the findings that are new or over."""
+        first = int(now // MINUTE) - HOUR // MINUTE + 1
+        for shard_id, minutes in list(self._minutes.items()):
+            for number in [number for number in minutes if number < first]:
+                del minutes[number]
+            if not minutes:
+                del self._minutes[shard_id]
+        told = [*self._skew(now), *self._hot_keys(now)]
+        for key, found in list(self._open.items()):
+            if now - found.last_seen > self._quiet:
+                told.append(self._finding(key, "over", now))
+                del self._open[key]
+        if len(self._current) > MAX_FINDINGS:
+            self._current.clear()
+        return told
+
+    # -- what is known --------------------------------------------------------------------------
+
+    def findings(self, now: float) -> list[Finding]:
+        """All open findings, the worst first."""
+        found = [self._finding(key, "open", now) for key in self._open]
+        return sorted(
+            found,
+            key=lambda f: (
+                SEVERITIES.index(f.severity),
+                -(f.lost.estimate if f.lost else 0),
+                f.shard_id or "",
+            ),
+        )
+
+    def lost(self, now: float, shard_id: str | None = None) -> Estimate:
+        """User records that the KCL drops, in the last hour: of one shard, or of the whole stream."""
+        shards = self._minutes if shard_id is None else [shard_id]
+        return estimate((self._sample(one, None, now) for one in shards), self._confidence)
+
+    def minutes(self, shard_id: str | None) -> dict[int, Minute]:
+        """What was read of a shard, by minute since 1970, for at most an hour."""
+        return self._minutes.get(shard_id, {})
+
+    @property
+    def shard_ids(self) -> list[str | None]:
+        """Shards of which something was read in the last hour."""
+        return list(self._minutes)
+
+    def rate(self, shard_id: str, now: float) -> tuple[float, float]:
+        """User records and bytes a second of a shard, as far as the slots looked at tell."""
+        user_records = size = looked = 0
+        for minute in self.minutes(shard_id).values():
+            if minute.read_ms:
+                user_records += minute.user_records
+                size += minute.bytes
+                looked += minute.read_ms
+        return (user_records / looked * 1000, size / looked * 1000) if looked else (0.0, 0.0)
+
+    def top_keys(self, count: int = 10) -> list[tuple[str, float]]:
+        """The most frequent partition keys with the share of user records each has at least. Named only
+        where names were asked for, else by hash key."""
+        total = self._keys.total or 1
+        return [(self._name(hitter.key), hitter.at_least / total) for hitter in self._keys.top(count)]
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _minute(self, shard_id: str | None, now: float) -> Minute:
+        # SEN-20: "What is kept MUST NOT grow with the time that a sentinel runs: an hour of minutes a shard,
+        # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
+        minutes = self._minutes.setdefault(shard_id, {})
+        number = int(now // MINUTE)
+        if number not in minutes:
+            minutes[number] = Minute()
+            for old in [old for old in minutes if old <= number - HOUR // MINUTE]:
+                del minutes[old]
+        return minutes[number]
+
+    def _count_losses(self, look: Look, wrong: Wrong, fault: Fault, minute: Minute) -> None:
+        losses = minute.losses.setdefault(wrong, _Losses())
+        losses.certain += fault.outside
+        if look.scale <= 1.0:
+            losses.certain += fault.lost
+            return
+        self._scale = look.scale
+        # One look may take several answers: its count is one draw.
+        key = look.shard_id, wrong
+        number, into, before = self._current.get(key, (-1, losses, 0))
+        if number != look.number:
+            into, before = losses, 0
+        count = before + fault.lost
+        into.total += fault.lost
+        into.squares += count**2 - before**2
+        into.largest = max(into.largest, count)
+        self._current[key] = look.number, into, count
+
+    def _known(self, wrong: Wrong, shard_id: str | None) -> _Key:
+        key = shard_id, wrong
+        return key if key in self._open or len(self._open) < MAX_FINDINGS else (OTHERS, wrong)
+
+    def _seen(self, wrong: Wrong, shard_id: str | None, now: float, fault: Fault) -> list[Finding]:
+        key = self._known(wrong, shard_id)
+        # SEN-10: "A loss that was seen MUST be told at once, however small its share, and its finding MUST
+        # stay open until it was not seen for the time said."
+        new = key not in self._open
+        found = self._open.setdefault(key, _Open(now, now))
+        found.last_seen = now
+        found.kinesis_records += fault.kinesis_records
+        found.sequence_number = found.sequence_number or fault.sequence_number
+        found.expected_shard_id = found.expected_shard_id or fault.expected_shard_id
+        if new or found.kinesis_records >= 2 * found.told:
+            found.told = found.kinesis_records
+            return [self._finding(key, "open" if new else "grown", now)]
+        return []
+
+    def _sample(self, shard_id: str | None, wrong: Wrong | None, now: float) -> Sample:
+        total = squares = largest = certain = looked = stands_for = 0
+        for minute in self.minutes(shard_id).values():
+            looked += minute.looked_ms
+            stands_for += minute.stands_for_ms
+            for kind, losses in minute.losses.items():
+                if wrong in (None, kind):
+                    total += losses.total
+                    squares += losses.squares
+                    largest = max(largest, losses.largest)
+                    certain += losses.certain
+        scale = max(1.0, stands_for / looked) if looked else self._scale
+        return Sample(scale, total, squares, largest, certain)
+
+    def _finding(self, key: _Key, state: Literal["open", "grown", "over"], now: float) -> Finding:
+        (shard_id, wrong), found = key, self._open[key]
+        lost = estimate([self._sample(shard_id, wrong, now)], self._confidence)
+        return Finding(
+            kind=wrong.kind,
+            stream=self.stream,
+            shard_id=shard_id,
+            writer=wrong.writer if found.kinesis_records else None,
+            cause=wrong.cause,
+            state=state,
+            first_seen=found.first_seen,
+            last_seen=found.last_seen,
+            kinesis_records=found.kinesis_records,
+            lost=lost if lost.seen else None,
+            expected_shard_id=found.expected_shard_id,
+            sequence_number=found.sequence_number,
+            detail=found.detail,
+        )
+
+    def _count_keys(self, judged: Judged, now: float) -> None:
+        if self._keys_since is None or now - self._keys_since > HOUR:
+            self._keys, self._keys_since, self._looks = HeavyHitters(_KEYS), now, 0
+        self._looks += bool(judged.keys)
+        for key, count in judged.keys.items():
+            self._keys.add(key, count)
+
+    def _name(self, key: str) -> str:
+        return repr(key) if self._names else f"hash key {partition_key_hash(key)}"
+
+    def _hot_keys(self, now: float) -> Iterator[Finding]:
+        total = self._keys.total
+        if self.shard_map is None or total < _ENOUGH_FOR_KEYS or self._looks < _ENOUGH_LOOKS:
+            return
+        hot = max(_HOT_OF_SHARD / len(self.shard_map.open_shards), _HOT_OF_ALL)
+        for hitter in self._keys.top(5):
+            if hitter.at_least > hot * total:
+                shard_id = self.shard_map.shard_for(partition_key_hash(hitter.key)).shard_id
+                detail = f"{self._name(hitter.key)}: {hitter.at_least / total:.0%} of the user records seen"
+                yield from self.report(Wrong("hot-key", "unknown", None), shard_id, now, detail)
+
+    def _skew(self, now: float) -> Iterator[Finding]:
+        if self.shard_map is None or len(self.shard_map.open_shards) < 2:
+            return
+        open_shards = [shard.shard_id for shard in self.shard_map.open_shards]
+        minutes = [list(self.minutes(one).values()) for one in open_shards]
+        seen = sum(minute.user_records for one in minutes for minute in one)
+        looks = min(sum(minute.looks for minute in one) for one in minutes)
+        rates = {one: self.rate(one, now)[1] for one in open_shards}
+        mean = sum(rates.values()) / len(rates)
+        if seen < _ENOUGH * len(rates) or looks < _ENOUGH_LOOKS or not mean:
+            return
+        for shard_id, rate in rates.items():
+            if rate > SKEWED * mean:
+                detail = f"{rate / mean:.1f} times the mean of the open shards, {rate / 1000:,.0f} kB/s"
+                yield from self.report(Wrong("skewed-shard", "unknown", None), shard_id, now, detail)

@@ -1,0 +1,73 @@
+"""The state of one shard that is watched, and what GetRecords' words mean here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from ..format.records import KinesisRecord
+from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.shard_map import Shard
+from .budget import Budget
+from .sampling import Window
+
+
+@dataclass(slots=True)
+class ShardWatch:
+    """One shard that is watched. ``window``: the slot to read, None where it is read whole.
+
+    ``place``: where GetShardIterator is to start. ``due``: when its next call is. ``covered``: until when
+    (milliseconds) it was looked at or missed. ``whole_until``: when a new child is sampled like others.
+    """
+
+    shard_id: str
+    calls: Budget
+    bytes: Budget
+    due: float
+    covered: float
+    place: dict[str, Any]
+    window: Window | None = None
+    whole_until: float = float("inf")
+    iterator: str | None = None
+    closed: bool = False
+    look: int = 0
+    look_calls: int = 0
+    records_size: float = 1_000.0
+    records_rate: float = 0.0
+    looked_at: float = 0.0
+    failures: int = 0
+    under_way: int | None = None
+    reserved: float = 0.0
+    looks: int = 0
+    missed: int = 0
+
+
+def at_time(seconds: float) -> dict[str, Any]:
+    return {
+        "ShardIteratorType": "AT_TIMESTAMP",
+        "Timestamp": datetime.fromtimestamp(round(seconds, 3), timezone.utc),
+    }
+
+
+def made_within(shard: Shard, now: float, seconds: float) -> bool:
+    """Whether a shard with parents seems to have been made so lately. Only decides what is read."""
+    if not shard.parent_shard_ids or shard.starting_sequence_number is None:
+        return False
+    try:
+        hint = sequence_hint(shard.starting_sequence_number)
+    except SequenceNumberError:
+        return False
+    return hint is not None and now - hint.shard_created.timestamp() < seconds
+
+
+def kinesis_record(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
+    """A record as GetRecords gives it."""
+    return KinesisRecord(
+        record.get("PartitionKey"),
+        bytes(record["Data"]),
+        record["SequenceNumber"],
+        shard_id,
+        record.get("ApproximateArrivalTimestamp"),
+    )

@@ -1,0 +1,410 @@
+"""Watching a stream within a budget. Sans-I/O: calls out, answers in, `now` as an argument.
+
+    skin                              Watch
+     | use(shard_map, now)      ──▶   which shards there are
+     | ◀── next_call(now)             a GetShardIterator or GetRecords, None if there is nothing to do yet
+     | receive(call, answer, now) ─▶  findings
+     | fail(call, failure, now)  ──▶  findings; the call comes again, later
+     | timer()                        when to ask again
+
+Each open shard is in one of two modes:
+
+    sampled    one slot of each period is read by its time (see `sampling`), a little after it is over
+    whole      read from a place on, every record once: with ``share`` 1, and for a while after a reshard
+
+Times are seconds since 1970. Several calls may be under way, one of each shard at most.
+Specification: spec/10-sentinel.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import Any, Final, Literal, NamedTuple
+
+from ..aws_errors import error_kind
+from ..backoff import Backoff
+from ..shards.live_shard_map import Failure
+from ..shards.shard_map import Shard, ShardMap
+from .budget import Budget
+from .costs import Cost, Limits, Measured
+from .findings import Finding
+from .judging import Wrong
+from .sampling import Sampling, Window, planned_period
+from .sentinel import Look, Sentinel
+from .shard_watch import ShardWatch, at_time, kinesis_record, made_within
+
+#: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
+_SETTLE: Final = 2.0
+#: GetRecords calls of one look at most, and records of one call.
+_MOST_CALLS, _MOST_RECORDS, _FEWEST_RECORDS = 8, 10_000, 100
+#: Seconds between two calls for a shard that is read whole and has nothing more.
+_POLL: Final = 1.0
+#: Periods without a look after which a shard counts as not watched; and seconds at least.
+_BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
+_SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
+
+
+class Call(NamedTuple):
+    """A call to make. Hand it back with the answer; an answer to a call that was given up is ignored."""
+
+    operation: Literal["GetShardIterator", "GetRecords"]
+    shard_id: str
+    arguments: Mapping[str, Any]
+    number: int
+
+
+class Watch:
+    """See the module. ``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which
+    every shard is looked at, lengthened where the limits are too tight for it. ``since``: seconds before
+    now that reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole."""
+
+    def __init__(
+        self,
+        sentinel: Sentinel,
+        *,
+        share: float = 0.05,
+        period: float = 20.0,
+        limits: Limits | None = None,
+        after_reshard: float = 30.0,
+        since: float = 0.0,
+        seed: str = "",
+    ) -> None:
+        if not 0 < share <= 1:
+            raise ValueError("share must be above 0 and at most 1")
+        self.sentinel = sentinel
+        self.limits = limits or Limits()
+        self.measured = Measured()
+        self._slots = max(1, round(1 / share))
+        self._wanted, self._after_reshard, self._since = period, after_reshard, since
+        self._seed = f"{sentinel.stream}\0{seed}"
+        self._sampling = Sampling(round(period * 1000), self._slots, self._seed)
+        self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
+        self._shards: dict[str, ShardWatch] = {}
+        #: Closed shards read to their end, while a map still lists them.
+        self._ended: set[str] = set()
+        self._heap: list[tuple[float, str]] = []
+        self._numbers = 0
+        self._stream_failures = 0
+        self._not_before = 0.0
+        self._ticked = float("-inf")
+        #: True when an answer says that the shard map is old: fetch it anew and call `use`.
+        self.map_is_old = False
+
+    # -- what is known --------------------------------------------------------------------------
+
+    def cost(self, shards: int | None = None) -> Cost:
+        """What watching costs with so many open shards (default: those there are)."""
+        count = len(self._shards) if shards is None else shards
+        period = planned_period(self._wanted, count, self.limits.calls)
+        if self._slots == 1:
+            each = min(self.limits.shard_calls, 1 / _POLL, self.limits.calls / max(1, count))
+            return Cost(count, max(_POLL, 1 / each), count * each, each, 1.0)
+        return Cost(count, period, count * 2 / period, 2 / period, 1 / self._slots)
+
+    @property
+    def period(self) -> float:
+        """Seconds in which every shard is looked at."""
+        return self._sampling.period_ms / 1000
+
+    @property
+    def shards(self) -> Mapping[str, ShardWatch]:
+        """The shards that are watched now. Read only."""
+        return self._shards
+
+    # -- the shards -----------------------------------------------------------------------------
+
+    def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[Finding]:
+        """The stream has these shards now (closed ones too, for lineage). ``recreated``: it is a new one."""
+        told = self.sentinel.use(shard_map, now, recreated=recreated)
+        first = not self._shards or recreated
+        if recreated:
+            self._shards.clear()
+            self._ended.clear()
+            self._heap.clear()
+        self.map_is_old = False
+        self._ended.intersection_update(shard.shard_id for shard in shard_map)
+        period = planned_period(self._wanted, len(shard_map.open_shards), self.limits.calls)
+        self._sampling = Sampling(round(period * 1000), self._slots, self._seed)
+        for shard_id, state in list(self._shards.items()):
+            if shard_id not in shard_map:
+                del self._shards[shard_id]
+            elif not shard_map[shard_id].open:
+                state.closed = True
+        for shard in shard_map.open_shards:
+            if shard.shard_id not in self._shards and shard.shard_id not in self._ended:
+                self._add(shard, now, first=first and not recreated)
+        return told
+
+    def _add(self, shard: Shard, now: float, *, first: bool) -> None:
+        state = ShardWatch(
+            shard.shard_id,
+            Budget(self.limits.shard_calls),
+            Budget(self.limits.shard_bytes),
+            due=now,
+            covered=now * 1000,
+            place={},
+            looked_at=now,
+        )
+        self._shards[shard.shard_id] = state
+        young = made_within(shard, now, max(self._after_reshard, self.period))
+        if not first or young:
+            # SEN-5: "A shard that is new after a reshard MUST be looked at before all others, from its first
+            # record on, and read whole for the time said."
+            state.place = {"ShardIteratorType": "TRIM_HORIZON"}
+            state.whole_until = now + self._after_reshard if self._slots > 1 else float("inf")
+            state.due = now - 3600
+        elif self._slots == 1:
+            state.place = at_time(now - self._since)
+        else:
+            # The slot of the period before is over: the first look comes at once.
+            state.covered = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
+            self._next_window(state, now)
+        self._push(state, state.due)
+
+    def _next_window(self, state: ShardWatch, now: float) -> None:
+        """The next slot to read of a sampled shard."""
+        # SEN-2: "Every open shard MUST be looked at once in each period; a period whose slot was not read
+        # before the next one's is over MUST be counted as missed, and the others stand for it."
+        number = self._sampling.number(state.covered)
+        if number * self._sampling.period_ms < state.covered:
+            number += 1  # begun before the shard was sampled
+        current = max(number, self._sampling.number(now * 1000) - 1)
+        state.window = window = self._sampling.window(state.shard_id, current)
+        start = current * self._sampling.period_ms
+        if start > state.covered:
+            skipped = int((start - state.covered) // self._sampling.period_ms)
+            state.missed += skipped
+            self.measured.missed += skipped
+            self.sentinel.looked(state.shard_id, 0, round(start - state.covered), now)
+            state.covered = start
+        state.iterator = None
+        state.place = at_time(window.start / 1000)
+        state.due = window.end / 1000 + _SETTLE
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def _push(self, state: ShardWatch, at: float) -> None:
+        heappush(self._heap, (at, state.shard_id))
+
+    def timer(self) -> float:
+        """When `next_call` or `tick` should be asked again."""
+        due = self._heap[0][0] if self._heap else float("inf")
+        return min(max(due, self._not_before), self._ticked + 5.0)
+
+    def next_call(self, now: float) -> Call | None:
+        """A call to make now, None if there is none yet (see `timer`)."""
+        if now < self._not_before:
+            return None
+        # SEN-3: "In any span of time the calls for one shard, and for all, MUST NOT be more than their rate
+        # times the span, plus those of one second; calls that fail and calls again count like any other."
+        # SEN-4: "No call MUST begin while bytes that were read are more than the rates have allowed so far."
+        blocked = max(self._calls.free_at(now, 1), self._bytes.free_at(now))
+        if blocked > now:
+            self._not_before = blocked
+            return None
+        while self._heap and self._heap[0][0] <= now:
+            _, shard_id = heappop(self._heap)
+            state = self._shards.get(shard_id)
+            if state is None or state.under_way is not None or state.due > now:
+                if state is not None and state.under_way is None:
+                    self._push(state, state.due)
+                continue
+            free = max(state.calls.free_at(now, 1), state.bytes.free_at(now))
+            if free > now:
+                state.due = free
+                self._push(state, free)
+                continue
+            return self._call(state, now)
+        return None
+
+    def _call(self, state: ShardWatch, now: float) -> Call:
+        self._numbers += 1
+        state.under_way = self._numbers
+        state.calls.spend(1, now)
+        self._calls.spend(1, now)
+        if state.iterator is None:
+            self.measured.calls["GetShardIterator"] += 1
+            arguments = {"ShardId": state.shard_id, **state.place}
+            if not state.look_calls:
+                state.look = self._numbers
+            return Call("GetShardIterator", state.shard_id, arguments, self._numbers)
+        limit = self._limit(state)
+        state.reserved = limit * state.records_size
+        self._bytes.spend(state.reserved, now)
+        state.look_calls += 1
+        self.measured.calls["GetRecords"] += 1
+        return Call(
+            "GetRecords", state.shard_id, {"ShardIterator": state.iterator, "Limit": limit}, self._numbers
+        )
+
+    def _limit(self, state: ShardWatch) -> int:
+        """Records to ask for: what the slot should hold and some more, of what the budget has room for."""
+        room = int(min(self.limits.shard_bytes, self.limits.bytes) / max(1.0, state.records_size))
+        wanted = float(_MOST_RECORDS)
+        if state.window is not None:
+            wanted = state.records_rate * (state.window.end - state.window.start) / 1000 * 1.3
+        return max(min(_FEWEST_RECORDS, max(1, room)), min(int(wanted), room, _MOST_RECORDS))
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def receive(self, call: Call, answer: Mapping[str, Any], now: float) -> list[Finding]:
+        """What the service answered to ``call``; gives the findings to tell of."""
+        state = self._shards.get(call.shard_id)
+        if state is None or state.under_way != call.number:
+            return []
+        # SEN-8: "An answer without an iterator or records where they belong MUST be taken for a call that
+        # failed, not for the end of the shard."
+        needed = "ShardIterator" if call.operation == "GetShardIterator" else "Records"
+        if needed not in answer:
+            return self.fail(call, Failure("IncompleteAnswer", f"no {needed}"), now)
+        state.under_way = None
+        state.failures = self._stream_failures = 0
+        told = self.sentinel.settle(Wrong("throttled", "unknown", None), call.shard_id, now)
+        if call.operation == "GetShardIterator":
+            state.iterator = str(answer["ShardIterator"])
+            self._again(state, now)
+            return told
+        return told + self._records(state, answer, int(call.arguments["Limit"]), now)
+
+    def _records(self, state: ShardWatch, answer: Mapping[str, Any], limit: int, now: float) -> list[Finding]:
+        records = [kinesis_record(record, state.shard_id) for record in answer["Records"]]
+        size = sum(len(record.data) for record in records)
+        state.bytes.spend(size, now)
+        self._bytes.spend(size - state.reserved, now)
+        state.reserved = 0.0
+        if records:
+            state.records_size += 0.3 * (size / len(records) - state.records_size)
+            state.place = {
+                "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
+                "StartingSequenceNumber": records[-1].sequence_number,
+            }
+        state.iterator = answer.get("NextShardIterator")
+        behind = answer.get("MillisBehindLatest") or 0
+        position = now * 1000 - behind
+        if records:
+            arrival = records[-1].approximate_arrival_timestamp
+            position = arrival.timestamp() * 1000 if arrival else now * 1000
+        # A full answer does not say that nothing is behind it.
+        at_tip = state.iterator is None or (behind == 0 and len(records) < limit)
+        window = state.window
+        scale = self._slots if window is not None else 1.0
+        end = window.end if window is not None else float("inf")
+        told = self.sentinel.observe(Look(state.shard_id, state.look, scale, end, True), records, now)
+        if window is None:
+            return told + self._read_whole(state, now, done=at_tip)
+        if at_tip or position >= end or state.look_calls >= _MOST_CALLS:
+            until = end if at_tip else min(end, position)
+            told += self._look_over(state, window, until, now)
+        else:
+            self._again(state, now)
+        return told
+
+    def _look_over(self, state: ShardWatch, window: Window, until: float, now: float) -> list[Finding]:
+        """The slot was read up to ``until``: its end, or as far as one look may go."""
+        looked = max(0, round(until - window.start))
+        self.sentinel.looked(state.shard_id, looked, round(window.period_end - state.covered), now)
+        if looked:
+            seen = sum(minute.kinesis_records for minute in self.sentinel.minutes(state.shard_id).values())
+            read = sum(minute.read_ms for minute in self.sentinel.minutes(state.shard_id).values())
+            state.records_rate = seen / read * 1000 if read else 0.0
+            told = self._looked(state, now)
+        else:
+            state.missed += 1
+            self.measured.missed += 1
+            told = []
+        state.covered = window.period_end
+        state.look_calls = 0
+        if state.iterator is None:  # the end of a closed shard: no slot to come holds anything
+            self._end(state)
+            return told
+        self._next_window(state, now)
+        self._push(state, state.due)
+        return told
+
+    def _read_whole(self, state: ShardWatch, now: float, *, done: bool) -> list[Finding]:
+        if not done:
+            self._again(state, now)
+            return []
+        self.sentinel.read_whole(state.shard_id, max(0, round(now * 1000 - state.covered)), now)
+        state.covered = now * 1000
+        state.look_calls = 0
+        told = self._looked(state, now)
+        if state.iterator is None:
+            self._end(state)
+            return told
+        state.due = now + _POLL
+        if now >= state.whole_until:
+            state.whole_until = float("inf")
+            self._next_window(state, now)
+        self._push(state, state.due)
+        return told
+
+    def _end(self, state: ShardWatch) -> None:
+        del self._shards[state.shard_id]
+        self._ended.add(state.shard_id)
+        self.map_is_old = self.map_is_old or not state.closed
+
+    def _looked(self, state: ShardWatch, now: float) -> list[Finding]:
+        state.looked_at = now
+        state.looks += 1
+        self.measured.looks += 1
+        return self.sentinel.settle(Wrong("not-watched", "unknown", None), state.shard_id, now)
+
+    def _again(self, state: ShardWatch, now: float) -> None:
+        state.due = now
+        self._push(state, now)
+
+    def fail(self, call: Call, failure: Failure, now: float) -> list[Finding]:
+        """``call`` failed; gives the findings to tell of."""
+        self.measured.failed[failure.code] += 1
+        state = self._shards.get(call.shard_id)
+        if state is None or state.under_way != call.number:
+            return []
+        state.under_way = None
+        self._bytes.spend(-state.reserved, now)
+        state.reserved = 0.0
+        told: list[Finding] = []
+        kind = error_kind(failure.code)
+        if failure.code == "ExpiredIteratorException":
+            # SEN-9: "An iterator that has expired MUST be made again behind the last record read."
+            state.iterator = None
+            self._again(state, now)
+            return told
+        # SEN-7: "A call that failed MUST be tried again only after a wait that grows with each failure, one
+        # for the whole stream where the failure is not of one shard."
+        if kind == "throttled":
+            told += self.sentinel.report(
+                Wrong("throttled", "unknown", None), state.shard_id, now, failure.code
+            )
+        if kind in ("invalid", "refused"):
+            state.iterator = None  # it may be what is refused
+        if kind in ("refused", "unconfigured", "not-sent"):
+            self._not_before = now + _STREAM_WAIT.seconds(self._stream_failures)
+            self._stream_failures += 1
+            self.map_is_old = True
+        wait = _SHARD_WAIT.seconds(state.failures)
+        state.failures += 1
+        if state.window is not None and now * 1000 > state.window.period_end + self._sampling.period_ms:
+            state.look_calls = 0
+            self._next_window(state, now)
+        state.due = max(state.due, now + wait)
+        self._push(state, state.due)
+        return told
+
+    def tick(self, now: float) -> list[Finding]:
+        """Call when `timer` says so: findings that are over, skew, hot keys, shards that nobody looks at."""
+        self._ticked = now
+        told = self.sentinel.tick(now)
+        # SEN-22: "A shard that was not looked at for three periods, and a minute at least, MUST be a
+        # finding."
+        blind = max(_BLIND_SECONDS, _BLIND_PERIODS * self.period)
+        for state in self._shards.values():
+            if now - state.looked_at > blind:
+                why = max(self.measured.failed, key=lambda code: self.measured.failed[code], default="")
+                detail = f"for {now - state.looked_at:.0f} s" + (
+                    f"; most calls fail with {why}" if why else ""
+                )
+                wrong = Wrong("not-watched", "unknown", None)
+                told += self.sentinel.report(wrong, state.shard_id, now, detail)
+        return told
