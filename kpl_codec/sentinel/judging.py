@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..deaggregation.policies import deaggregate
-from ..format.records import DeaggregatedRecord, KinesisRecord
+from ..deaggregation.records import DeaggregatedRecord
+from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 
