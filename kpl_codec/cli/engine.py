@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..pictures.terminal import note
 from .source import UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def spark_engine(args: argparse.Namespace, app_name: str) -> Any:
     from ..spark.validation.engine import SparkEngine
 
     if not args.quiet:
-        print("starting Spark ...", file=sys.stderr, flush=True)
+        note("starting Spark ...")
     memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
     log_file = log_in(args.output)
     return SparkEngine(local_session(app_name, cores=args.cores or "*", memory=memory, log_file=log_file))
@@ -94,7 +94,7 @@ def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece] | None) -> bo
         return bool(args.engine == "local")
     # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine and where pyspark is
     # missing, and Spark for more, under spark-submit, for a stream, and for other formats than Parquet."
-    if pieces is None or args.format != "parquet" or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if pieces is None or args.output_format != "parquet" or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
     total = sum(piece.stop - piece.start for piece in pieces)
     return total <= LOCAL_BYTES or find_spec("pyspark") is None

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-HELP = "Make captured Kinesis records of any size, the same every time, as Parquet with their shard map."
+from ..pictures.terminal import line, show
+from .main import CLEAN, keep_old_name
+from .source import UsageError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
     for option, default, metavar, what in (
         ("--user-records", 1_000_000, "N", "how many"),
-        ("--shards", 4, "N", "on how many shards"),
+        ("--shard-count", 4, "N", "on how many shards"),
         ("--per-aggregate", 500, "N", "user records in each aggregate"),
         ("--data-size", 100, "BYTES", "data of each user record"),
         ("--seed", 0, "N", "another seed, other records"),
@@ -23,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             option, type=int, default=default, metavar=metavar, help=f"{what} (default: {default})"
         )
+    keep_old_name(parser, "--shards", "--shard-count")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         recipe = Recipe(
             args.user_records,
-            args.shards,
+            args.shard_count,
             args.per_aggregate,
             args.data_size,
             args.seed,
@@ -43,8 +45,7 @@ def run(args: argparse.Namespace) -> int:
             args.broken_every,
         )
     except ValueError as error:
-        print(f"kpl-codec: {error}", file=sys.stderr)
-        return 2
+        raise UsageError(reason=str(error)) from None
     check_output(args.output)
     folder = Path(args.output).absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,6 +55,6 @@ def run(args: argparse.Namespace) -> int:
     with spark_errors(log_file), progress(SparkEngine(spark).progress, "generating"):
         generated(spark, recipe).write.parquet(str(folder / "capture"))
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"
-    print(f"{counts}: {folder}/capture")
-    print(f"kpl-codec validate --input {folder}/capture --shards {folder}/shards.json --output DIR")
-    return 0
+    check = f"kpl-codec validate --input {folder}/capture --shards {folder}/shards.json --output DIR"
+    show(line(f"{counts}: {folder}/capture"), line(f"To check them: {check}"))
+    return CLEAN

@@ -6,23 +6,18 @@ import argparse
 import base64
 import binascii
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from ..deaggregation.explanation import Explanation, Node, explain
-from ..deaggregation.kcl import Outcome
 from ..errors import DecodeError, NotAggregated
 from ..format.codec import decode
-from ..format.hash_keys import HashKeyRange, parse_hash_key
-from ..format.records import UserRecord
+from ..format.hash_keys import HashKeyRange
 from ..limits import MAGIC
-from .source import UsageError, add_connection, client_of, read_bytes
-from .terminal import paint, print_json
-
-HELP = "Show one record byte by byte, with its defects, and what the KCL and others make of it."
-
-#: Other implementations to ask, where they can be had: adapters of ``kpl_codec.conformance``.
-OTHERS = ("aws_kinesis_agg",)
+from ..pictures.terminal import Part, line, note, show, show_json
+from . import others
+from .source import UsageError, add_connection, client_of, hash_key_range, read_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,34 +39,50 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--range", metavar="START:END", help="hash key range of its shard, for the KCL's range rule"
     )
     parser.add_argument("--records", action="store_true", help="list the user records (keys and lengths)")
-    parser.add_argument("--no-others", action="store_true", help="do not ask other implementations")
+    parser.add_argument(
+        "--others", action="store_true", help="also run other implementations on it, where they are installed"
+    )
+    parser.add_argument("--no-others", action="store_false", dest="others", help=argparse.SUPPRESS)
     parser.add_argument("--max-nodes", type=int, default=400, help="tree lines at most (default: 400)")
     parser.add_argument("--json", action="store_true", help="JSON instead of the tree")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 for a sound or plain record, 1 for a defective one. Raises KplError for what cannot be read."""
-    hash_key_range = None
+    """0 for a sound or plain record that a KCL consumer gets whole, else 1. Raises KplError for what cannot
+    be read."""
+    keys = None
     if args.stream:
-        data, hash_key_range = _from_stream(args)
+        data, keys = _from_stream(args)
     elif args.data is not None:
         data = unwrap(_read(args), args.format)
     else:
         raise UsageError(reason="no data: give a file, -, text, or --stream --shard-id --sequence-number")
     if args.range:
-        start, _, end = args.range.partition(":")
-        hash_key_range = HashKeyRange(parse_hash_key(start), parse_hash_key(end))
-    found = explain(data, max_nodes=args.max_nodes, hash_key_range=hash_key_range)
+        keys = hash_key_range(args.range)
+    found = explain(data, max_nodes=args.max_nodes, hash_key_range=keys)
     defects = [defect for defect in found.defects if not isinstance(defect, NotAggregated)]
-    others = {} if args.no_others else dict(ask_others(data))
+    answers = dict(others.ask(data)) if args.others else {}
     if args.json:
-        print_json(_facts(found, defects, others, data if args.records else None))
+        show_json(_facts(found, defects, answers, data if args.records else None))
     else:
         _show(found, defects, data)
-        _show_readers(found, others)
+        show(line("the KCL: ", others.kcl_text(found.kcl)))
+        for name, outcome in answers.items():
+            show(line(f"{name}: ", others.text(outcome)))
         if args.records:
             _show_records(data)
-    return 1 if defects else 0
+    if found.kind == "plain" and _is_capture(data):
+        note("kpl-codec: this looks like captured records, not like one record. Try: kpl-codec cat FILE")
+    dropped = not found.kcl.raw and found.kcl.delivered < found.kcl.total
+    return 1 if defects or dropped else 0
+
+
+def _is_capture(data: bytes) -> bool:
+    """Whether plain data is JSON with a member that captures of Kinesis records have."""
+    with contextlib.suppress(ValueError, RecursionError):
+        document = json.loads(data)
+        return isinstance(document, dict) and bool({"Records", "records", "Data"} & document.keys())
+    return False
 
 
 def _read(args: argparse.Namespace) -> bytes:
@@ -79,7 +90,7 @@ def _read(args: argparse.Namespace) -> bytes:
     try:
         return read_bytes(args.data)
     except UsageError:
-        text = str(args.data).encode()
+        text = str(args.data).encode(errors="surrogateescape")
         if args.format in ("base64", "hex") or (
             args.format == "auto" and next(_frames(text), None) is not None
         ):
@@ -122,101 +133,27 @@ def _from_stream(args: argparse.Namespace) -> tuple[bytes, HashKeyRange | None]:
     return record.data, fetch_lineage(client, args.stream).hash_key_range(args.shard_id)
 
 
-# -- what others make of it -----------------------------------------------------------------------
-
-
-def ask_others(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What each of `OTHERS` really does with ``data``, run in a process of its own.
-
-    ``outcome``: same, plain, lost, differs, refused, crashed, not-installed; with ``delivered``, the
-    number of user records, and ``detail``.
-    """
-    from ..conformance import Program, ProgramError, adapter_command
-
-    try:
-        expected: list[UserRecord] | None = list(decode(data))
-    except DecodeError:
-        expected = None
-    for name in OTHERS:
-        try:
-            with Program(adapter_command(name), timeout=20) as program:
-                version = str(program.hello.get("version", "?"))
-                answer = program.ask({"op": "decode", "id": "inspect", "data": data.hex()})
-        except ProgramError as error:
-            yield name, {"outcome": "not-installed", "detail": str(error)}
-        else:
-            yield f"{name} {version}", _compared(answer, expected)
-
-
-def _compared(answer: dict[str, Any], expected: list[UserRecord] | None) -> dict[str, Any]:
-    if "error" in answer:
-        return {"outcome": "refused", "detail": str(answer["error"])}
-    if answer.get("plain"):
-        return {"outcome": "plain", "delivered": 1}
-    if "user_records" not in answer:
-        return {"outcome": "crashed", "detail": str(answer)}
-    got = [
-        (r.get("partition_key"), r.get("explicit_hash_key"), r.get("data")) for r in answer["user_records"]
-    ]
-    if expected is None:
-        return {"outcome": "differs" if got else "lost", "delivered": len(got)}
-    ours = [(r.partition_key, r.explicit_hash_key, r.data.hex()) for r in expected]
-    if got == ours:
-        return {"outcome": "same", "delivered": len(got)}
-    wrong = sum(a != b for a, b in zip(got, ours, strict=False))
-    outcome = "lost" if len(got) < len(ours) else "differs"
-    return {"outcome": outcome, "delivered": len(got), "expected": len(ours), "wrong": wrong}
-
-
-def _said(outcome: dict[str, Any]) -> str:
-    kind, delivered = outcome["outcome"], outcome.get("delivered", 0)
-    if kind == "same":
-        return paint(f"delivers the same {delivered} user records", "green")
-    if kind == "plain":
-        return "hands it on unopened, as a plain record"
-    if kind == "not-installed":
-        return paint("could not be asked (is it installed?)", "dim")
-    if kind in ("refused", "crashed"):
-        return paint(f"{kind}: {outcome['detail'][:200]}", "yellow")
-    if "expected" in outcome:
-        text = f"delivers {delivered} of {outcome['expected']} user records, {outcome['wrong']} of them wrong"
-    else:
-        text = f"delivers {delivered} user records out of a broken frame"
-    return paint(text + (", and loses the rest in silence" if kind == "lost" else ""), "red")
-
-
-def _kcl_said(outcome: Outcome) -> str:
-    if outcome.raw:
-        return "hands it on unopened, as a plain record"
-    if outcome.delivered == outcome.total and outcome.total:
-        return paint(f"delivers all {outcome.total} user records", "green")
-    where = f" at user record {outcome.record_index}" if outcome.record_index is not None else ""
-    return paint(
-        f"delivers {outcome.delivered} of {outcome.total} user records, and drops the rest"
-        f" ({outcome.reason}{where})",
-        "red",
-    )
-
-
 # -- for people -----------------------------------------------------------------------------------
 
 
 def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
-    kind = paint(found.kind, "red" if defects else "green", "bold")
     records = f", {found.user_records:,} user records" if found.user_records is not None else ""
-    print(f"{found.size:,} bytes: {kind}{records}{', canonical' if found.canonical else ''}")
+    canonical = ", canonical" if found.canonical else ""
+    kind = (found.kind, "bold red" if defects else "bold green")
+    show(line(f"{found.size:,} bytes: ", kind, records + canonical))
+    lines = [line((f"{'offset':>8} {'length':>8}  {'bytes':<26} what", "bold"))]
     marked = [defect for defect in defects if defect.offset is not None]
-    print(paint(f"{'offset':>8} {'length':>8}  {'bytes':<26} what", "bold"))
     for depth, node in found.root.walk():
         here = [d for d in marked if d.offset is not None and _holds(node, depth, d.offset)]
         marked = [d for d in marked if d not in here]
-        print(_line(node, depth, data, bool(here)))
-        for defect in here:
-            print(f"{'':>18} {paint('▲ ' + str(defect), 'red')}")
-    for defect in (d for d in defects if d.offset is None or d in marked):
-        print(paint(f"defect: {defect}", "red"))
+        lines.append(line(*_node(node, depth, data, bool(here))))
+        lines += [line(f"{'':>18} ", (f"▲ {defect}", "red")) for defect in here]
+    lines += [
+        line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
+    ]
     if found.omitted:
-        print(paint(f"... and {found.omitted:,} more, not listed (--max-nodes)", "dim"))
+        lines.append(line((f"... and {found.omitted:,} more, not listed (--max-nodes)", "dim")))
+    show(*lines)
 
 
 def _holds(node: Node, depth: int, offset: int) -> bool:
@@ -227,45 +164,41 @@ def _holds(node: Node, depth: int, offset: int) -> bool:
     return not node.children and (node.start <= offset < node.end or node.start == node.end == offset)
 
 
-_STYLES = {"magic": ("cyan",), "digest": ("cyan",), "unread": ("red",), "plain record": ("dim",)}
+_STYLES = {"magic": "cyan", "digest": "cyan", "unread": "red", "plain record": "dim"}
 
 
-def _line(node: Node, depth: int, data: bytes, defective: bool) -> str:
+def _node(node: Node, depth: int, data: bytes, defective: bool) -> list[Part]:
     shown = data[node.start : min(node.end, node.start + 8)].hex(" ")
     if node.end - node.start > 8:
         shown += " …"
     if node.children:
         shown = ""
-    style = ("red", "bold") if defective else _STYLES.get(node.name, ("bold",) if node.children else ())
-    value = f"  {node.value}" if node.value else ""
-    return (
-        f"{node.start:>8} {node.end - node.start:>8}  {paint(f'{shown:<26}', 'dim')} "
-        f"{'  ' * depth}{paint(node.name, *style)}{value}"
-    )
-
-
-def _show_readers(found: Explanation, others: dict[str, dict[str, Any]]) -> None:
-    print(f"the KCL: {_kcl_said(found.kcl)}")
-    for name, outcome in others.items():
-        print(f"{name}: {_said(outcome)}")
+    style = "bold red" if defective else _STYLES.get(node.name, "bold" if node.children else "")
+    return [
+        f"{node.start:>8} {node.end - node.start:>8}  ",
+        (f"{shown:<26}", "dim"),
+        f" {'  ' * depth}",
+        (node.name, style),
+        f"  {node.value}" if node.value else "",
+    ]
 
 
 def _show_records(data: bytes) -> None:
     try:
         records = decode(data)
     except DecodeError as error:
-        print(f"user records: none, {error}")
+        show(line(f"user records: none, {error}"))
         return
     for i, record in enumerate(records):
         explicit = f", explicit hash key {record.explicit_hash_key}" if record.explicit_hash_key else ""
-        print(f"{i:>8}  {record.partition_key!r}, {len(record.data):,} bytes{explicit}")
+        show(line(f"{i:>8}  {record.partition_key!r}, {len(record.data):,} bytes{explicit}"))
 
 
 # -- for machines ---------------------------------------------------------------------------------
 
 
 def _facts(
-    found: Explanation, defects: list[DecodeError], others: dict[str, dict[str, Any]], data: bytes | None
+    found: Explanation, defects: list[DecodeError], answers: dict[str, dict[str, Any]], data: bytes | None
 ) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "size": found.size,
@@ -284,7 +217,7 @@ def _facts(
             for defect in defects
         ],
         "kcl": found.kcl._asdict(),
-        "others": others,
+        "others": answers,
         "omitted": found.omitted,
         "tree": _tree(found.root),
     }

@@ -5,15 +5,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
+from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
+from ..pictures.diagrams import skew_bars
+from ..pictures.labels import share, short_id
 from ..pictures.svg import skew_svg
-from ..pictures.terminal import share, short_id, skew_bars
+from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.allocation import HashKeyAllocator, ShardKeyAllocator, nth_key
 from ..shards.skew import Skew, skew_of
-from .source import UsageError, add_source, load_shard_map, read_lines, write_text
-from .terminal import print_json, table, width
-
-HELP = "Hash partition keys, weigh them on shards, allocate balanced hash keys, split the key space."
+from .source import (
+    UsageError,
+    add_keys,
+    add_source,
+    hash_key_range,
+    hash_keys_from,
+    hashed_keys,
+    load_shard_map,
+    write_text,
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,15 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     hashing = commands.add_parser("hash", help="the hash key of partition keys (MD5)")
-    hashing.add_argument("keys", nargs="*", metavar="KEY")
-    hashing.add_argument("--keys-from", metavar="FILE", help="one key a line; - for standard input")
+    add_keys(hashing, explicit=False)
     hashing.set_defaults(action=_hash)
 
     skew = commands.add_parser("skew", help="how unevenly keys fall on shards")
     add_source(skew, required=False)
-    skew.add_argument("keys", nargs="*", metavar="KEY")
-    skew.add_argument("--keys-from", metavar="FILE", help="one key a line; - for standard input")
-    skew.add_argument("--explicit", action="store_true", help="the keys are explicit hash keys")
+    add_keys(skew)
     skew.add_argument("--shard-count", type=int, metavar="N", help="on N even shards instead of a stream's")
     skew.add_argument("--svg", metavar="FILE", help="also draw the bars into this file")
     skew.add_argument(
@@ -70,22 +75,6 @@ def run(args: argparse.Namespace) -> int:
     return int(args.action(args))
 
 
-def _keys(args: argparse.Namespace) -> list[str]:
-    keys = [*args.keys, *(read_lines(args.keys_from) if args.keys_from else ())]
-    if not keys:
-        raise UsageError(reason="no keys given")
-    return keys
-
-
-def _space(text: str | None) -> HashKeyRange:
-    if text is None:
-        return ALL_HASH_KEYS
-    start, colon, end = text.partition(":")
-    if not colon:
-        raise UsageError(reason=f"no range: {text!r} (use START:END)")
-    return HashKeyRange(parse_hash_key(start), parse_hash_key(end))
-
-
 def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]] | None:
     """The shards' ranges and names; None where no shards are given."""
     if args.stream or args.shards:
@@ -98,12 +87,14 @@ def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]] | 
 
 
 def _hash(args: argparse.Namespace) -> int:
-    found = [(key, partition_key_hash(key)) for key in _keys(args)]
+    found = hashed_keys(args)
     if args.json:
-        print_json([{"Key": key, "HashKey": str(n), "Hex": f"{n:032x}"} for key, n in found])
+        show_json([{"Key": key, "HashKey": str(n), "Hex": f"{n:032x}"} for key, n in found])
     else:
-        rows = [[key, str(n), f"{n:032x}", f"{100 * n / 2**128:.2f}%"] for key, n in found]
-        print(table(["key", "hash key", "hex", "of the space"], rows, (1, 3)))
+        heads = ["key", "hash key", "of the space", "hex"]
+        rows = [[key, str(n), f"{100 * n / 2**128:.2f}%", f"{n:032x}"] for key, n in found]
+        shown = 4 if width() >= 100 else 3  # the hexadecimal form where there is room
+        show(table(heads[:shown], [row[:shown] for row in rows], (1, 2)))
     return 0
 
 
@@ -112,16 +103,15 @@ def _skew(args: argparse.Namespace) -> int:
     if where is None:
         raise UsageError(reason="on which shards? --stream, --shards or --shard-count")
     ranges, names = where
-    make = parse_hash_key if args.explicit else partition_key_hash
-    keys = _keys(args)
-    skew = skew_of(map(make, keys), ranges)
+    keys = [hash_key for _, hash_key in hashed_keys(args)]
+    skew = skew_of(keys, ranges)
     if args.svg:
         write_text(args.svg, skew_svg(skew, names, f"{len(keys):,} keys on {len(names)} shards"))
     if args.json:
-        print_json(_skew_facts(skew, names))
+        show_json(_skew_facts(skew, names))
     else:
-        print(skew_bars(skew, names, width()))
-        print(f"fullest / mean = {skew.ratio:.2f}, {skew.total:,} keys on {len(names)} shards")
+        write(skew_bars(skew, names, width()) + "\n")
+        show(line(f"fullest / mean = {skew.ratio:.2f}, {skew.total:,} keys on {len(names)} shards"))
     return 1 if args.limit is not None and skew.ratio > args.limit else 0
 
 
@@ -134,8 +124,8 @@ def _allocate(args: argparse.Namespace) -> int:
     if args.count < 1:
         raise UsageError(reason="the count must be at least 1")
     where = _ranges(args)
-    existing = list(map(parse_hash_key, read_lines(args.existing))) if args.existing else []
-    space = _space(args.space)
+    existing = hash_keys_from(args.existing) if args.existing else []
+    space = hash_key_range(args.space)
     if args.order is not None:
         if where is not None or existing:
             raise UsageError(reason="--order fills the space from nothing: no shards, no existing keys")
@@ -148,24 +138,23 @@ def _allocate(args: argparse.Namespace) -> int:
         )
         keys = [allocator.next_key() for _ in range(args.count)]
     if args.json:
-        print_json([str(key) for key in keys])
+        show_json([str(key) for key in keys])
     else:
-        print("\n".join(map(str, keys)))
+        write("".join(f"{key}\n" for key in keys))
     return 0
 
 
 def _split(args: argparse.Namespace) -> int:
-    ranges = _space(args.space).split(args.count)
+    space = hash_key_range(args.space)
+    ranges = space.split(args.count)
     if args.json:
-        print_json(
-            [
-                {"StartingHashKey": str(r.starting_hash_key), "EndingHashKey": str(r.ending_hash_key)}
-                for r in ranges
-            ]
-        )
+        names = ("StartingHashKey", "EndingHashKey")
+        show_json([{name: str(key) for name, key in zip(names, _ends(r), strict=True)} for r in ranges])
     else:
-        rows = [
-            [str(i), str(r.starting_hash_key), str(r.ending_hash_key), share(r)] for i, r in enumerate(ranges)
-        ]
-        print(table(["", "starting hash key", "ending hash key", "share"], rows, (0, 1, 2, 3)))
+        rows = [[str(i), *map(str, _ends(r)), share(r, space)] for i, r in enumerate(ranges)]
+        show(table(["", "starting hash key", "ending hash key", "share"], rows, (0, 1, 2, 3)))
     return 0
+
+
+def _ends(keys: HashKeyRange) -> tuple[int, int]:
+    return keys.starting_hash_key, keys.ending_hash_key

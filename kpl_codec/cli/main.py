@@ -1,34 +1,33 @@
 """`kpl-codec COMMAND ...`: finds the command's module and runs it.
 
-A command module has ``HELP: str``, ``configure(parser) -> None`` and ``run(args) -> int``. Exit status:
-0 clean, 1 findings, 2 failure (bad input, bad usage, something missing on the machine), 130 interrupted.
+A command module has ``configure(parser) -> None`` and ``run(args) -> int``. Exit status: 0 clean, 1 findings,
+2 failure (bad input, bad usage, something missing on the machine), 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
+from typing import NoReturn
 
 from .. import __version__
 from ..errors import KplError
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 
-#: Command -> module. Modules that are not there (a part not installed) are not offered.
+#: Command -> what it does. Its module has its name.
 COMMANDS = {
-    "demo": "kpl_codec.cli.demo",
-    "validate": "kpl_codec.cli.validate",
-    "repair": "kpl_codec.cli.repair",
-    "inspect": "kpl_codec.cli.inspect",
-    "shards": "kpl_codec.cli.shards",
-    "keys": "kpl_codec.cli.keys",
-    "generate": "kpl_codec.cli.generate",
-    "conformance": "kpl_codec.cli.conformance",
+    "demo": "Fill a local Kinesis stream by several encoders, split a shard, and find what is lost.",
+    "validate": "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop.",
+    "repair": "Put again, aggregated per shard, the user records that validate found lost at the KCL.",
+    "inspect": "Show one record byte by byte, with its defects, and what the KCL makes of it.",
+    "shards": "List a stream's shards, predict where keys go, show their history, watch them change.",
+    "keys": "Hash partition keys, weigh them on shards, allocate balanced hash keys, split the key space.",
+    "generate": "Make captured Kinesis records of any size, the same every time, with their shard map.",
+    "conformance": "Run the specification's vectors against this or any other implementation.",
 }
 #: What to install when an import fails: module -> extra.
 EXTRAS = {
@@ -39,60 +38,80 @@ EXTRAS = {
     "boto3": "aws",
     "botocore": "aws",
     "rich": "cli",
+    "jinja2": "cli",
     "hypothesis": "testing",
     "aws_kinesis_agg": "demo",
 }
 
 
-def available() -> dict[str, str]:
-    """The commands whose modules are there."""
-    return {name: module for name, module in COMMANDS.items() if find_spec(module) is not None}
+class Parser(argparse.ArgumentParser):
+    """argparse's, with the error prefix of all commands and without the usage in front of it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse for a command line that it cannot read."""
+        sys.exit(_failed(f"{message} (see {self.prog} --help)"))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit status. Usage errors exit with 2 (argparse)."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(
-        prog="kpl-codec", description="Aggregated Kinesis records: read, check, repair, explain."
-    )
+def keep_old_name(parser: argparse.ArgumentParser, old: str, new: str) -> None:
+    """Let ``--old`` still mean ``--new``; help does not show it."""
+    (action,) = (action for action in parser._actions if new in action.option_strings)
+    parser._option_string_actions[old] = action
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """All commands; only the one asked for is imported and has its arguments."""
+    parser = Parser(prog="kpl-codec", description="Aggregated Kinesis records: read, check, repair, explain.")
     parser.add_argument("--version", action="version", version=f"kpl-codec {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    offered = available()
-    try:
-        for name, path in offered.items():
-            # Only the command asked for is imported in full; help needs one line of each.
-            if wanted not in (None, name) and wanted in offered:
-                commands.add_parser(name)
-                continue
-            module = import_module(path)
-            command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+    for name, what in COMMANDS.items():
+        command = commands.add_parser(name, help=what, description=what)
+        if name == wanted:
+            module = import_module(f"{__package__}.{name}")
             module.configure(command)
             command.set_defaults(run=module.run)
-        args = parser.parse_args(arguments)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = _parser(arguments).parse_args(arguments)
+        from ..pictures.terminal import write_whatever_the_encoding
+
+        write_whatever_the_encoding()
         # SPK-19: "Exit status 0 MUST mean that nothing was found, 1 that something was, 2 that the job could
         # not be done."
         return int(args.run(args))
     except KplError as error:
-        print(f"kpl-codec: {error}", file=sys.stderr)
-        return FAILURE
+        return _failed(str(error))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
-        print(
-            f'kpl-codec: {missing} is not installed. Try: pip install "kpl-codec[{EXTRAS[missing]}]"',
-            file=sys.stderr,
+        extra = "demo" if "demo" in arguments[:1] else EXTRAS[missing]
+        return _failed(
+            f'{missing} is not installed. Install the extra {extra}: pip install "kpl-codec[{extra}]", '
+            f'or in a checkout: pip install ".[{extra}]"'
         )
-        return FAILURE
-    except BrokenPipeError:  # the reader of our output went away
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILURE
+    except BrokenPipeError:  # the reader of our output has what it wanted: `| head`
+        from ..pictures.terminal import drop_output
+
+        drop_output()
+        return CLEAN
     except OSError as error:  # no space, no permission, not a folder
-        print(f"kpl-codec: {error}", file=sys.stderr)
-        return FAILURE
+        return _failed(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _failed(reason: str) -> int:
+    # Standard error may be ASCII, and the reason may quote a name that is not.
+    encoding = sys.stderr.encoding or "ascii"
+    said = f"kpl-codec: {reason}\n".encode(encoding, "backslashreplace").decode(encoding)
+    sys.stderr.write(said)
+    return FAILURE
 
 
 def entry() -> None:

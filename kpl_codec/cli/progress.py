@@ -13,7 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
 from ..errors import KplError
+from ..pictures.terminal import note
 
 
 class SparkFailed(KplError, RuntimeError):
@@ -76,12 +80,6 @@ def progress(tasks: Tasks, what: str, *, quiet: bool = False) -> Iterator[None]:
 
 
 def _bar(tasks: Tasks, what: str, end: threading.Event) -> None:
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-    except ModuleNotFoundError:
-        _log(tasks, what, end)
-        return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
@@ -95,6 +93,4 @@ def _log(tasks: Tasks, what: str, end: threading.Event) -> None:
     started = time.monotonic()
     while not end.wait(10):
         done, total = tasks()
-        print(
-            f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True
-        )
+        note(f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
+from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
-
-HELP = "Put again, aggregated per shard, the user records that validate found lost at the KCL."
+from .source import UsageError, add_connection
 
 _EPILOG = """\
-First without --apply: a dry run, which writes the plan to DIR/repair/plan and puts nothing. Look at it.
-Then with --apply --stream NAME: puts what the plan says. Each delivery is written to DIR/repair/log; run
-again after a failure it puts the rest.
+Run it first without --apply: it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
+Then with --apply --stream NAME: it puts what the plan says, and writes each delivery to DIR/repair/log.
+Run it again after a failure: it puts what is left.
 
 Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 """
@@ -25,8 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
     parser.add_argument("--apply", action="store_true", help="put what the plan says")
     parser.add_argument("--stream", metavar="NAME", help="with --apply: the stream to put to")
-    parser.add_argument("--region", help="AWS region (default: as for the AWS CLI)")
-    parser.add_argument("--endpoint-url", help="another Kinesis server, for instance a local one")
+    add_connection(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress display")
 
 
@@ -37,7 +35,6 @@ def run(args: argparse.Namespace) -> int:
     from ..spark.validation.engine import SparkEngine
     from ..validation.results import LOG
     from .progress import progress, spark_errors
-    from .source import UsageError
 
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
@@ -51,15 +48,17 @@ def run(args: argparse.Namespace) -> int:
             counts = apply_repair(spark, args.results, settings, args.stream)
         else:
             counts = plan_repair(spark, args.results)
-    for outcome in sorted(counts):
-        print(f"{counts[outcome]:>12,}  {outcome}")
+    if counts:
+        show(table(["user records", "what"], [[f"{counts[name]:,}", name] for name in sorted(counts)], (0,)))
     if args.apply:
-        print(
-            f"Written down in {args.results}/repair/log. Check: kpl-codec validate --stream {args.stream} ..."
-        )
+        check = f"kpl-codec validate --stream {args.stream} --output DIR"
+        show(line(f"Every delivery is in {args.results}/repair/log. To check: {check}"))
+    elif any(counts.values()):
+        plan = f"Nothing was put. The plan: {args.results}/repair/plan."
+        show(line(f"{plan} To do it: kpl-codec repair {args.results} --apply --stream NAME"))
     else:
-        print(f"Nothing was put. The plan: {args.results}/repair/plan. To do it: --apply --stream NAME")
+        show(line("Nothing was lost at the KCL, so there is nothing to put."))
     if counts.get("failed") or counts.get("cannot"):
-        print("Some user records cannot be put; the log and the plan name them.", file=sys.stderr)
+        note("Some user records cannot be put; the log and the plan name them.")
         return FINDINGS
     return CLEAN

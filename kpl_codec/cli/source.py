@@ -1,13 +1,16 @@
-"""Where a command gets its shards from: a live stream, or a file of ListShards answers."""
+"""Where a command gets its shards and keys from: a live stream, or files."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..errors import KplError
+from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
+from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard_map import ShardMap
 
@@ -17,13 +20,14 @@ class UsageError(KplError):
 
     code = "usage"
     reason: str
+    reason: str
     text = "{reason}"
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """--region, --endpoint-url."""
     parser.add_argument("--region", help="AWS region (default: as for the AWS CLI)")
-    parser.add_argument("--endpoint-url", help="another Kinesis server, for instance a local one")
+    parser.add_argument("--endpoint-url", metavar="URL", help="another Kinesis server, such as a local one")
 
 
 def add_source(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -38,15 +42,66 @@ def add_source(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     add_connection(parser)
 
 
+def add_keys(parser: argparse.ArgumentParser, *, explicit: bool = True) -> None:
+    """KEY ..., --keys-from FILE and, unless told otherwise, --explicit."""
+    parser.add_argument("keys", nargs="*", metavar="KEY", help="partition keys")
+    parser.add_argument("--keys-from", metavar="FILE", help="one key a line; - for standard input")
+    if explicit:
+        parser.add_argument("--explicit", action="store_true", help="the keys are explicit hash keys")
+    else:
+        parser.set_defaults(explicit=False)
+
+
+def hashed_keys(args: argparse.Namespace) -> list[tuple[str, int]]:
+    """The keys of ``args`` (see `add_keys`), at least one, each with its hash key. Raises UsageError."""
+    hashed = parse_hash_key if args.explicit else _hash
+    found = [(key, hashed(key)) for key in args.keys]
+    if args.keys_from:
+        found += _each_line(args.keys_from, hashed)
+    if not found:
+        raise UsageError(reason="no keys given")
+    return found
+
+
+def hash_keys_from(path: str) -> list[int]:
+    """Hash keys, one a line, - for standard input. Raises UsageError, which names the line."""
+    return [hash_key for _, hash_key in _each_line(path, parse_hash_key)]
+
+
+def _hash(key: str) -> int:
+    if not 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH:
+        raise UsageError(
+            reason=f"no partition key: {len(key)} characters (Kinesis takes 1 to {MAX_PARTITION_KEY_LENGTH})"
+        )
+    return partition_key_hash(key)
+
+
+def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]:
+    found = []
+    for number, text in enumerate(read_lines(path), 1):
+        try:
+            if text:
+                found.append((text, hashed(text)))
+        except KplError as error:
+            raise UsageError(reason=f"{path}, line {number}: {error}") from None
+    return found
+
+
+def hash_key_range(text: str | None) -> HashKeyRange:
+    """``START:END`` as a range, all hash keys for None. Raises UsageError, HashKeyError."""
+    if text is None:
+        return ALL_HASH_KEYS
+    start, colon, end = text.partition(":")
+    if not colon:
+        raise UsageError(reason=f"no range: {text!r} (use START:END)")
+    return HashKeyRange(parse_hash_key(start), parse_hash_key(end))
+
+
 def client_of(args: argparse.Namespace) -> Any:
-    """The client the arguments ask for. Raises StreamUnavailable, also where boto3 is missing."""
-    try:
-        from ..aws.calls import CALL_ERRORS, failure_of
-        from ..aws.client import kinesis_client
-    except ModuleNotFoundError as error:
-        raise StreamUnavailable(
-            stream=args.stream, operation="import", code="no-boto3", reason=f"{error}: install kpl-codec[aws]"
-        ) from None
+    """The client the arguments ask for. Raises StreamUnavailable, ModuleNotFoundError without boto3."""
+    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.client import kinesis_client
+
     try:
         return kinesis_client(region=args.region, endpoint_url=args.endpoint_url)
     except CALL_ERRORS as error:
@@ -65,8 +120,9 @@ def read_bytes(path: str) -> bytes:
     """A file's bytes, - for standard input. Raises UsageError."""
     try:
         return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(reason=f"cannot read {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(reason=f"cannot read {path}: {reason}") from None
 
 
 def write_text(path: str, text: str) -> None:
@@ -78,9 +134,9 @@ def write_text(path: str, text: str) -> None:
 
 
 def read_lines(path: str) -> list[str]:
-    """A file's lines without empty ones, - for standard input. Raises UsageError."""
+    """A file's lines, - for standard input. Raises UsageError."""
     try:
-        return [line for line in read_bytes(path).decode().splitlines() if line]
+        return read_bytes(path).decode().splitlines()
     except UnicodeDecodeError:
         raise UsageError(reason=f"{path} is not UTF-8") from None
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..pictures.terminal import line, note, show
 from .engine import add_engine, choose_engine, log_in, spark_engine
-from .main import CLEAN, FINDINGS
+from .main import CLEAN, FINDINGS, keep_old_name
 from .progress import progress, spark_errors
-from .source import UsageError
+from .source import UsageError, add_connection
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
     from ..validation.results import Validation
-
-HELP = "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop."
 
 _EPILOG = """\
 --input: files or folders of JSON (GetRecords answers, Lambda events, Firehose events; also compressed) and
@@ -27,7 +25,7 @@ folder named after it (shardId-000000000000), else from the sequence number. --s
 --stream: the stream itself, from its oldest record to now; with --follow and what comes, until interrupted.
 
 On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
---format delta needs Delta Lake in the Spark session: spark-submit --packages and Delta's own settings.
+--output-format delta needs Delta Lake in the Spark session: spark-submit --packages and Delta's own settings.
 
 Exit status: 0 nothing found, 1 findings, 2 failure.
 """
@@ -50,17 +48,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="USER_PARTITION_KEY",
         help="the stream's record distribution strategy, with --shards (default: %(default)s)",
     )
-    add("--format", default="parquet", help="of the user records, as Spark names it (default: %(default)s)")
+    add(
+        "--output-format",
+        metavar="FORMAT",
+        default="parquet",
+        help="format of the user records, as Spark names it (default: %(default)s)",
+    )
+    keep_old_name(parser, "--format", "--output-format")
     add("--title", help="headline of the report")
-    add("--region", help="AWS region of the stream (default: as for the AWS CLI)")
-    add("--endpoint-url", help="another Kinesis server, for instance a local one")
+    add_connection(parser)
     add("--starting-position", default="TRIM_HORIZON", help="where to start (default: %(default)s)")
     add(
         "--follow",
         action="store_true",
         help="read on as records come; resumes in a folder that an earlier --follow left",
     )
-    add("--once", action="store_true", help="with --follow: end when all that is there is read")
+    add("--once", action="store_true", help="with --follow: end when all that is there now is read")
     add("--interval", type=float, default=30.0, help="with --follow: seconds between batches (%(default)s)")
     add("--repair", action="store_true", help="also plan a repair; nothing is put (see kpl-codec repair)")
     add_engine(parser)
@@ -69,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import is_local, plan
-    from ..report.summary import summary_text
+    from ..report.summary import summary
     from ..validation.results import check_output, read_shard_map
 
     # Everything that can be known to be wrong is told before Spark takes its seconds to start.
@@ -77,10 +80,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="--input needs --shards, and does not go with --follow")
     if args.once and not args.follow:
         raise UsageError(reason="--once goes with --follow")
-    if args.repair and (args.follow or args.format != "parquet"):
-        raise UsageError(reason="--repair goes with neither --follow nor --format")
-    if args.stream is not None and args.format != "parquet":
-        raise UsageError(reason="--format goes with --input")
+    if args.repair and (args.follow or args.output_format != "parquet"):
+        raise UsageError(reason="--repair goes with neither --follow nor --output-format")
+    if args.stream is not None and args.output_format != "parquet":
+        raise UsageError(reason="--output-format goes with --input")
     shard_map = read_shard_map(args.shards, args.distribution) if args.shards is not None else None
     pieces = plan(args.input) if args.input is not None else None
     if pieces is None and shard_map is None:
@@ -98,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             result = _check(engine, args, shard_map)
         except KeyboardInterrupt:
-            print(f"interrupted: {args.output} holds half of the results, delete it", file=sys.stderr)
+            note(f"interrupted: {args.output} holds half of the results, delete it")
             raise
         plan_counts = None
         if args.repair:
@@ -106,11 +109,12 @@ def run(args: argparse.Namespace) -> int:
 
             spark = getattr(engine, "spark", None) or spark_engine(args, "kpl-codec validate").spark
             plan_counts = plan_repair(spark, args.output)
-    print(summary_text(result.report, color=sys.stdout.isatty()))
-    print(f"\nResults: {args.output}  (report.html, summary.txt, findings/, user-records/)")
+    show(*summary(result.report), line(""))
+    show(line(f"Results: {args.output}  (report.html, summary.txt, findings/, user-records/)"))
     if plan_counts is not None:
         told = ", ".join(f"{count:,} {decision}" for decision, count in sorted(plan_counts.items()))
-        print(f"Repair planned: {told or 'nothing to do'}. To do it: kpl-codec repair {args.output} --apply")
+        how = f". To do it: kpl-codec repair {args.output} --apply --stream NAME" if told else ""
+        show(line(f"Repair planned: {told or 'nothing to do'}{how}"))
     return CLEAN if result.clean else FINDINGS
 
 
@@ -123,11 +127,12 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
             return validate_stream(engine.spark, _options(args), shard_map, args.output, title=args.title)
         return validate(
-            args.input, shard_map, args.output, engine=engine, output_format=args.format, title=args.title
+            args.input, shard_map, args.output, engine=engine, output_format=args.output_format, title=args.title
         )
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:
+    from ..report.summary import summary
     from ..spark.validation.stream import follow, in_one_go, state
 
     batches: list[int] = []
@@ -135,10 +140,12 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
     def told(validation: Validation, number: int) -> None:
         totals = validation.report.totals
         batches.append(number)
-        print(
-            f"batch {number}, so far: {totals.kinesis_records:,} Kinesis records, {totals.user_records:,} "
-            f"user records, {totals.misplaced:,} misplaced, {totals.lost_at_kcl:,} lost at the KCL",
-            flush=True,
+        show(
+            line(
+                f"batch {number}, so far: {totals.kinesis_records:,} Kinesis records, "
+                f"{totals.user_records:,} user records, {totals.misplaced:,} misplaced, "
+                f"{totals.lost_at_kcl:,} lost at the KCL"
+            )
         )
 
     # Before PySpark 4.2 AvailableNow makes one batch; children of drained shards need another run, at most
@@ -159,16 +166,16 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
         try:
             query.awaitTermination()
         except KeyboardInterrupt:
-            print("stopping; a batch that is not finished is read again next time", file=sys.stderr)
+            note("stopping; a batch that is not finished is read again next time")
             query.stop()
             break
         if len(batches) == already:
             break
     validation = state(args.output, shard_map or _shard_map(args), args.stream, args.title)
     if validation is None:
-        print("nothing was read yet")
+        show(line("nothing was read yet"))
         return FINDINGS
-    print((Path(args.output) / "summary.txt").read_text())
+    show(*summary(validation.report))
     return CLEAN if validation.clean else FINDINGS
 
 

@@ -1,162 +1,145 @@
-"""Pictures of shards, for the terminal: the key space, the lineage in time, skew.
+"""All that is written to a terminal goes through here; rich lays it out.
 
-Pure functions of their arguments, without colours; `svg` draws the same for pages.
+This module decides four things: how wide a line may be, whether colours are welcome, what to write where
+the terminal has no UTF-8, and what to do when the reader has gone (``| head``).
 """
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
+import os
+import shutil
+import sys
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
-from typing import NamedTuple
+from typing import Any, TextIO
 
-from ..format.hash_keys import HashKeyRange
-from ..shards.lineage import Lineage
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
-from ..shards.shard_map import Shard
-from ..shards.skew import Skew
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-_SPACE = 2**128
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
+from .labels import safe
 
-
-def short_id(shard_id: str) -> str:
-    """``shardId-000000000012`` as ``12``; other ids as they are."""
-    prefix, dash, number = shard_id.partition("-")
-    return str(int(number)) if prefix == "shardId" and dash and number.isdigit() else shard_id
-
-
-def share(hash_key_range: HashKeyRange) -> str:
-    """How much of the key space a range holds, as people say it."""
-    percent = 100 * hash_key_range.size / _SPACE
-    return f"{percent:.1f}%" if percent >= 0.05 else f"{percent:.0e}%" if percent else "0%"
+#: A piece of text, or a piece of text with a rich style ("bold", "red", "bold red", "dim").
+Part = str | tuple[str, str]
+#: What stands for the characters of our pictures where the encoding does not have them.
+_NEAREST = {
+    **dict.fromkeys("█▉▊▋▌", "#"), **dict.fromkeys("▍▎▏", "|"), **dict.fromkeys("├┼┤┬┴", "+"),
+    "─": "-", "│": "|", "┊": ":", "◀": "<", "▲": "^", "▸": ">", "…": "...", "−": "-", "\ufffd": "?",
+}  # fmt: skip
+_WIDEST = 100_000
 
 
-def key_space(shards: Sequence[Shard], width: int = 100) -> str:
-    """The open shards side by side, each as wide as its share of the hash keys, at least one column.
+def use_color() -> bool:
+    """Whether to write colours: on a terminal, unless NO_COLOR is set; FORCE_COLOR asks for them anywhere."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
-    0                                                 2^128-1
-    ├──── 2 ────┼──── 3 ────┼────────── 1 ────────────┤
+
+def width(default: int = 100) -> int:
+    """Columns to draw in, 40 to 160: those of the terminal, else COLUMNS, else ``default``."""
+    return max(40, min(shutil.get_terminal_size((default, 24)).columns, 160))
+
+
+def line(*parts: Part) -> Text:
+    """One line, or one paragraph, of plain and styled pieces."""
+    return Text.assemble(*(safe(p) if isinstance(p, str) else (safe(p[0]), p[1]) for p in parts))
+
+
+def wrapped(text: Text, width: int, indent: int = 0) -> list[RenderableType]:
+    """A paragraph in lines of at most ``width``, also where the output has no width of its own."""
+    lines = text.wrap(Console(width=width), width - indent)
+    return [Padding(one, (0, 0, 0, indent), expand=False) if indent else one for one in lines]
+
+
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int] = (), indent: int = 0
+) -> Table:
+    """Columns under their heads. ``right``: the indices of the columns that hold numbers."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, indent), header_style="bold")
+    for index, head in enumerate(heads):
+        made.add_column(head, justify="right" if index in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row))
+    return made
+
+
+def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: bool = True) -> str:
+    """The parts as text, one below the other, no line wider than ``width``, ending in a newline.
+
+    ``fit=False``: tables and lines are as wide as what they hold, for readers such as grep and awk.
     """
-    ordered = sorted((s for s in shards if s.open), key=lambda s: s.hash_key_range)
-    inner = max(width - 1, 2 * len(ordered))
-    edges = [round(s.hash_key_range.starting_hash_key * inner / _SPACE) for s in ordered] + [inner]
-    for i in range(1, len(edges)):  # room for one column each, from the left
-        edges[i] = max(edges[i], edges[i - 1] + 2)
-    for i in range(len(edges) - 2, 0, -1):  # and from the right
-        edges[i] = min(edges[i], edges[i + 1] - 2) if edges[i + 1] - 2 >= edges[i - 1] + 2 else edges[i]
-    cells = ["├"]
-    for i, shard in enumerate(ordered):
-        room = edges[i + 1] - edges[i] - 1
-        name = short_id(shard.shard_id)
-        label = f" {name} " if len(name) + 2 <= room else name if len(name) <= room else ""
-        cells.append(label.center(room, "─") if label else "─" * room)
-        cells.append("┼" if i + 1 < len(ordered) else "┤")
-    bar = "".join(cells)
-    return f"0{'2^128-1'.rjust(len(bar) - 1)}\n{bar}"
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width if fit else _WIDEST, force_terminal=color, highlight=False, markup=False,
+        color_system="standard" if color else None, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    for part in parts:
+        console.print(part, soft_wrap=not fit and isinstance(part, Text))
+    return "".join(f"{row.rstrip()}\n" for row in out.getvalue().splitlines())
 
 
-class Span(NamedTuple):
-    """A shard's life: from when it was made until its children were, as far as hints tell."""
-
-    shard: Shard
-    begin: datetime | None
-    end: datetime | None
+def show(*parts: RenderableType) -> None:
+    """Write to standard output. Where nobody says how wide it is (a pipe), nothing is folded."""
+    fit = sys.stdout.isatty() or "COLUMNS" in os.environ
+    write(render(*parts, color=use_color(), width=width(), fit=fit))
 
 
-def spans(lineage: Lineage) -> list[Span]:
-    """The life of each shard, parents before children; ``end`` is None for an open one."""
-    found = []
-    for shard in lineage:
-        end = None
-        if not shard.open:
-            born = [lineage.created(child.shard_id) for child in lineage.children(shard.shard_id)]
-            end = min((moment for moment in born if moment is not None), default=None) or _ended(shard)
-        found.append(Span(shard, lineage.created(shard.shard_id), end))
-    return found
+def show_json(value: Any) -> None:
+    """One JSON value. Hash keys and sequence numbers are strings in it: JSON readers lose digits."""
+    write(json.dumps(value, indent=2, ensure_ascii=_ascii_only(sys.stdout)) + "\n")
 
 
-def _ended(shard: Shard) -> datetime | None:
+def json_line(value: Any) -> str:
+    """One JSON value on one line, ending in a newline."""
+    return json.dumps(value, ensure_ascii=_ascii_only(sys.stdout), separators=(", ", ": ")) + "\n"
+
+
+def write(text: str) -> None:
+    """Write to standard output. Once the reader has gone, what follows is dropped and the work goes on."""
     try:
-        hint = sequence_hint(shard.ending_sequence_number or "")
-    except SequenceNumberError:
-        return None
-    return hint.time if hint else None
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
 
 
-def extent(lives: Sequence[Span], now: datetime | None = None) -> tuple[datetime, datetime] | None:
-    """From the first beginning to ``now``, or to a little after the last thing that happened."""
-    known = [moment for life in lives for moment in (life.begin, life.end) if moment is not None]
-    if not known:
-        return None
-    first, last = min(known), max(known)
-    if now is not None:
-        last = max(last, utc(now))
-    else:
-        last += (last - first) / 10
-    return first, max(last, first + timedelta(seconds=1))
+def write_on(text: str) -> None:
+    """Write to standard output, for commands that go on without end. Raises BrokenPipeError."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
-def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) -> str:
-    """A line per shard, from its making to its closing; ``>`` for one that is open.
-
-    2018-12-16 05:27:07                                   05:49:04
-    0  100.0%  ██████████████████████████████████████████
-    1   50.0%                                            ███████>  ◀ 0
-    2   50.0%                                            ███████>  ◀ 0
-    """
-    lives = spans(lineage)
-    times = extent(lives, now)
-    names = [short_id(life.shard.shard_id) for life in lives]
-    left = max(map(len, names), default=1)
-    shares = [share(life.shard.hash_key_range) for life in lives]
-    wide = max(map(len, shares), default=1)
-    notes = [
-        "◀ " + " + ".join(map(short_id, life.shard.parent_shard_ids)) if life.shard.parent_shard_ids else ""
-        for life in lives
-    ]
-    inner = max(width - left - wide - 6 - max(map(len, notes), default=0), 20)
-    margin = " " * (left + wide + 4)
-    if times is None:
-        rows = [
-            f"{name:>{left}}  {part:>{wide}}  {'open' if life.shard.open else 'closed'}  {note}".rstrip()
-            for name, part, note, life in zip(names, shares, notes, lives, strict=True)
-        ]
-        return "\n".join(["(sequence numbers without a time in them: no timeline)", *rows])
-    first, last = times
-    scale = (inner - 1) / (last - first).total_seconds()
-
-    def column(moment: datetime | None, otherwise: int) -> int:
-        return round((moment - first).total_seconds() * scale) if moment is not None else otherwise
-
-    ends = f"{last:%Y-%m-%d %H:%M:%S}"
-    lines = [margin + f"{first:%Y-%m-%d %H:%M:%S}" + ends.rjust(inner - 19) + " UTC"]
-    for name, part, note, life in zip(names, shares, notes, lives, strict=True):
-        begin = column(life.begin, 0)
-        end = inner if life.shard.open else max(column(life.end, inner), begin + 1)
-        bar = " " * begin + "█" * (end - begin) + (">" if life.shard.open else "")
-        lines.append(f"{name:>{left}}  {part:>{wide}}  {bar.ljust(inner + 1)}  {note}".rstrip())
-    return "\n".join(lines)
+def note(text: str) -> None:
+    """One line to standard error: what is going on, or why not."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
-def skew_bars(skew: Skew, names: Sequence[str], width: int = 100) -> str:
-    """A bar per shard, with its count and its share; ``┊`` marks the mean, which all would have."""
-    left = max(map(len, names), default=1)
-    counts = [f"{count:,}" for count in skew.counts]
-    wide = max(map(len, counts))
-    most = max([*skew.counts, 1])
-    inner = max(width - left - wide - 12, 10)
-    mean = min(round(skew.mean / most * inner), inner - 1)
-    lines = []
-    for name, count, text in zip(names, skew.counts, counts, strict=True):
-        eighths = round(count / most * inner * 8)
-        bar = ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(inner)
-        if bar[mean] == " ":
-            bar = f"{bar[:mean]}┊{bar[mean + 1 :]}"
-        part = 100 * count / skew.total if skew.total else 0.0
-        lines.append(f"{name:>{left}}  {text:>{wide}}  {part:5.1f}%  {bar}".rstrip())
-    return "\n".join(lines)
+def drop_output() -> None:
+    """From here on standard output goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def utc(moment: datetime) -> datetime:
-    """``moment`` in UTC; one without a zone is taken for UTC."""
-    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+def _ascii_only(stream: TextIO) -> bool:
+    return not (stream.encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def _nearest(error: UnicodeError) -> tuple[str | bytes, int]:
+    """For codecs: the nearest ASCII characters for our pictures, an escape such as \\u043a for all else."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    wrong = error.object[error.start : error.end]
+    escaped = (_NEAREST.get(c) or c.encode("ascii", "backslashreplace").decode() for c in wrong)
+    return "".join(escaped), error.end
+
+
+def write_whatever_the_encoding() -> None:
+    """Let standard output and standard error take any text, also where they are not UTF-8."""
+    codecs.register_error("kpl_codec.nearest", _nearest)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="kpl_codec.nearest")

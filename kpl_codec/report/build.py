@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ..errors import KplError
+from ..pictures.diagrams import generations
 from ..shards.lineage import Lineage
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from ..shards.shard_map import Shard, ShardMap
@@ -291,10 +292,7 @@ def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> lis
     facts = []
     lineage = shard_map.lineage if shard_map is not None else Lineage(())
     belonging = sum(loads.belonging.values())
-    generations: dict[str, int] = {}
-    for shard in lineage:
-        parents = lineage.parents(shard.shard_id)
-        generations[shard.shard_id] = max((generations[p.shard_id] + 1 for p in parents), default=0)
+    reshards = generations(lineage)
     strangers = sorted(
         (s for s in tally.shards if s is None or s not in lineage), key=lambda s: (s is None, s)
     )
@@ -321,7 +319,7 @@ def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> lis
                 open=known.open,
                 opened=lineage.created(known.shard_id),
                 closed=_closed(lineage, known),
-                generation=generations[known.shard_id],
+                generation=reshards[known.shard_id],
                 belonging=loads.belonging[known.shard_id],
                 share=loads.belonging[known.shard_id] / belonging if known.open and belonging else None,
             )

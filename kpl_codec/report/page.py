@@ -2,94 +2,105 @@
 
 Style and script stand inside the file and are allowed by their hashes; a content security policy forbids
 everything else, so that nothing in the data can load or run anything. Without a script the page shows
-all it has, only the filters are missing.
+all it has; only filters and sorting are missing.
+
+The HTML is in ``templates/``, rendered by Jinja2 with autoescape.
 """
 
 from __future__ import annotations
 
 import os
 from base64 import b64encode
-from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from . import charts
-from .markup import Markup, join, tag
+from ..pictures.drawing import Svg
+from ..pictures.labels import number, percent, plural, safe, size
+from ..shards.misplacement_causes import CAUSES
+from . import charts, evidence, shard_map_chart, summary
+from .kinds import SEVERITIES
 from .model import Report
-from .sections import sections_of
-from .summary import span_text, verdict
 
-_TITLES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+#: Id (and template), name in the navigation, title. A section without content is left out.
+SECTIONS = (
+    ("counts", "Counts", "What was read"),
+    ("kcl", "KCL", "What a KCL consumer would lose"),
+    ("map", "Shard map", "The shard map over time"),
+    ("findings", "Findings", "Findings and what to do"),
+    ("rate", "Rate", "Rate"),
+    ("landed", "Landing", "Where records landed"),
+    ("shards", "Shards", "Shards and skew"),
+    ("method", "About", "About this report"),
+)
 
 
 @lru_cache
-def _asset(name: str) -> Markup:
-    return Markup(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
+def _harmless(value: object) -> object:
+    """For every value that a template writes: nothing for None, else text that cannot turn a line around."""
+    return "" if value is None else value if hasattr(value, "__html__") else safe(value)
+
+
+@lru_cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        finalize=_harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(number=number, size=size)
+    made.globals.update(
+        percent=percent,
+        plural=plural,
+        charts=charts,
+        evidence=evidence,
+        summary=summary,
+        shard_map_chart=shard_map_chart,
+        severities=SEVERITIES,
+        causes=CAUSES,
+        # Ours alone: texts that are in the file as they are, and allowed by their hashes.
+        style=Svg(_asset("page.css")),
+        script=Svg(_asset("page.js")),
+    )
+    return made
+
+
 def render_page(report: Report) -> str:
-    """The whole page as text (UTF-8 when written)."""
-    style, script = _asset("page.css"), _asset("page.js")
+    """The whole page as text (UTF-8 when written). Needs Jinja2."""
+    environment = _environment()
+    rendered = (
+        (name, short, title, environment.get_template(f"{name}.html").render(report=report).strip())
+        for name, short, title in SECTIONS
+    )
     policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {_hash(_asset('page.css'))}; script-src {_hash(_asset('page.js'))}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    name = report.title + (f": {report.stream_name}" if report.stream_name else "")
-    sections = [section for section in sections_of(report) if section[3] is not None]
-    head = tag(
-        "head",
-        {},
-        tag("meta", {"charset": "utf-8"}),
-        tag("meta", {"http-equiv": "Content-Security-Policy", "content": policy}),
-        tag("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-        tag("meta", {"name": "color-scheme", "content": "light dark"}),
-        tag("meta", {"name": "generator", "content": f"kpl_codec {report.version}"}),
-        tag("title", {}, name),
-        tag("link", {"rel": "icon", "href": "data:,"}),
-        tag("style", {}, style),
+    return environment.get_template("page.html").render(
+        report=report,
+        policy=Svg(policy),
+        name=report.title + (f": {report.stream_name}" if report.stream_name else ""),
+        # What a template has rendered is escaped already.
+        sections=[(name, short, title, Svg(text)) for name, short, title, text in rendered if text],
     )
-    body = tag(
-        "body",
-        {},
-        tag("a", {"class": "skip", "href": "#main"}, "Skip to the report"),
-        charts.patterns(),
-        _header(report),
-        tag(
-            "nav",
-            {"aria-label": "Parts of the report"},
-            tag(
-                "ul",
-                {},
-                [tag("li", {}, tag("a", {"href": f"#{key}"}, title)) for key, title, _, _ in sections],
-            ),
-        ),
-        tag(
-            "main",
-            {"id": "main"},
-            [
-                tag(
-                    "section",
-                    {"id": key, "aria-labelledby": f"{key}-title"},
-                    tag("h2", {"id": f"{key}-title"}, title),
-                    content,
-                )
-                for key, _, title, content in sections
-            ],
-        ),
-        tag(
-            "footer",
-            {},
-            tag("p", {}, f"Made by kpl_codec {report.version}. This file holds no record data and no keys."),
-        ),
-        tag("script", {}, script),
-    )
-    return "<!DOCTYPE html>\n" + tag("html", {"lang": "en"}, head, body) + "\n"
 
 
 def write_page(report: Report, path: str | os.PathLike[str]) -> Path:
@@ -99,51 +110,3 @@ def write_page(report: Report, path: str | os.PathLike[str]) -> Path:
     part.write_text(render_page(report), encoding="utf-8")
     part.replace(target)
     return target
-
-
-def stamp(time: datetime | None) -> Markup | None:
-    """A time for people and machines."""
-    if time is None:
-        return None
-    shown = f"{time:%Y-%m-%d %H:%M:%S}" + (
-        " UTC" if time.utcoffset() is not None and not time.utcoffset() else ""
-    )
-    return tag("time", {"datetime": time.isoformat()}, shown)
-
-
-def _header(report: Report) -> Markup:
-    worst = "clean" if report.clean else report.worst or "clean"
-    if not report.totals.kinesis_records:
-        title = "Nothing was read"
-    else:
-        lost = report.totals.lost_at_kcl
-        if lost > report.caught_by_reshard:
-            title = "Records are lost"
-        elif lost:
-            title = "Records may be lost"
-        else:
-            title = _TITLES.get(worst, "Clean" if report.distribution else "Readable")
-    return tag(
-        "header",
-        {},
-        tag("p", {"class": "kicker"}, report.title),
-        tag("h1", {}, report.stream_name or report.source or "Captured records"),
-        tag(
-            "p",
-            {"class": "facts"},
-            join(
-                tag("span", {}, report.source) if report.source and report.stream_name else None,
-                tag("span", {}, "made ", stamp(report.generated)),
-                tag("span", {}, f"records from {span_text(report)}") if report.first_arrival else None,
-            ),
-        ),
-        None
-        if report.complete
-        else tag("p", {"class": "partial"}, "Not complete: the job is still running or ended early."),
-        tag(
-            "div",
-            {"class": f"verdict {worst}"},
-            tag("strong", {}, title),
-            tag("p", {}, verdict(report)),
-        ),
-    )

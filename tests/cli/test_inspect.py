@@ -39,13 +39,13 @@ def test_every_way_in_gives_the_same_picture(capsys, tmp_path, monkeypatch):
     raw.write_bytes(TWO)
     b64.write_bytes(base64.encodebytes(TWO))
     hexa.write_text(TWO.hex() + "\n")
-    expected = run(capsys, raw, "--no-others")
+    expected = run(capsys, raw)
     assert "2 user records, canonical" in expected
     for way in (b64, hexa, TWO.hex(), base64.b64encode(TWO).decode()):
-        assert run(capsys, way, "--no-others") == expected
+        assert run(capsys, way) == expected
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TWO)))
-    assert run(capsys, "-", "--no-others") == expected
-    assert run(capsys, b64, "--format", "base64", "--no-others") == expected
+    assert run(capsys, "-") == expected
+    assert run(capsys, b64, "--format", "base64") == expected
 
 
 def test_text_that_only_looks_like_base64_is_taken_as_it_is():
@@ -61,14 +61,14 @@ def test_text_that_only_looks_like_base64_is_taken_as_it_is():
 
 def test_the_defect_is_marked_where_it_is(capsys):
     broken = frame(bytes.fromhex("0a0161" + "1a0508071a0178"))  # index 7 into a table of one
-    out = run(capsys, broken.hex(), "--no-others", code=1)
+    out = run(capsys, broken.hex(), code=1)
     lines = out.splitlines()
     (mark,) = [i for i, line in enumerate(lines) if "▲" in line]
     assert lines[mark - 1].split()[:3] == ["7", "7", "records[0]"]
     assert "partition_key_index  7" in out
     assert "MSG-7" in lines[mark]
     assert "the KCL: delivers 0 of 1 user records" in out
-    facts = json.loads(run(capsys, broken.hex(), "--no-others", "--json", code=1))
+    facts = json.loads(run(capsys, broken.hex(), "--json", code=1))
     (defect,) = facts["defects"]
     assert (defect["code"], defect["requirement"], defect["record_index"]) == (
         "index-out-of-table",
@@ -80,7 +80,7 @@ def test_the_defect_is_marked_where_it_is(capsys):
 
 
 def test_the_kcls_range_rule(capsys):
-    out = run(capsys, TWO.hex(), "--range", "0:5", "--no-others")
+    out = run(capsys, TWO.hex(), "--range", "0:5", code=1)
     assert "delivers 0 of 2 user records" in out
     assert "out-of-range" in out
 
@@ -88,38 +88,51 @@ def test_the_kcls_range_rule(capsys):
 def test_what_aws_kinesis_agg_really_does(capsys):
     """The two faults the mission names: a wrong explicit hash key, and records lost in silence."""
     mixed = encode([UserRecord("a", b"x", "5"), UserRecord("b", b"y")])
-    facts = json.loads(run(capsys, mixed.hex(), "--json"))
+    facts = json.loads(run(capsys, mixed.hex(), "--others", "--json"))
     ((name, said),) = facts["others"].items()
     assert name.startswith("aws_kinesis_agg ")
     assert said == {"outcome": "differs", "delivered": 2, "expected": 2, "wrong": 1}
-    assert "1 of them wrong" in run(capsys, mixed.hex())
+    assert "1 of them wrong" in run(capsys, mixed.hex(), "--others")
     broken = frame(bytes.fromhex("0a0161" + "1a0508001a0178" + "1a0508071a0178"))
-    facts = json.loads(run(capsys, broken.hex(), "--json", code=1))
+    facts = json.loads(run(capsys, broken.hex(), "--others", "--json", code=1))
     (said,) = facts["others"].values()
     assert said["delivered"] == 1
     assert said["outcome"] == "differs"
-    same = json.loads(run(capsys, TWO.hex(), "--json"))["others"]
+    same = json.loads(run(capsys, TWO.hex(), "--others", "--json"))["others"]
     assert [s["outcome"] for s in same.values()] == ["same"]
 
 
+def test_other_implementations_run_only_when_asked_for(capsys, monkeypatch):
+    monkeypatch.setattr("kpl_codec.cli.others.ask", lambda data: pytest.fail("other code was started"))
+    assert json.loads(run(capsys, TWO.hex(), "--json"))["others"] == {}
+    run(capsys, TWO.hex(), "--no-others")  # what it was called when it was not the default
+
+
+def test_a_file_of_captured_records_is_not_taken_for_a_record(capsys, tmp_path):
+    path = tmp_path / "get-records.json"
+    path.write_text('{"Records": [], "MillisBehindLatest": 0}')
+    assert main(["inspect", str(path)]) == 0
+    assert "captured records, not like one record" in capsys.readouterr().err
+
+
 def test_records_and_plain_data(capsys):
-    out = run(capsys, TWO.hex(), "--records", "--no-others")
+    out = run(capsys, TWO.hex(), "--records")
     assert "'a', 1 bytes" in out
-    assert json.loads(run(capsys, TWO.hex(), "--records", "--json", "--no-others"))["records"][1] == {
+    assert json.loads(run(capsys, TWO.hex(), "--records", "--json"))["records"][1] == {
         "partition_key": "b", "explicit_hash_key": None, "data_length": 1,
     }  # fmt: skip
     path = os.devnull
-    out = run(capsys, path, "--no-others", "--records")
+    out = run(capsys, path, "--records")
     assert out.startswith("0 bytes: plain")
     assert "user records: none" in out
 
 
 def test_colours_only_where_they_are_welcome(capsys, monkeypatch):
-    assert "\x1b[" not in run(capsys, TWO.hex(), "--no-others")
+    assert "\x1b[" not in run(capsys, TWO.hex())
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[31" in run(capsys, (TWO[:-1] + b"\0").hex(), "--no-others", code=1)
+    assert "\x1b[31" in run(capsys, (TWO[:-1] + b"\0").hex(), code=1)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[" not in run(capsys, TWO.hex(), "--no-others")
+    assert "\x1b[" not in run(capsys, TWO.hex())
 
 
 @pytest.mark.parametrize(

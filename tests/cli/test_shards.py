@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from kpl_codec.cli.main import main
-from kpl_codec.cli.shards import _tell
+from kpl_codec.cli.watch import tell
 from kpl_codec.shards.live_shard_map import MapChanged, RefreshFailed, StreamUnavailable
 from kpl_codec.shards.shard_map import ShardMap
 
@@ -157,21 +157,21 @@ def test_what_watch_tells_people(capsys):
     stream.split(0)
     shard_map = ShardMap(stream.shards)
     opened = tuple(s.shard_id for s in stream.shards[2:])
-    _tell(MapChanged(0.0, shard_map, opened, (old,), False, ()), False, first=False)
+    tell(MapChanged(0.0, shard_map, opened, (old,), False, ()), False, first=False)
     line, _, bar = capsys.readouterr().out.splitlines()
     said = "0 closed, 2 opened (25.0%, out of 0), 3 opened (25.0%, out of 0), 3 open shards"
     assert line.endswith("  " + said)
     assert bar.startswith("├──")
-    _tell(MapChanged(0.0, shard_map, (), (), False, ()), False, first=False)
+    tell(MapChanged(0.0, shard_map, (), (), False, ()), False, first=False)
     assert capsys.readouterr().out == ""  # nothing new, nothing said
-    _tell(MapChanged(0.0, shard_map, opened, (), True, ()), False, first=False)
+    tell(MapChanged(0.0, shard_map, opened, (), True, ()), False, first=False)
     assert "the stream was made anew" in capsys.readouterr().out
     error = StreamUnavailable(
         stream="s", operation="ListShards", code="LimitExceededException", reason="slow"
     )
-    _tell(RefreshFailed(0.0, error, 2.0), False, first=False)
+    tell(RefreshFailed(0.0, error, 2.0), False, first=False)
     assert capsys.readouterr().out.endswith("LimitExceededException: slow [MAP-8], again in 2 s\n")
-    _tell(RefreshFailed(0.0, error, 2.0), True, first=False)
+    tell(RefreshFailed(0.0, error, 2.0), True, first=False)
     assert json.loads(capsys.readouterr().out)["Failed"] == "LimitExceededException"
 
 
@@ -218,7 +218,7 @@ def test_a_live_stream(capsys, live):
 
     assert unwrap(b"x", "auto") == b"x"
     assert main(["inspect", *connection, "--shard-id", put["ShardId"], "--sequence-number",
-                 put["SequenceNumber"], "--no-others"]) == 0  # fmt: skip
+                 put["SequenceNumber"]]) == 0  # fmt: skip
     assert "plain record" in capsys.readouterr().out
 
 

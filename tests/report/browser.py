@@ -1,31 +1,34 @@
-"""A real browser for tests: headless Chromium, spoken to over its own pipe, with nothing but the stdlib.
+"""A real browser for tests: headless Chromium, driven by Selenium.
 
     with Browser() as browser, browser.page(path.as_uri(), width=360) as page:
         page.evaluate("document.title"); page.requests; page.complaints
 
-Chromium is taken from ``CHROMIUM``, from the machine, or, as root on a Debian machine that has none,
-installed with apt-get.
+Chromium and its driver are taken from ``CHROMIUM`` and ``CHROMEDRIVER``, else from the machine. Selenium is
+told where both are, so it downloads nothing. Where they are missing the tests are skipped; only with
+``CI=true`` they are installed with apt-get.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
-_MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+_PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -39,212 +42,150 @@ _FLAGS = (
     "--disable-sync",
     "--disable-extensions",
     "--mute-audio",
-    "--remote-debugging-pipe",
 )
 
 
-def find_chromium() -> str:
-    """The path of a Chromium, installed now if need be. Skips the test only where nothing can install
-    one (not root, no apt-get) and nobody insists (``CI``)."""
-    named = os.environ.get("CHROMIUM")
-    if named:
-        return named
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    if found or Path(_MAC).exists():
-        return found or _MAC
-    apt = shutil.which("apt-get")
-    if apt is not None and os.geteuid() == 0:
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = [apt, "install", "-y", "-q", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
-        for command in (install, [apt, "update", "-q"], install):  # lists of packages may be old, or none
-            run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
-            found = shutil.which("chromium")
-            if found:
-                return found
-        pytest.fail(f"apt-get could not install chromium: {run.stderr[-500:]}")
-    reason = "no Chromium: install it, or set CHROMIUM to its path"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+def find() -> tuple[str, str]:
+    """The paths of Chromium and of its driver. Skips the test where they are missing, unless ``CI=true``."""
+    if missing() and os.environ.get("CI") == "true":
+        _install()
+    chromium, driver = _chromium(), _driver()
+    if chromium is None or driver is None:
+        reason = f"no Chromium or no driver of it: apt-get install {' '.join(_PACKAGES)}, or set CHROMIUM "
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason + "and CHROMEDRIVER to their paths")
+    return chromium, driver
+
+
+def _chromium() -> str | None:
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _CHROMIUM)), None)
+
+
+def _driver() -> str | None:
+    return os.environ.get("CHROMEDRIVER") or shutil.which("chromedriver")
+
+
+def missing() -> bool:
+    return _chromium() is None or _driver() is None
+
+
+def _install() -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *_PACKAGES]
+    for command in (install, ["apt-get", "update", "-q"], install):  # lists of packages may be old, or none
+        if missing():
+            subprocess.run(command, env=environment, capture_output=True, timeout=280, check=False)
 
 
 class Browser:
     """One Chromium process with an empty profile; gone with the ``with`` block."""
 
-    def __init__(self) -> None:
-        self._executable = find_chromium()
-        self._next = 0
-        self._held = b""
-        self._events: list[dict[str, Any]] = []
-
     def __enter__(self) -> Browser:
+        chromium, driver = find()
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        theirs_in, self._to = os.pipe()
-        self._from, theirs_out = os.pipe()
-        # Chromium reads commands from descriptor 3 and answers on 4.
-        command = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
-        flags = [*_FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"]
-        self._process = subprocess.Popen(
-            ["bash", "-c", command, self._executable, *flags],
-            pass_fds=(theirs_in, theirs_out),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        options = Options()
+        options.binary_location = chromium
+        for flag in (*_FLAGS, f"--user-data-dir={self._profile.name}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+        self.driver = webdriver.Chrome(options, Service(executable_path=driver))
+        self.driver.set_script_timeout(60)
+        self._blank = self.driver.current_window_handle
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.send("Browser.close", timeout=5)
-        except (OSError, TimeoutError):
-            self._process.kill()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        os.close(self._to)
-        os.close(self._from)
+        self.driver.quit()
         self._profile.cleanup()
-
-    def send(
-        self, method: str, session: str | None = None, timeout: float = 30, **params: Any
-    ) -> dict[str, Any]:
-        """One command of the DevTools protocol, and its answer. Raises RuntimeError for a refusal."""
-        self._next += 1
-        message: dict[str, Any] = {"id": self._next, "method": method, "params": params}
-        if session is not None:
-            message["sessionId"] = session
-        os.write(self._to, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + timeout
-        while True:
-            answer = self._read(deadline)
-            if answer.get("id") != self._next:
-                self._events.append(answer)
-            elif "error" in answer:
-                raise RuntimeError(f"{method}: {answer['error']}")
-            else:
-                return answer["result"]  # type: ignore[no-any-return]
-
-    def _read(self, deadline: float) -> dict[str, Any]:
-        while b"\0" not in self._held:
-            if not select.select([self._from], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise TimeoutError("Chromium does not answer")
-            block = os.read(self._from, 1 << 20)
-            if not block:
-                raise OSError("Chromium has ended")
-            self._held += block
-        line, _, self._held = self._held.partition(b"\0")
-        return json.loads(line)  # type: ignore[no-any-return]
-
-    def events(self, session: str) -> list[dict[str, Any]]:
-        """What has happened on a page so far."""
-        return [event for event in self._events if event.get("sessionId") == session]
-
-    def wait_for(self, session: str, method: str, timeout: float = 30) -> None:
-        """Until that event has come. Raises TimeoutError."""
-        deadline = time.monotonic() + timeout
-        while not any(event.get("method") == method for event in self.events(session)):
-            self._events.append(self._read(deadline))
 
     @contextmanager
     def page(
         self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True
     ) -> Iterator[Page]:
         """A page, loaded. ``script``: whether JavaScript runs."""
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = Page(self, session)
-        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Accessibility"):
-            page.send(f"{domain}.enable")
+        self.driver.switch_to.new_window("tab")
+        page = Page(self.driver)
+        page.forget()
+        page.size(width, height)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        page.send("Emulation.setEmulatedMedia", media="screen", features=[scheme])
+        if not script:
+            page.send("Emulation.setScriptExecutionDisabled", value=True)
+        page.send("Accessibility.enable")
+        self.driver.get(url)
+        try:
+            yield page
+        finally:
+            self.driver.close()
+            self.driver.switch_to.window(self._blank)
+
+
+class Page:
+    """One loaded page."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self._driver = driver
+        self._requests: list[str] = []
+        self._complaints: list[str] = []
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """A command of Chromium's own protocol, for what WebDriver has no command for."""
+        return self._driver.execute_cdp_cmd(method, params)
+
+    def size(self, width: int, height: int) -> None:
+        """Show it in a window, or on a phone, of that size."""
         phone = width < 600
-        page.send(
+        self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
             deviceScaleFactor=2 if phone else 1,
             mobile=phone,
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        page.send("Emulation.setEmulatedMedia", media="screen", features=[scheme])
-        if not script:
-            page.send("Emulation.setScriptExecutionDisabled", value=True)
-        page.send("Page.navigate", url=url)
-        self.wait_for(session, "Page.loadEventFired")
-        try:
-            yield page
-        finally:
-            self.send("Target.closeTarget", targetId=target)
-
-
-class Page:
-    """One loaded page."""
-
-    def __init__(self, browser: Browser, session: str) -> None:
-        self._browser = browser
-        self._session = session
-
-    def send(self, method: str, **params: Any) -> dict[str, Any]:
-        return self._browser.send(method, self._session, **params)
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression. Raises AssertionError if it throws."""
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        return answer["result"].get("value")
+        """The value of a JavaScript expression; that of a promise is waited for. Raises if it throws."""
+        return self._driver.execute_script(f"return ({expression});")
 
-    def press(self, key: str, code: int, text: str = "") -> None:
-        """One key, down and up."""
-        for kind in ("keyDown", "keyUp"):
-            self.send(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                code=key,
-                windowsVirtualKeyCode=code,
-                text=text if kind == "keyDown" else "",
-            )
-
-    def type(self, text: str) -> None:
-        """Text into whatever has the focus."""
-        self.send("Input.insertText", text=text)
+    def press(self, keys: str) -> None:
+        """Keys, down and up (`selenium.webdriver.Keys`), or text into whatever has the focus."""
+        ActionChains(self._driver).send_keys(keys).perform()
 
     def click(self, selector: str) -> None:
         """A real click in the middle of the first element that matches."""
-        x, y = self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect();"
-            "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        element = self._driver.find_element(By.CSS_SELECTOR, selector)
+        self._driver.execute_script(
+            "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element
         )
-        for kind in ("mousePressed", "mouseReleased"):
-            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        element.click()
 
     def media(self, media: str) -> None:
         """Show it as on ``media``; "" ends pretending."""
         self.send("Emulation.setEmulatedMedia", media=media, features=[])
 
+    def screenshot(self, path: str) -> None:
+        """The whole page as a PNG."""
+        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
+        self.size(size["width"], min(size["height"], 12_000))
+        self._driver.save_screenshot(path)
+
+    def forget(self) -> None:
+        """Drop what was logged before this page."""
+        for kind in ("performance", "browser"):
+            self._driver.get_log(kind)
+
     @property
     def requests(self) -> list[str]:
         """Every address that was asked for, the page's own included; not ``data:``."""
-        self.evaluate("1")
-        return [
-            event["params"]["request"]["url"]
-            for event in self._browser.events(self._session)
-            if event["method"] == "Network.requestWillBeSent"
-            and not event["params"]["request"]["url"].startswith("data:")
-        ]
+        for entry in self._driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                url = message["params"]["request"]["url"]
+                self._requests += [] if url.startswith("data:") else [url]
+        return self._requests
 
     @property
     def complaints(self) -> list[str]:
         """Console messages, uncaught errors, violations of the policy: anything a console would show."""
-        self.evaluate("1")
-        wanted = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
-        return [
-            json.dumps(event["params"])
-            for event in self._browser.events(self._session)
-            if event["method"] in wanted
-        ]
+        self._complaints += [entry["message"] for entry in self._driver.get_log("browser")]
+        return self._complaints

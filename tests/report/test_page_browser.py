@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from selenium.webdriver import Keys
 
 from kpl_codec.report import Report
 
@@ -109,9 +110,9 @@ def test_filters_by_severity_kind_shard_and_text_show_exactly_what_matches(
 
         one = next(f for f in findings if f.kind == "truncated")
         page.evaluate("document.getElementById('filter-text').focus()")
-        page.type(f"{(one.sequence_number or '').upper()} Truncated")
+        page.press(f"{(one.sequence_number or '').upper()} Truncated")
         assert visible(page) == [["truncated", one.shard_id]]
-        page.type(" nothing has this word")
+        page.press(" nothing has this word")
         assert visible(page) == []
         assert not page.evaluate("document.getElementById('no-match').hidden")
 
@@ -266,7 +267,7 @@ def test_a_keyboard_is_enough(browser: Browser, pages: dict[str, str]) -> None:
         focused = "document.activeElement"
 
         def tab() -> str:
-            page.press("Tab", 9)
+            page.press(Keys.TAB)
             return page.evaluate(
                 f"{focused}.id || {focused}.name || {focused}.className || {focused}.tagName"
             )  # type: ignore[no-any-return]
@@ -286,14 +287,14 @@ def test_a_keyboard_is_enough(browser: Browser, pages: dict[str, str]) -> None:
         ):
             assert stop in walked, stop
         page.evaluate("document.querySelector('input[value=critical]').focus()")
-        page.press(" ", 32, " ")
+        page.press(" ")
         assert "critical" not in page.evaluate(
             "[...document.querySelectorAll('article.kind:not([hidden])')].map(a => a.dataset.severity)"
         )
         folded = "document.querySelector('article.error details')"
         assert not page.evaluate(f"{folded}.open")
         page.evaluate(f"{folded}.querySelector('summary').focus()")
-        page.press("Enter", 13, "\r")
+        page.press(Keys.ENTER)
         assert page.evaluate(f"{folded}.open")
 
 
@@ -326,9 +327,7 @@ def test_it_prints_whole_and_without_controls(
         assert len(visible(page)) == len(reports["full"].findings) - (87 - 50)
         assert not page.evaluate("[...document.querySelectorAll('details')].every(d => d.open)")
         # No table is wider than the paper (A4, with 2 cm of margin).
-        page.send(
-            "Emulation.setDeviceMetricsOverride", width=640, height=900, deviceScaleFactor=1, mobile=False
-        )
+        page.size(640, 900)
         page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
         assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.offsetWidth <= 640)")
         page.media("")

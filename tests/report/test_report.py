@@ -16,6 +16,8 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.pictures.drawing import element, join
+from kpl_codec.pictures.labels import percent, size
 from kpl_codec.report import (
     KINDS,
     Finding,
@@ -26,8 +28,7 @@ from kpl_codec.report import (
     summary_text,
     write_page,
 )
-from kpl_codec.report.markup import join, tag
-from kpl_codec.report.summary import percent, size, verdict
+from kpl_codec.report.summary import verdict
 from kpl_codec.shards.shard_map import Shard, ShardMap
 
 from .examples import HOSTILE, Stream, mixed_stream, report_of, scanned
@@ -279,15 +280,15 @@ def test_the_page_is_balanced_and_holds_all_it_needs(name: str, reports: dict[st
     assert len(page) < 3_000_000
 
 
-def test_markup_escapes_whatever_is_not_markup() -> None:
+def test_drawings_escape_whatever_is_not_svg() -> None:
     for text in HOSTILE:
-        made = tag("td", {"title": text}, text)
+        made = element("td", {"title": text}, text)
         parsed = _Balanced()
         parsed.feed(made)
         parsed.close()
         assert parsed.open == []
         assert [(t, a) for t, a, _ in parsed.attributes] == [("td", "title")]
-    assert join("a<b", tag("br"), None, ["&", 3]) == "a&lt;b<br>&amp;3"
+    assert join("a<b", element("g", {"x": None}), None, ["&"]) == "a&lt;b<g/>&amp;"
 
 
 def test_the_page_says_when_it_is_not_complete_or_has_no_map(reports: dict[str, Report]) -> None:
@@ -340,7 +341,7 @@ def test_a_huge_map_and_long_names_stay_within_bounds() -> None:
 def test_the_report_loads_neither_pyarrow_nor_spark() -> None:
     code = (
         "import sys, kpl_codec.report\n"
-        "print(sorted({'pyarrow', 'pyspark', 'numpy', 'rich', 'boto3'} & set(sys.modules)))"
+        "print(sorted({'pyarrow', 'pyspark', 'numpy', 'rich', 'jinja2', 'boto3'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.strip() == "[]"

@@ -1,0 +1,170 @@
+"""Pictures of shards made of characters: the key space, the lineage in time, skew.
+
+Pure functions of their arguments, without colours; `svg` draws the same for pages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ..shards.lineage import Lineage
+from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.shard_map import Shard
+from ..shards.skew import Skew
+from .labels import KEY_SPACE, share, short_id, utc
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def key_space(shards: Sequence[Shard], width: int = 100) -> str:
+    """The open shards side by side, each as wide as its share of the hash keys, at least one column.
+
+    0                                                 2^128-1
+    ├──── 2 ────┼──── 3 ────┼────────── 1 ────────────┤
+
+    Where there are too many for ``width``, a digit says how many of them begin in each column, + for more
+    than nine.
+    """
+    ordered = sorted((s for s in shards if s.open), key=lambda s: s.hash_key_range)
+    inner = width - 1
+    bar = _ruler(ordered, inner) if 2 * len(ordered) <= inner else _counts(ordered, width)
+    return f"0{'2^128-1'.rjust(len(bar) - 1)}\n{bar}"
+
+
+def _ruler(ordered: Sequence[Shard], inner: int) -> str:
+    edges = [round(s.hash_key_range.starting_hash_key * inner / KEY_SPACE) for s in ordered] + [inner]
+    for i in range(1, len(edges)):  # room for one column each, from the left
+        edges[i] = max(edges[i], edges[i - 1] + 2)
+    edges[-1] = inner
+    for i in range(len(edges) - 2, 0, -1):  # and from the right
+        edges[i] = min(edges[i], edges[i + 1] - 2)
+    cells = ["├"]
+    for i, shard in enumerate(ordered):
+        room = edges[i + 1] - edges[i] - 1
+        name = short_id(shard.shard_id)
+        label = f" {name} " if len(name) + 2 <= room else name if len(name) <= room else ""
+        cells.append(label.center(room, "─"))
+        cells.append("┼" if i + 1 < len(ordered) else "┤")
+    return "".join(cells)
+
+
+def _counts(ordered: Sequence[Shard], width: int) -> str:
+    begin = Counter(s.hash_key_range.starting_hash_key * width // KEY_SPACE for s in ordered)
+    return "".join("─" if not begin[i] else str(begin[i]) if begin[i] < 10 else "+" for i in range(width))
+
+
+class Span(NamedTuple):
+    """A shard's life: from when it was made until its children were, as far as hints tell."""
+
+    shard: Shard
+    begin: datetime | None
+    end: datetime | None
+
+
+def spans(lineage: Lineage) -> list[Span]:
+    """The life of each shard, parents before children; ``end`` is None for an open one."""
+    found = []
+    for shard in lineage:
+        end = None
+        if not shard.open:
+            born = [lineage.created(child.shard_id) for child in lineage.children(shard.shard_id)]
+            end = min((moment for moment in born if moment is not None), default=None) or _ended(shard)
+        found.append(Span(shard, lineage.created(shard.shard_id), end))
+    return found
+
+
+def generations(lineage: Lineage) -> dict[str, int]:
+    """Shard id -> how many reshards lie between it and the oldest shard known."""
+    found: dict[str, int] = {}
+    for shard in lineage:
+        found[shard.shard_id] = max(
+            (found[parent.shard_id] + 1 for parent in lineage.parents(shard.shard_id)), default=0
+        )
+    return found
+
+
+def _ended(shard: Shard) -> datetime | None:
+    try:
+        hint = sequence_hint(shard.ending_sequence_number or "")
+    except SequenceNumberError:
+        return None
+    return hint.time if hint else None
+
+
+def extent(lives: Sequence[Span], now: datetime | None = None) -> tuple[datetime, datetime] | None:
+    """From the first beginning to ``now``, or to a little after the last thing that happened."""
+    known = [moment for life in lives for moment in (life.begin, life.end) if moment is not None]
+    if not known:
+        return None
+    first, last = min(known), max(known)
+    if now is not None:
+        last = max(last, utc(now))
+    else:
+        last += (last - first) / 10
+    return first, max(last, first + timedelta(seconds=1))
+
+
+def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) -> str:
+    """A line for each shard, from its making to its closing; ``>`` for one that is open.
+
+    2018-12-16 05:27:07                                   05:49:04
+    0  100.0%  ██████████████████████████████████████████
+    1   50.0%                                            ███████>  ◀ 0
+    2   50.0%                                            ███████>  ◀ 0
+    """
+    lives = spans(lineage)
+    times = extent(lives, now)
+    names = [short_id(life.shard.shard_id) for life in lives]
+    left = max(map(len, names), default=1)
+    shares = [share(life.shard.hash_key_range) for life in lives]
+    wide = max(map(len, shares), default=1)
+    notes = [
+        "◀ " + " + ".join(map(short_id, life.shard.parent_shard_ids)) if life.shard.parent_shard_ids else ""
+        for life in lives
+    ]
+    inner = max(width - left - wide - 7 - max(map(len, notes), default=0), 20)
+    margin = " " * (left + wide + 4)
+    if times is None:
+        rows = [
+            f"{name:>{left}}  {part:>{wide}}  {'open' if life.shard.open else 'closed'}  {note}".rstrip()
+            for name, part, note, life in zip(names, shares, notes, lives, strict=True)
+        ]
+        return "\n".join(["(sequence numbers without a time in them: no timeline)", *rows])
+    first, last = times
+    scale = (inner - 1) / (last - first).total_seconds()
+
+    def column(moment: datetime | None, otherwise: int) -> int:
+        return round((moment - first).total_seconds() * scale) if moment is not None else otherwise
+
+    ends = f"{last:%Y-%m-%d %H:%M:%S}"
+    if 2 * len(ends) + 2 > inner:
+        ends = f"{last:%H:%M:%S}" if last.date() == first.date() else f"{last:%m-%d}"
+    lines = [margin + f"{first:%Y-%m-%d %H:%M:%S}" + f"  {ends}".rjust(inner - 19) + " UTC"]
+    for name, part, note, life in zip(names, shares, notes, lives, strict=True):
+        begin = column(life.begin, 0)
+        end = inner if life.shard.open else max(column(life.end, inner), begin + 1)
+        bar = " " * begin + "█" * (end - begin) + (">" if life.shard.open else "")
+        lines.append(f"{name:>{left}}  {part:>{wide}}  {bar.ljust(inner + 1)}  {note}".rstrip())
+    return "\n".join(lines)
+
+
+def skew_bars(skew: Skew, names: Sequence[str], width: int = 100) -> str:
+    """A bar for each shard, with its count and its share; ``┊`` marks the mean, which all would have."""
+    left = max(map(len, names), default=1)
+    counts = [f"{count:,}" for count in skew.counts]
+    wide = max(map(len, counts))
+    most = max([*skew.counts, 1])
+    inner = max(width - left - wide - 12, 10)
+    mean = min(round(skew.mean / most * inner), inner - 1)
+    lines = []
+    for name, count, text in zip(names, skew.counts, counts, strict=True):
+        eighths = round(count / most * inner * 8)
+        bar = ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(inner)
+        if bar[mean] == " ":
+            bar = f"{bar[:mean]}┊{bar[mean + 1 :]}"
+        part = 100 * count / skew.total if skew.total else 0.0
+        lines.append(f"{name:>{left}}  {text:>{wide}}  {part:5.1f}%  {bar}".rstrip())
+    return "\n".join(lines)

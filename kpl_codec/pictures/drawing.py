@@ -1,0 +1,123 @@
+"""SVG elements, escaped by construction. Charts of the report and the pictures of `svg` are made of them.
+
+element("rect", {"x": 1.5, "class": "shard"}, element("title", {}, shard_id))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from html import escape
+from math import ceil, log10
+
+from .labels import safe
+
+
+class Svg(str):
+    """Text that is SVG already. Made by `element` and `join`, never of data.
+
+    Has the ``__html__`` of templates with autoescape, so that they insert it as it is.
+    """
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
+
+
+Child = Svg | str | None | Iterable["Child"]
+
+
+def _children(children: Iterable[Child]) -> Iterable[str]:
+    for child in children:
+        if isinstance(child, Svg):
+            yield child
+        elif isinstance(child, str):
+            yield escape(safe(child))
+        elif child is not None:
+            yield from _children(child)
+
+
+def join(*children: Child) -> Svg:
+    """Children one after the other. What is no `Svg` is escaped, None is nothing."""
+    return Svg("".join(_children(children)))
+
+
+def element(name: str, attributes: Mapping[str, object], *children: Child) -> Svg:
+    """One element. Attributes that are None are left out, numbers are written with two decimals at most."""
+    opening = name
+    for key, value in attributes.items():
+        if isinstance(value, float):
+            value = f"{value:.2f}".rstrip("0").rstrip(".")
+        if value is not None:
+            opening += f' {key}="{escape(safe(value))}"'
+    inner = join(*children)
+    return Svg(f"<{opening}>{inner}</{name}>" if inner else f"<{opening}/>")
+
+
+def rect(
+    x: float, y: float, width: float, height: float, css: str | None, tip: str | None = None, **more: object
+) -> Svg:
+    """A box. ``css``: its class; ``tip``: what a pointer on it is told; ``more``: other attributes."""
+    where = {"x": float(x), "y": float(y), "width": float(max(width, 0)), "height": float(max(height, 0))}
+    return element(
+        "rect", {**where, "class": css, **more}, element("title", {}, tip) if tip is not None else None
+    )
+
+
+def line(x1: float, y1: float, x2: float, y2: float, css: str) -> Svg:
+    """A straight line."""
+    return element("line", {"x1": float(x1), "y1": float(y1), "x2": float(x2), "y2": float(y2), "class": css})
+
+
+def label(x: float, y: float, value: str, anchor: str = "start", css: str | None = "axis") -> Svg:
+    """A text. ``anchor``: start, middle or end of it is at ``x``."""
+    return element("text", {"x": float(x), "y": float(y), "text-anchor": anchor, "class": css}, value)
+
+
+# -- scales ----------------------------------------------------------------------------------------
+
+_STEPS = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
+)  # fmt: skip
+
+
+def time_ticks(first: datetime, last: datetime, count: int = 6) -> list[tuple[datetime, str]]:
+    """About ``count`` round times from ``first`` to ``last``, and how to write each. All are in UTC."""
+    span = max((last - first).total_seconds(), 1)
+    step = next((s for s in _STEPS if span / s <= count), 604800 * ceil(span / 604800 / count))
+    form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 43200 else "%m-%d"
+    at = ceil(first.timestamp() / step) * step
+    ticks: list[tuple[datetime, str]] = []
+    while at <= last.timestamp() and len(ticks) < 2 * count:
+        time = datetime.fromtimestamp(at, timezone.utc)
+        ticks.append((time, time.strftime(form)))
+        at += step
+    return ticks
+
+
+def round_scale(most: float) -> tuple[float, list[float]]:
+    """A round number at or above ``most``, and the round values from 0 to it that an axis marks."""
+    if most <= 0:
+        return 1.0, [0, 1]
+    step = 10 ** ceil(log10(most / 4) - 1e-9)
+    for finer in (step / 5, step / 2, step):
+        if most / finer <= 5:
+            step = finer
+            break
+    count = ceil(most / step - 1e-9)
+    return step * count, [step * index for index in range(count + 1)]
+
+
+#: Where marks stand on an axis of hash keys, as parts of the key space, and what they say.
+KEY_MARKS: Sequence[tuple[float, str]] = (
+    (0, "0"), (0.25, "1/4"), (0.5, "1/2"), (0.75, "3/4"), (1, "2^128 - 1"),
+)  # fmt: skip
+
+
+def plus(time: datetime, seconds: float, otherwise: datetime) -> datetime:
+    """``time`` so many seconds later; ``otherwise`` where the calendar ends before."""
+    try:
+        return time + timedelta(seconds=seconds)
+    except OverflowError:
+        return otherwise

@@ -1,0 +1,82 @@
+"""How shards, hash keys and numbers are written for people: short, the same everywhere, and harmless.
+
+Used by the terminal, the pictures and the report's page. Nothing here knows where the text goes.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+from ..format.hash_keys import HashKeyRange
+
+#: The number of hash keys there are.
+KEY_SPACE = 2**128
+# Control characters, marks that turn the direction of writing, and lone surrogates.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def safe(text: object) -> str:
+    """``text`` without the characters that can rewrite a terminal or turn a line around.
+
+    For every text that comes from outside: keys, file names, shard ids. Each such character becomes U+FFFD.
+    """
+    return _UNSAFE.sub("\ufffd", str(text))
+
+
+def short_id(shard_id: str) -> str:
+    """``shardId-000000000012`` as ``12``; other ids as they are, at most 16 characters."""
+    prefix, dash, digits = shard_id.partition("-")
+    if prefix == "shardId" and dash and digits.isascii() and digits.isdigit() and len(digits) < 15:
+        return str(int(digits))
+    return shard_id[:16]
+
+
+def share(hash_key_range: HashKeyRange, of: HashKeyRange | None = None) -> str:
+    """The part of the hash key space, or of the range ``of``, that a range covers: ``25.0%``."""
+    percent = 100 * hash_key_range.size / (of.size if of is not None else KEY_SPACE)
+    return f"{percent:.1f}%" if percent >= 0.05 else f"{percent:.0e}%" if percent else "0%"
+
+
+def number(value: int) -> str:
+    """``1,234,567``."""
+    return f"{value:,}"
+
+
+def size(value: float) -> str:
+    """Bytes as ``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
+def percent(part: float, whole: float) -> str:
+    """A share as ``33.3 %``. Only nothing is 0 %, and only all is 100 %."""
+    if not whole:
+        return "0 %"
+    share = 100 * part / whole
+    if 0 < share < 0.1:
+        return "< 0.1 %"
+    if 99.9 < share < 100:
+        return "> 99.9 %"
+    return f"{share:.1f} %" if share % 1 else f"{share:.0f} %"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """``3 user records``."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time: 90 seconds are ``1.5 min``."""
+    for unit, name in ((604800, "weeks"), (86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit or seconds == unit:
+            return f"{seconds / unit:.1f} {name}".replace(".0 ", " ")
+    return f"{seconds:g} s"
+
+
+def utc(moment: datetime) -> datetime:
+    """``moment`` in UTC; one without a time zone is taken for UTC."""
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
