@@ -8,17 +8,13 @@ kpl-codec conformance -- ./my-codec --json-lines      any command that speaks sp
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
-
 from .. import conformance
-from ..conformance import ADAPTERS, GRADES, ProgramError, Result, adapter_command, vector_files
+from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, vector_files
 from ..conformance.running import load
 from ..errors import KplError
-from ..pictures.terminal import note, show, show_json, table, write
+from ..pictures.terminal import note, show_json, write
 from .source import UsageError
 
 
@@ -88,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         show_json([_facts(result) for result in results])
     else:
-        show(_table(results))
+        write(conformance.table(results) + "\n")
         if args.failures:
             for result in results:
                 for judgement in result.judgements:
@@ -106,18 +102,3 @@ def _facts(result: Result) -> dict[str, object]:
         "grades": dict(result.grades),
         "judgements": [judgement._asdict() for judgement in result.judgements],
     }
-
-
-def _table(results: Sequence[Result]) -> Table:
-    """The results side by side: how many vectors got which grade, by operation."""
-    heads = ["implementation", "operation", *GRADES, "not asked"]
-    rows = []
-    for result in results:
-        name = f"{result.name} {result.version}"
-        kinds = sorted({judgement.kind for judgement in result.judgements})
-        for kind in kinds:
-            grades = Counter(j.grade for j in result.judgements if j.kind == kind)
-            counts = [str(grades[grade] or "") for grade in GRADES]
-            rows.append([name, kind, *counts, str(result.unsupported or "") if kind == kinds[0] else ""])
-            name = ""
-    return table(heads, rows, range(2, len(heads)))

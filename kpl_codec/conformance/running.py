@@ -67,7 +67,9 @@ def run(
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results side by side: how many vectors got which grade, by operation."""
+    """The results side by side: how many vectors got which grade, by operation. Needs rich."""
+    from ..pictures import terminal
+
     heads = ["implementation", "operation", *GRADES, "not asked"]
     rows = []
     for result in results:
@@ -78,13 +80,4 @@ def table(results: Sequence[Result]) -> str:
             counts = [str(grades[grade] or "") for grade in GRADES]
             rows.append([name, kind, *counts, str(result.unsupported or "") if kind == kinds[0] else ""])
             name = ""
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
-
-    def line(cells: Sequence[str]) -> str:
-        texts = [
-            cell.ljust(width) if i < 2 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "  ".join(texts).rstrip()
-
-    return "\n".join([line(heads), line(["-" * width for width in widths]), *map(line, rows)])
+    return terminal.render(terminal.table(heads, rows, range(2, len(heads))), fit=False).rstrip("\n")

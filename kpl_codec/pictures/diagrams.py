@@ -132,7 +132,7 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
             f"{name:>{left}}  {part:>{wide}}  {'open' if life.shard.open else 'closed'}  {note}".rstrip()
             for name, part, note, life in zip(names, shares, notes, lives, strict=True)
         ]
-        return "\n".join(["(sequence numbers without a time in them: no timeline)", *rows])
+        return "\n".join(["(no times in the sequence numbers)", *rows])
     first, last = times
     scale = (inner - 1) / (last - first).total_seconds()
 

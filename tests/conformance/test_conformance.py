@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from kpl_codec import conformance
-from kpl_codec.cli import conformance as command
+from kpl_codec.cli.main import main
 from kpl_codec.conformance.running import load
 
 from ..spec.vectors import VECTORS
@@ -149,9 +148,7 @@ def test_a_program_that_does_not_introduce_itself_is_refused(code: str) -> None:
 
 
 def cli(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    command.configure(parser)
-    return command.run(parser.parse_args(arguments))
+    return main(["conformance", *arguments])
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +161,6 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert document["grades"]["unopened"] > 100
     for bad in (["--vectors", str(tmp_path)], ["--kind", "no-such-kind"], ["--", "no-such-command"]):
         assert cli(*bad) == 2
-        assert "kpl-codec conformance: " in capsys.readouterr().err
+        assert "kpl-codec: " in capsys.readouterr().err
     (tmp_path / "broken.json").write_text("{}")
     assert cli("--vectors", str(tmp_path), "--adapter", "kpl_codec") == 2

@@ -1,0 +1,149 @@
+"""Output on every kind of terminal: any encoding, any width, a reader that leaves, no colours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.cli.main import COMMANDS, main
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.pictures.terminal import line, render, table
+from kpl_codec.shards.shard_map import Shard, ShardMap
+
+pytestmark = pytest.mark.timeout(120)
+TWO = "f3899ac20a01610a01621a0508001a01781a0508011a0179b0031909ae75891ca94acec2ecce3125"
+
+
+@pytest.fixture
+def listing(tmp_path: Path) -> str:
+    """Five hundred shards."""
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
+    path = tmp_path / "shards.json"
+    path.write_text(ShardMap(shards).to_json())
+    return str(path)
+
+
+def run(*argv: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
+    return subprocess.run(
+        [sys.executable, "-m", "kpl_codec.cli.main", *argv],
+        env={**clean, **environment},
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
+def test_every_encoding_will_do(encoding: str, listing: str) -> None:
+    for argv, status in (
+        (["shards", "list", "--shards", listing], 0),
+        (["shards", "history", "--shards", listing], 0),
+        (["keys", "skew", "--shard-count", "4", "ключ", "a"], 0),
+        (["keys", "hash", "ключ", "😀"], 0),
+        (["keys", "hash", "ключ", "😀", "--json"], 0),
+        (["inspect", TWO[:-2] + "00"], 1),
+        (["shards", "list", "--shards", "нет"], 2),
+    ):
+        done = run(*argv, PYTHONIOENCODING=encoding)
+        assert done.returncode == status, done.stderr
+        assert b"Traceback" not in done.stderr
+        done.stdout.decode(encoding)
+        if "--json" in argv:
+            assert [row["Key"] for row in json.loads(done.stdout.decode(encoding))] == ["ключ", "😀"]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 130])
+def test_nothing_is_wider_than_the_terminal(columns: int, listing: str) -> None:
+    for argv in (
+        ["shards", "list", "--shards", listing],
+        ["shards", "history", "--shards", listing],
+        ["shards", "predict", "--shards", listing, "a", "b" * 100],
+        ["keys", "hash", "a", "b" * 100],
+        ["keys", "split", "5"],
+        ["keys", "skew", "--shard-count", "7", "a", "b"],
+    ):
+        lines = run(*argv, COLUMNS=str(columns)).stdout.decode().splitlines()
+        assert max(map(len, lines)) <= columns, argv
+
+
+def test_in_a_pipe_each_row_is_one_line(listing: str) -> None:
+    lines = run("keys", "split", "5").stdout.decode().splitlines()
+    assert len(lines) == 6
+    assert all(len(row.split()) == 4 for row in lines[1:])
+
+
+def test_a_reader_that_leaves_is_no_failure(listing: str) -> None:
+    for argv in (f"shards list --shards {listing}", "keys allocate 20000", f"inspect {TWO} --json"):
+        pipe = f"{sys.executable} -m kpl_codec.cli.main {argv} | head -1; echo ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
+        assert done.stdout.splitlines()[-1] == "0", argv
+        assert done.stderr == ""
+
+
+def test_no_color_wins() -> None:
+    assert b"\x1b[" in run("keys", "hash", "a", FORCE_COLOR="1").stdout
+    assert b"\x1b[" not in run("keys", "hash", "a", FORCE_COLOR="1", NO_COLOR="1").stdout
+
+
+@given(st.text(), st.integers(40, 160))
+def test_texts_from_outside_cannot_move_the_cursor(text: str, width: int) -> None:
+    for part in (line(text), line((text, "red")), table(["key"], [[text]])):
+        shown = render(part, width=width)
+        assert not set(shown) & set(map(chr, [*range(10), *range(11, 32), *range(127, 160)]))
+        shown.encode()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_says_what_a_command_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert COMMANDS[command] in shown
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["nonsense"], ["keys"], ["validate", "--input", "x"], ["keys", "split", "x"]]
+)
+def test_usage_errors_have_the_prefix_of_all_errors(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("kpl-codec: ")
+    assert said.count("\n") == 1
+
+
+def test_old_names_of_options_still_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--records", "5"]) == 2
+    assert main(["demo", "--user-records", "5"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == second
+    with pytest.raises(SystemExit):
+        main(["generate", "--help"])
+    shown = capsys.readouterr().out
+    assert "--shard-count" in shown
+    assert "--shards" not in shown
+
+
+def test_without_an_extra_the_hint_names_it() -> None:
+    start = "import sys; sys.modules['rich'] = None; from kpl_codec.cli.main import main"
+    code = f"{start}; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "keys", "hash", "a"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert 'pip install ".[cli]"' in done.stderr
+    assert (
+        subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, check=False).returncode
+        == 0
+    )
