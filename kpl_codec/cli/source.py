@@ -20,7 +20,6 @@ class UsageError(KplError):
 
     code = "usage"
     reason: str
-    reason: str
     text = "{reason}"
 
 

@@ -127,7 +127,12 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
             return validate_stream(engine.spark, _options(args), shard_map, args.output, title=args.title)
         return validate(
-            args.input, shard_map, args.output, engine=engine, output_format=args.output_format, title=args.title
+            args.input,
+            shard_map,
+            args.output,
+            engine=engine,
+            output_format=args.output_format,
+            title=args.title,
         )
 
 

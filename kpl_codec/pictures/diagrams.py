@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ..shards.lineage import Lineage
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import Shard
 from ..shards.skew import Skew
 from .labels import KEY_SPACE, share, short_id, utc
@@ -66,32 +65,7 @@ class Span(NamedTuple):
 
 def spans(lineage: Lineage) -> list[Span]:
     """The life of each shard, parents before children; ``end`` is None for an open one."""
-    found = []
-    for shard in lineage:
-        end = None
-        if not shard.open:
-            born = [lineage.created(child.shard_id) for child in lineage.children(shard.shard_id)]
-            end = min((moment for moment in born if moment is not None), default=None) or _ended(shard)
-        found.append(Span(shard, lineage.created(shard.shard_id), end))
-    return found
-
-
-def generations(lineage: Lineage) -> dict[str, int]:
-    """Shard id -> how many reshards lie between it and the oldest shard known."""
-    found: dict[str, int] = {}
-    for shard in lineage:
-        found[shard.shard_id] = max(
-            (found[parent.shard_id] + 1 for parent in lineage.parents(shard.shard_id)), default=0
-        )
-    return found
-
-
-def _ended(shard: Shard) -> datetime | None:
-    try:
-        hint = sequence_hint(shard.ending_sequence_number or "")
-    except SequenceNumberError:
-        return None
-    return hint.time if hint else None
+    return [Span(s, lineage.created(s.shard_id), lineage.closed_at(s.shard_id)) for s in lineage]
 
 
 def extent(lives: Sequence[Span], now: datetime | None = None) -> tuple[datetime, datetime] | None:

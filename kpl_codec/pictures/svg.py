@@ -11,7 +11,7 @@ from datetime import datetime
 from ..shards.lineage import Lineage
 from ..shards.shard_map import Shard
 from ..shards.skew import Skew
-from .diagrams import Span, extent, generations, spans
+from .diagrams import Span, extent, spans
 from .drawing import KEY_MARKS, Child, Svg, element, label, line, rect, time_ticks
 from .labels import KEY_SPACE, plural, share, short_id
 
@@ -138,7 +138,7 @@ class _Across:
         self, lineage: Lineage, lives: Sequence[Span], left: float, right: float, now: datetime | None
     ) -> None:
         self._left, self._right = left, right
-        self._generations = generations(lineage)
+        self._generations = {shard.shard_id: lineage.generation(shard.shard_id) for shard in lineage}
         self._step = (right - left) / (max(self._generations.values(), default=0) + 1)
         self.times = extent(lives, now)
 

@@ -7,14 +7,16 @@
     write_page(report, "report.html")
 
 Nothing here loads pyarrow or pyspark but `kpl_codec.report.scan`, which has to be imported by that name.
+Jinja2 is loaded by the first page, rich by the first summary: workers need neither.
 """
 
-from .build import build_report, findings_of_the_whole
+from .build import build_report
 from .counters import Tally
 from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of
 from .model import CauseCount, Finding, KclLoss, KindCount, Landing, RateCell, Report, ShardFacts, Totals
 from .page import render_page, write_page
 from .summary import summary_text
+from .whole import findings_of_the_whole
 
 __all__ = [
     "KINDS",

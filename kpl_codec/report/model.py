@@ -1,6 +1,6 @@
 """What the summary and the page show: plain values, bounded in size however large the stream was.
 
-`Tally` (tally.py) counts while the records go by, `build_report` (build.py) makes a `Report` of it and a
+`Tally` (counters.py) counts while the records go by, `build_report` (build.py) makes a `Report` of it and a
 shard map, and `summary_text` and `render_page` show it. Nothing here holds record data or keys: evidence
 is a place (file, shard, sequence number, byte), never what stands there.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from .kinds import SEVERITIES, Kind, Severity, kind_of, worst
+from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of, worst
 
 #: The verdict of user records that nothing could be compared with.
 NOT_JUDGED = "not-judged"
@@ -25,7 +25,8 @@ class Finding:
 
     ``user_records``: how many it is about. ``inside``, ``outside``: user records of an aggregate in and
     out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the one
-    user record. ``cause``: see `causes.CAUSES`. ``offset``: byte in the Kinesis record's data, from 0.
+    user record. ``cause``: a key of `shards.misplacement_causes.CAUSES`. ``offset``: byte in the Kinesis
+    record's data, from 0.
     ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file): where it was
     captured. ``detail``: one sentence, never record data.
     """
@@ -55,6 +56,24 @@ class Finding:
     def severity(self) -> Severity:
         """That of its kind."""
         return kind_of(self.kind).severity
+
+
+def order_of(finding: Finding) -> tuple[object, ...]:
+    """A sort key: the worst first, then by kind and place."""
+    number = finding.sequence_number or ""
+    return (
+        SEVERITIES.index(finding.severity),
+        list(KINDS).index(finding.kind) if finding.kind in KINDS else len(KINDS),
+        finding.kind,
+        finding.shard_id or "",
+        len(number),
+        number,
+        -1 if finding.sub_sequence_number is None else finding.sub_sequence_number,
+        finding.file or "",
+        finding.position or 0,
+        finding.offset or 0,
+        finding.detail or "",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +124,8 @@ class KclLoss:
 
 @dataclass(frozen=True, slots=True)
 class CauseCount:
-    """Aggregates with user records outside their shard's range that have one cause (`causes.CAUSES`), and
-    all user records in them."""
+    """Aggregates with user records outside their shard's range that have one cause, a key of
+    `shards.misplacement_causes.CAUSES`, and all user records in them."""
 
     cause: str
     aggregates: int

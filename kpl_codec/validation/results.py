@@ -23,12 +23,13 @@ from pyarrow import fs
 from .. import __version__
 from ..captures import InputError, open_path
 from ..errors import KplError
-from ..report.build import build_report, findings_of_the_whole
+from ..report.build import build_report
 from ..report.counters import Tally
 from ..report.model import Finding, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch
 from ..report.summary import summary_text
+from ..report.whole import findings_of_the_whole
 from ..shards.shard_map import Distribution, ShardMap
 from .repeats import repeated
 from .storage import move_folder, sweep, write_text

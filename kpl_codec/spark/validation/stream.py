@@ -28,9 +28,9 @@ from pyarrow import fs
 
 from ...captures import CAPTURE_SCHEMA, is_local, open_path
 from ...errors import KplError
-from ...report.build import findings_of_the_whole
 from ...report.counters import Tally
 from ...report.scan import findings_batch
+from ...report.whole import findings_of_the_whole
 from ...shards.shard_map import ShardMap
 from ...validation.results import LOG, OutputError, Validation, finish, prepare_output, write_report
 from ...validation.storage import move_folder, sweep, write_text

@@ -1,0 +1,132 @@
+"""The findings that only the whole can show: a naive aggregator, verdicts on whole shards, skew, shards that
+the map does not have, nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import KplError
+from ..shards.misplacement_causes import ACROSS_SHARDS
+from ..shards.shard_map import ShardMap
+from ..shards.skew import Skew, skew_of
+from .counters import Tally
+from .kinds import KINDS
+from .loads import Loads
+from .model import Finding, order_of
+
+#: An open shard that gets more than this times the mean is skewed, if there is enough to tell.
+SKEWED = 2.0
+_ENOUGH = 100  # user records a shard, on the mean
+#: Verdicts of whole shards: every one is a kind of finding of its own.
+_SHARD_VERDICTS = ("on-child", "on-parent", "unknown-shard", "explicit-hash-key-implied")
+
+
+def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> list[Finding]:
+    """What only the whole can show: causes, verdicts on whole shards, skew, odd lineage, nothing at all.
+
+    `build_report` adds them by itself; they are here for those who also write findings elsewhere.
+    """
+    loads = Loads(tally)
+    found = list(_of_the_whole(tally, loads, shard_map))
+    if shard_map is not None:
+        found += _of_the_shards(shard_map)
+        found += _of_skew(skew(loads, shard_map), shard_map)
+    return found
+
+
+def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Iterable[Finding]:
+    if not tally.kinesis_records:
+        yield Finding(
+            kind="no-records",
+            requirement=KINDS["no-records"].requirement,
+            detail="there is not one Kinesis record in the input",
+        )
+    aggregates, user_records = tally.causes.get(ACROSS_SHARDS, (0, 0))
+    if aggregates:
+        example = next(
+            (
+                finding
+                for kind in ("mixed-aggregate", "foreign-aggregate")
+                for finding in sorted(tally.examples.get(kind, []), key=order_of)
+                if finding.cause == ACROSS_SHARDS
+            ),
+            None,
+        )
+        yield Finding(
+            kind="naive-aggregator",
+            shard_id=example.shard_id if example else None,
+            sequence_number=example.sequence_number if example else None,
+            user_records=user_records,
+            aggregates=aggregates,
+            requirement=KINDS["naive-aggregator"].requirement,
+            detail=f"{aggregates} aggregates hold {user_records} user records of several shards; the KCL "
+            "drops every one of them",
+        )
+    for (shard_id, verdict), (count, number) in sorted(
+        loads.judged.items(), key=lambda item: (item[0][0] or "", item[0][1])
+    ):
+        if verdict == "unknown-shard" and shard_map is not None and shard_id in shard_map:
+            continue  # the shard is known, the hash key is not: a finding of its own says why
+        if verdict in _SHARD_VERDICTS:
+            yield Finding(
+                kind=verdict,
+                shard_id=shard_id,
+                sequence_number=number,
+                user_records=count,
+                requirement=KINDS[verdict].requirement,
+                detail=None if shard_id is not None else "the capture does not say which shard",
+            )
+    if shard_map is not None and shard_map.distribution == "AUTO":
+        dropped = sum(loads.dropped.values())
+        yield Finding(
+            kind="distribution-auto",
+            user_records=sum(loads.user_records.values()),
+            dropped=dropped,
+            requirement=KINDS["distribution-auto"].requirement,
+            detail=f"a KCL consumer drops {dropped} user records",
+        )
+
+
+def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
+    for shard_id, parents in sorted(shard_map.unknown_parents.items()):
+        yield Finding(
+            kind="unknown-parent",
+            shard_id=shard_id,
+            requirement=KINDS["unknown-parent"].requirement,
+            detail=f"parent {', '.join(parents)} is not listed",
+        )
+    try:
+        defects = shard_map.lineage.defects()
+    except KplError as error:
+        yield Finding(kind="lineage", requirement=error.requirement, detail=error.describe())
+        return
+    for defect in defects:
+        yield Finding(
+            kind="lineage",
+            shard_id=defect.shard_ids[0],
+            requirement=KINDS["lineage"].requirement,
+            detail=f"{defect.code}: {', '.join(defect.shard_ids)}",
+        )
+
+
+def skew(loads: Loads, shard_map: ShardMap | None) -> Skew | None:
+    """User records by the open shard that their hash keys belong to now, in the order of the ranges."""
+    if shard_map is None or shard_map.distribution == "AUTO":
+        return None
+    opened = shard_map.open_shards
+    weights = [(s.hash_key_range.starting_hash_key, loads.belonging[s.shard_id]) for s in opened]
+    return skew_of(weights, [s.hash_key_range for s in opened])
+
+
+def _of_skew(skew: Skew | None, shard_map: ShardMap | None) -> Iterable[Finding]:
+    if skew is None or shard_map is None or skew.mean < _ENOUGH:
+        return
+    for shard, count in zip(shard_map.open_shards, skew.counts, strict=True):
+        if count > SKEWED * skew.mean:
+            yield Finding(
+                kind="skewed-shard",
+                shard_id=shard.shard_id,
+                user_records=count,
+                requirement=KINDS["skewed-shard"].requirement,
+                detail=f"{count / skew.mean:.1f} times the mean of {len(skew.counts)} open shards",
+            )
