@@ -60,7 +60,7 @@ def test_without_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatch: pyt
 
 def test_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for name in [n for n in sys.modules if n.startswith(("kpl_codec.spark", "kpl_codec.report"))]:
+    for name in [n for n in sys.modules if n.startswith(("kpl_codec.captures", "kpl_codec.report"))]:
         monkeypatch.delitem(sys.modules, name)
     assert cli.main(["validate", "--input", "x", "--shards", "y", "--output", "z"]) == 2
     assert 'pip install "kpl-codec[' in capsys.readouterr().err

@@ -154,7 +154,9 @@ def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
     ],
 )
 def test_what_auto_takes(given: dict[str, Any], is_local: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    args = argparse.Namespace(engine=given.get("engine", "auto"), format=given.get("format", "parquet"))
+    args = argparse.Namespace(
+        engine=given.get("engine", "auto"), output_format=given.get("format", "parquet")
+    )
     size = given.get("bytes", 5)
     pieces = None if size is None else [Piece("f", 0, size, size)]
     if "submitted" in given:
