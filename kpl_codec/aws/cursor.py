@@ -1,11 +1,11 @@
-"""A place in a shard, and what comes after it: GetRecords for readers that must know where they are.
+"""Reading a shard from a place on, by GetShardIterator and GetRecords.
 
-    cursor = ShardCursor(client, "orders", "shardId-000000000000", At("AFTER_SEQUENCE_NUMBER", "4957..."))
+    cursor = ShardCursor(client, "orders", "shardId-000000000000", after_record("4957..."))
     answer = cursor.fetch(limit=1000)         # .records .behind .ended
 
 An iterator that expired is made again behind the last record read. Throttling, server errors, broken
-connections and answers cut short are tried again with backoff for as long as ``patience`` lasts; what no
-retry can mend is raised at once. A `Pace` keeps the calls within what a shard allows.
+connections and answers cut short are tried again with backoff for as long as ``patience`` lasts; an error
+that no retry can mend is raised at once. A `Pace` keeps the calls within what a shard allows.
 """
 
 from __future__ import annotations
@@ -19,38 +19,35 @@ from typing import Any, Final, Literal, NamedTuple
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
+from ..shards.place import Place, after_record, at_time
 from .calls import CALL_ERRORS, failure_of
+
+Operation = Literal["get_records", "get_shard_iterator"]
 
 #: GetRecords gives at most so many records.
 MOST_RECORDS: Final = 10_000
+_EXPIRED: Final = "ExpiredIteratorException"
 _CUT_SHORT: Final = "IncompleteAnswer"
 _BACKOFF: Final = Backoff(0.2, 5.0)
-#: A clock ahead of the service's makes a time "in the future"; within this it is waited for.
+#: Milliseconds by which this clock may be ahead of the service's: a time that the service takes to be in the
+#: future is tried again within them.
 _CLOCK_SKEW: Final = 300_000
 
 
-class At(NamedTuple):
-    """A place to start: ``kind`` as GetShardIterator names it; ``value`` a sequence number, or
-    milliseconds since 1970 for AT_TIMESTAMP, else None."""
-
-    kind: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"]
-    value: str | int | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of GetShardIterator."""
-        if self.kind == "AT_TIMESTAMP":
-            assert isinstance(self.value, int)
-            when = datetime.fromtimestamp(self.value // 1000, timezone.utc)
-            # Whole milliseconds, without the detour over a float that loses one now and then.
-            when = when.replace(microsecond=self.value % 1000 * 1000)
-            return {"ShardIteratorType": self.kind, "Timestamp": when}
-        if self.value is None:
-            return {"ShardIteratorType": self.kind}
-        return {"ShardIteratorType": self.kind, "StartingSequenceNumber": self.value}
+def iterator_arguments(place: Place) -> dict[str, Any]:
+    """The arguments of GetShardIterator for a place."""
+    if place.kind == "AT_TIMESTAMP":
+        when = datetime.fromtimestamp(place.time_ms // 1000, timezone.utc)
+        # Whole milliseconds, without the detour over a float that loses one now and then.
+        when = when.replace(microsecond=place.time_ms % 1000 * 1000)
+        return {"ShardIteratorType": place.kind, "Timestamp": when}
+    if place.value is None:
+        return {"ShardIteratorType": place.kind}
+    return {"ShardIteratorType": place.kind, "StartingSequenceNumber": place.value}
 
 
 class Answer(NamedTuple):
-    """What GetRecords gave. ``records``: as AWS writes them. ``behind``: milliseconds to the tip.
+    """What GetRecords gave. ``records``: as boto3 gives them. ``behind``: milliseconds to the tip.
     ``ended``: the shard is closed and this is its end."""
 
     records: list[dict[str, Any]]
@@ -58,15 +55,17 @@ class Answer(NamedTuple):
     ended: bool
 
     def at_tip(self, limit: int) -> bool:
-        """Nothing was behind these records. A full answer does not say so: of records that arrived in
-        one millisecond the first is 0 ms behind too."""
+        """Whether nothing was behind these records. A full answer never says so: of records that arrived
+        in one millisecond the first is 0 ms behind too."""
         return self.ended or (self.behind == 0 and len(self.records) < limit)
 
 
 class Pace:
-    """At most ``calls_per_second`` and ``bytes_per_second``, either None for no limit.
+    """Keeps the calls on one shard to a rate: waits before a call, if the one before was not long ago.
 
-    A shard allows 5 GetRecords calls and 2 MiB a second to all its readers together.
+    ``calls_per_second``: of GetRecords, and of GetShardIterator, each by itself; ``bytes_per_second``: of
+    what GetRecords gives. None: no limit. A shard allows all its readers together 5 calls of each and
+    2 MiB a second.
     """
 
     def __init__(
@@ -80,31 +79,41 @@ class Pace:
         self._interval = 1 / calls_per_second if calls_per_second else 0.0
         self._bytes_per_second = bytes_per_second
         self._sleep, self._clock = sleep, clock
-        self._free_at = 0.0
+        self._free_at: dict[Operation, float] = {}
 
-    def wait(self) -> None:
+    def wait(self, operation: Operation) -> None:
         """Before a call."""
-        now = self._clock()
-        if self._free_at > now:
-            self._sleep(self._free_at - now)
+        wait = self._free_at.get(operation, 0.0) - self._clock()
+        if wait > 0:
+            self._sleep(wait)
 
-    def spent(self, size: int) -> None:
+    def spent(self, operation: Operation, size: int = 0) -> None:
         """After a call that gave ``size`` bytes."""
         busy = self._interval
         if self._bytes_per_second:
             busy = max(busy, size / self._bytes_per_second)
-        self._free_at = self._clock() + busy
+        self._free_at[operation] = self._clock() + busy
+
+
+class _CallFailed(Exception):
+    def __init__(self, operation: Operation, failure: Failure) -> None:
+        super().__init__()
+        self.operation, self.failure = operation, failure
 
 
 class ShardCursor:
-    """Reads one shard from a place on. Not thread-safe."""
+    """Reads one shard from a place on. Not thread-safe.
+
+    ``pace``: kept by all cursors on a shard that must share its limits. ``patience``: seconds for which a
+    fetch tries again what fails.
+    """
 
     def __init__(
         self,
         client: Any,
         stream_name: str,
         shard_id: str,
-        at: At,
+        place: Place,
         *,
         pace: Pace | None = None,
         patience: float = 300.0,
@@ -113,7 +122,7 @@ class ShardCursor:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._client, self._stream, self.shard_id = client, stream_name, shard_id
-        self._at = at
+        self._place = place
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
         self._iterator: str | None = None
@@ -122,62 +131,27 @@ class ShardCursor:
     def fetch(self, limit: int = MOST_RECORDS) -> Answer:
         """The next records, at most ``limit``; maybe none although there are more (see ``behind``).
 
-        Raises StreamUnavailable: at once for what no retry mends, among it InvalidArgumentException and
-        ResourceNotFoundException for a sequence number or shard that is gone; else after ``patience``.
+        Raises StreamUnavailable: at once for an error that no retry can mend, among them
+        InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone;
+        for other errors after ``patience``.
         """
         if self.ended:
             return Answer([], 0, True)
-        while True:
-            if self._iterator is None:
-                self._iterator = self._new_iterator()
-            self._pace.wait()
-            try:
-                found = self._call("get_records", "Records", ShardIterator=self._iterator, Limit=limit)
-            except StreamUnavailable as error:
-                if error.code != "ExpiredIteratorException":
-                    raise
-                self._iterator = None
-                continue
-            records = found["Records"]
-            self._pace.spent(sum(len(record["Data"]) for record in records))
-            if records:
-                self._at = At("AFTER_SEQUENCE_NUMBER", records[-1]["SequenceNumber"])
-            self._iterator = found.get("NextShardIterator")
-            self.ended = self._iterator is None
-            return Answer(records, int(found.get("MillisBehindLatest") or 0), self.ended)
-
-    def _new_iterator(self) -> str:
-        begun = int(time.time() * 1000)
-        answer = self._call(
-            "get_shard_iterator",
-            "ShardIterator",
-            StreamName=self._stream,
-            ShardId=self.shard_id,
-            **self._at.arguments(),
-        )
-        if self._at.kind == "LATEST":
-            # Should this iterator expire before it gave a record, LATEST again would skip some.
-            self._at = At("AT_TIMESTAMP", begun)
-        return str(answer["ShardIterator"])
-
-    def _call(self, operation: str, needs: str, **arguments: Any) -> Mapping[str, Any]:
         end = self._clock() + self._patience
         failures = 0
         while True:
             try:
-                answer: Mapping[str, Any] = getattr(self._client, operation)(**arguments)
-            except CALL_ERRORS as error:
-                failure = failure_of(error)
-            else:
-                # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
-                # botocore makes an empty success of an answer that was cut short, which would look like
-                # the end of the shard.
-                if needs in answer:
-                    return answer
-                failure = Failure(_CUT_SHORT, f"an answer without {needs}")
+                return self._fetch_once(limit)
+            except _CallFailed as error:
+                operation, failure = error.operation, error.failure
+            expired = failure.code == _EXPIRED
+            if expired:
+                self._iterator = None
             permanent = is_permanent(failure.code) and not self._not_yet(failure)
-            pause = _BACKOFF.seconds(failures, self._chance())
-            if permanent or failure.code == "ExpiredIteratorException" or self._clock() + pause > end:
+            # An iterator that expired is made again at once, but only the first time: a service that gives
+            # expired iterators must not be called in a loop without a wait.
+            pause = 0.0 if expired and not failures else _BACKOFF.seconds(failures, self._chance())
+            if permanent or self._clock() + pause > end:
                 raise StreamUnavailable(
                     stream=self._stream,
                     operation=operation,
@@ -188,9 +162,80 @@ class ShardCursor:
             self._sleep(pause)
             failures += 1
 
+    def _fetch_once(self, limit: int) -> Answer:
+        if self._iterator is None:
+            self._iterator = self._new_iterator()
+        found = self._call("get_records", "Records", ShardIterator=self._iterator, Limit=limit)
+        records = found["Records"]
+        self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
+        if records:
+            self._place = after_record(records[-1]["SequenceNumber"])
+        self._iterator = found.get("NextShardIterator")
+        self.ended = self._iterator is None
+        return Answer(records, int(found.get("MillisBehindLatest") or 0), self.ended)
+
+    def _new_iterator(self) -> str:
+        begun = int(time.time() * 1000)
+        answer = self._call(
+            "get_shard_iterator",
+            "ShardIterator",
+            StreamName=self._stream,
+            ShardId=self.shard_id,
+            **iterator_arguments(self._place),
+        )
+        if self._place.kind == "LATEST":
+            # Should this iterator expire before it gave a record, LATEST again would skip some.
+            self._place = at_time(begun)
+        return str(answer["ShardIterator"])
+
+    def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
+        """The answer of one call. Raises _CallFailed."""
+        self._pace.wait(operation)
+        try:
+            answer: Mapping[str, Any] = getattr(self._client, operation)(**arguments)
+        except CALL_ERRORS as error:
+            raise _CallFailed(operation, failure_of(error)) from None
+        finally:
+            self._pace.spent(operation)
+        # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
+        # botocore makes an empty success of an answer that was cut short, which would look like
+        # the end of the shard.
+        if needs not in answer:
+            raise _CallFailed(operation, Failure(_CUT_SHORT, f"an answer without {needs}"))
+        return answer
+
     def _not_yet(self, failure: Failure) -> bool:
-        """A time that the service's clock has not reached, because ours is ahead."""
-        if failure.code != "InvalidArgumentException" or self._at.kind != "AT_TIMESTAMP":
-            return False
-        assert isinstance(self._at.value, int)
-        return self._at.value > time.time() * 1000 - _CLOCK_SKEW
+        """Whether the service's clock may not have reached the time asked for, because ours is ahead."""
+        return (
+            failure.code == "InvalidArgumentException"
+            and self._place.kind == "AT_TIMESTAMP"
+            and self._place.time_ms > time.time() * 1000 - _CLOCK_SKEW
+        )
+
+
+class Tip:
+    """Where a shard ended at some moment: records that arrived later lie beyond it.
+
+    ``cursor`` begins there, at LATEST or at a time.
+    """
+
+    def __init__(self, cursor: ShardCursor) -> None:
+        self._cursor = cursor
+        self._beyond: str | None = None
+        self._look()
+
+    def _look(self) -> None:
+        while self._beyond is None and not self._cursor.ended:
+            answer = self._cursor.fetch(1)
+            if answer.records:
+                self._beyond = answer.records[0]["SequenceNumber"]
+            if answer.at_tip(1):
+                return
+
+    def beyond(self) -> str | None:
+        """The first record that arrived later, None if none has.
+
+        It looks again: of what was read before this call, the answer is right.
+        """
+        self._look()
+        return self._beyond

@@ -1,8 +1,8 @@
 """Read a stream: one shard, a shard and its children, or all of it; or one record.
 
-For demos, captures and looking at things; not a consumer library (no leases, no checkpoints). What it
-promises: every record of what it reads, each once, in the order of its shard, parents before children.
-What GetRecords may do on the way is `kpl_codec.aws.cursor`'s business.
+For demos and captures. It is no consumer library: it keeps no leases and no checkpoints. It gives every
+record of what it reads once, in the order of its shard, parents before children. `kpl_codec.aws.cursor`
+makes the calls and tries again where they fail.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from typing import Any
 
 from ..format.records import KinesisRecord
 from ..shards.lineage import Lineage
-from .cursor import At, Pace, ShardCursor
+from ..shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
+from .cursor import Pace, ShardCursor
 from .shard_map import fetch_lineage
 
-#: Where to start: TRIM_HORIZON, LATEST, a sequence number (inclusive), or a time (aware).
-Position = str | datetime
+#: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read too), or an aware time.
+Start = str | datetime
 
-#: GetRecords may be called 5 times a second on a shard, by all its consumers together.
+#: Seconds between two calls: a shard allows 5 GetRecords calls a second to all its consumers together.
 POLL_INTERVAL = 0.2
+#: Seconds for which a failing call is tried again.
 PATIENCE = 60.0
 
 
-def _at(start: Position) -> At:
+def _place(start: Start) -> Place:
     if isinstance(start, datetime):
-        return At("AT_TIMESTAMP", round(start.timestamp() * 1000))
+        return at_time(round(start.timestamp() * 1000))
     if start == "TRIM_HORIZON":
-        return At("TRIM_HORIZON")
-    return At("LATEST") if start == "LATEST" else At("AT_SEQUENCE_NUMBER", start)
+        return TRIM_HORIZON
+    return LATEST if start == "LATEST" else at_record(start)
 
 
 def _record(record: dict[str, Any], shard_id: str) -> KinesisRecord:
@@ -48,7 +50,7 @@ def read_shard(
     stream_name: str,
     shard_id: str,
     *,
-    start: Position = "TRIM_HORIZON",
+    start: Start = "TRIM_HORIZON",
     follow_children: bool = True,
     until_tip: bool = True,
     poll_interval: float = POLL_INTERVAL,
@@ -57,12 +59,12 @@ def read_shard(
 ) -> Iterator[KinesisRecord]:
     """The Kinesis records of one shard, then of the shards that came out of it, each shard once.
 
-    ``start``: TRIM_HORIZON, LATEST, a sequence number (inclusive) or a time; children are read from
-    their beginning, and a child of a merge holds records of its other parent's keys too.
-    ``until_tip``: end when nothing is left to read, else wait for more for as long as a shard is open.
-    With more than one open shard in reach and ``until_tip`` False, the first one is never left.
-    ``poll_interval``: seconds from call to call; ``patience``: how long failures are tried again.
-    Raises StreamUnavailable.
+    ``start``: TRIM_HORIZON, LATEST, a sequence number (that record is read too) or a time. Children are
+    read from their beginning; a child of a merge also holds records of its other parent's keys.
+    ``until_tip``: end when nothing is left to read; False: wait for more records while the shard is open,
+    so that the children of an open shard, and its siblings, are never reached.
+    ``poll_interval``: seconds from call to call; ``patience``: seconds for which a failing call is tried
+    again. Raises StreamUnavailable.
     """
     todo = [shard_id]
     done: set[str] = set()
@@ -73,7 +75,7 @@ def read_shard(
             client,
             stream_name,
             current,
-            _at(start if current == shard_id else "TRIM_HORIZON"),
+            _place(start if current == shard_id else "TRIM_HORIZON"),
             pace=Pace(1 / poll_interval, None, sleep=sleep),
             patience=patience,
             sleep=sleep,
@@ -94,7 +96,7 @@ def read_stream(
     client: Any,
     stream_name: str,
     *,
-    start: Position = "TRIM_HORIZON",
+    start: Start = "TRIM_HORIZON",
     poll_interval: float = POLL_INTERVAL,
     patience: float = PATIENCE,
     sleep: Callable[[float], None] = time.sleep,
@@ -128,9 +130,9 @@ def read_record(
 ) -> KinesisRecord | None:
     """The record with this sequence number, None if the shard does not hold it.
 
-    Raises StreamUnavailable, also where the service refuses the number.
+    Raises StreamUnavailable, also where the service refuses the sequence number.
     """
-    cursor = ShardCursor(client, stream_name, shard_id, _at(sequence_number), patience=patience)
+    cursor = ShardCursor(client, stream_name, shard_id, at_record(sequence_number), patience=patience)
     while not cursor.ended:
         answer = cursor.fetch(limit=1)
         for record in answer.records:

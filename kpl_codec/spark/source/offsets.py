@@ -1,31 +1,39 @@
-"""Offsets of the stream source: where every shard of a stream stands, as JSON that Spark writes down.
+"""Offsets of the stream source: where a query stands on every shard, as JSON that Spark writes down.
 
-    {"stream": "orders", "shards": {
+    {"stream": "orders", "version": 1, "listed": 1763719200000, "shards": {
         "shardId-000000000000": {"after": "4957...", "end": true},      drained: its children may start
         "shardId-000000000001": {"before": "4958...", "first": "4958...", "marks": ["4958..."]},
-        "shardId-000000000002": {"at": "TRIM_HORIZON"}}}                not begun: waits for its parent
+        "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000}}}       waits for its parent
 
 An offset is where one micro-batch ends and the next begins. It names records, not times or counts, so a
 batch that is run again reads the same records: they cannot change, and their order in a shard cannot.
-A batch that began at no record (TRIM_HORIZON, a time) says in ``first`` where it turned out to begin.
-Specification: spec/07-spark-source.md, SPK-50 to SPK-55.
+A batch whose start names no record (TRIM_HORIZON, a time) says in ``first`` which record it begins with.
+Specification: spec/07-spark-source.md, SPK-50 to SPK-55, SPK-71.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...errors import KplError
 from ...shards.lineage import Lineage
+from ...shards.place import TRIM_HORIZON, Place, PlaceKind, at_record
 
-PlaceKind = Literal["at", "time", "after", "before"]
 _VERSION = 1
+#: How a place is written down.
+_KINDS: Final[dict[str, PlaceKind]] = {
+    "at": "TRIM_HORIZON",
+    "time": "AT_TIMESTAMP",
+    "before": "AT_SEQUENCE_NUMBER",
+    "after": "AFTER_SEQUENCE_NUMBER",
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 class OffsetError(KplError, ValueError):
-    """A checkpoint or position that is not ours, or of another stream. ``reason`` says why."""
+    """A checkpoint that is not ours, or of another stream. ``reason`` says why."""
 
     code = "offset"
     requirement = "SPK-50"
@@ -34,118 +42,113 @@ class OffsetError(KplError, ValueError):
 
 
 class DataLoss(KplError):
-    """Records that a query has still to read are gone, or may be. ``shard_id``, ``sequence_number``: the
-    place that is no more; ``code``: trimmed, shard-gone or record-missing; ``reason``."""
+    """Records that a query has still to read are gone, or may be. ``shard_id``; ``sequence_number``: the
+    record after or at which they lie, None where the query names none; ``code``: trimmed, shard-gone,
+    record-missing or unread-too-long; ``reason``."""
 
     code: str
     requirement = "SPK-60"
     shard_id: str
-    sequence_number: str | int
+    sequence_number: str | int | None
     reason: str
     text = (
         "data loss on {shard_id}: {code}: {reason} (sequence number {sequence_number}). "
-        "Set failOnDataLoss to false to go on with what is left"
+        "Set failOnDataLoss to false to read on with what is left"
     )
 
 
 class Piece(NamedTuple):
-    """A run of records of one shard, to be read by one task.
+    """A run of records of one shard, to be read by one task: from ``start`` to ``end``.
 
-    ``start``: "after" or "before" a record (which must be there), or "at" TRIM_HORIZON, or a "time".
-    ``end``: "after" (that record is the last) or "before" (that record is not in it).
-    ``siblings``: how many pieces of this shard are read at the same time.
+    A record that ``start`` names must still be there. ``end`` names a record: AFTER_SEQUENCE_NUMBER has it
+    in the piece, AT_SEQUENCE_NUMBER has not. ``siblings``: how many pieces of this shard the batch has.
+    ``records``: how many Kinesis records the piece has, None where that is not known.
     """
 
     shard_id: str
-    start_kind: PlaceKind
-    start: str | int
-    end_kind: Literal["after", "before"]
-    end: str
+    start: Place
+    end: Place
     siblings: int = 1
+    records: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ShardOffset:
-    """Where one shard stands.
+class BatchEnd:
+    """Where a batch ends on one shard, and notes for those who read the batch or plan the next.
 
-    ``kind`` and ``value``: at TRIM_HORIZON, from a time (ms since 1970) on, after or before a record.
-    ``ended``: drained to its end. Of the batch that ends here: ``first``, its first record where the
-    start named none; ``lost``: that goes before the start, which is gone; ``marks``, records at which it
-    is cut into pieces; ``behind``, ms to the tip. ``initial`` goes before ``first`` where the query is new:
-    its first record, "" for none.
+    ``place``: the next batch begins there. ``drained``: the shard is closed and nothing lies behind the
+    place. ``since``: every record behind the place arrived at this time or later (ms since 1970).
+
+    Of the batch that ends here: ``first``, the record it begins with, where its start names none;
+    ``start_gone``: its start names a record that is past retention, ``first`` goes before it;
+    ``initial``, which goes before ``first`` where the batch is the query's first: its first record, "" for
+    none; ``marks``, records at which it is cut into pieces; ``records``, how many it has, where that is
+    known; ``behind``, milliseconds from its end to the tip of the shard.
     """
 
-    kind: PlaceKind
-    value: str | int
-    ended: bool = False
+    place: Place
+    drained: bool = False
+    since: int | None = None
     first: str | None = None
-    marks: tuple[str, ...] = ()
-    behind: int | None = None
-    lost: bool = False
+    start_gone: bool = False
     initial: str | None = None
+    marks: tuple[str, ...] = ()
+    records: int | None = None
+    behind: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {self.kind: self.value}
-        if self.ended:
-            found["end"] = True
-        if self.first is not None:
-            found["first"] = self.first
-        if self.marks:
-            found["marks"] = list(self.marks)
-        if self.behind is not None:
-            found["behind"] = self.behind
-        if self.lost:
-            found["lost"] = True
-        if self.initial is not None:
-            found["initial"] = self.initial
-        return found
+        kind, value = self.place
+        found: dict[str, Any] = {_NAMES[kind]: kind if value is None else value}
+        notes = {
+            "end": self.drained or None,
+            "since": self.since,
+            "first": self.first,
+            "lost": self.start_gone or None,
+            "initial": self.initial,
+            "marks": list(self.marks) or None,
+            "records": self.records,
+            "behind": self.behind,
+        }
+        return found | {name: note for name, note in notes.items() if note is not None}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> ShardOffset:
-        kinds: tuple[PlaceKind, ...] = ("at", "time", "after", "before")
-        kind = [kind for kind in kinds if kind in found]
-        if len(kind) != 1:
+    def from_json(cls, found: Mapping[str, Any]) -> BatchEnd:
+        names = [name for name in _KINDS if name in found]
+        if len(names) != 1:
             raise OffsetError(reason=f"a shard at {sorted(found)}")
+        place = TRIM_HORIZON if names[0] == "at" else Place(_KINDS[names[0]], found[names[0]])
         return cls(
-            kind[0],
-            found[kind[0]],
-            bool(found.get("end", False)),
-            found.get("first"),
-            tuple(found.get("marks", ())),
-            found.get("behind"),
-            bool(found.get("lost", False)),
-            found.get("initial"),
+            place,
+            drained=bool(found.get("end", False)),
+            since=found.get("since"),
+            first=found.get("first"),
+            start_gone=bool(found.get("lost", False)),
+            initial=found.get("initial"),
+            marks=tuple(found.get("marks", ())),
+            records=found.get("records"),
+            behind=found.get("behind"),
         )
-
-    @property
-    def symbolic(self) -> bool:
-        """No record is named: what lies there depends on when it is asked."""
-        return self.kind in ("at", "time")
-
-    def same_place(self, other: ShardOffset) -> bool:
-        return (self.kind, self.value) == (other.kind, other.value)
-
-    def settled(self) -> ShardOffset:
-        """The place alone, as the start of the next batch."""
-        return replace(self, first=None, marks=(), behind=None, lost=False, initial=None)
-
-
-TRIM_HORIZON = ShardOffset("at", "TRIM_HORIZON")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where every shard stands. ``shards`` holds drained ones too, for as long as they are listed."""
+    """Where a query stands on every shard. ``shards`` holds drained ones too, for as long as they are listed.
+
+    ``listed``: when the shards were listed (ms since 1970). A shard that is not among them got all its
+    records later.
+    """
 
     stream: str
-    shards: Mapping[str, ShardOffset]
+    shards: Mapping[str, BatchEnd]
+    listed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Always the same text for the same offset: Spark compares offsets as text."""
         # SPK-51: "Equal offsets MUST be the same text: keys sorted, numbers of 128 bits and more as
         # strings."
         shards = {shard_id: self.shards[shard_id].to_json() for shard_id in sorted(self.shards)}
-        return {"shards": shards, "stream": self.stream, "version": _VERSION}
+        listed = {} if self.listed is None else {"listed": self.listed}
+        return {**listed, "shards": shards, "stream": self.stream, "version": _VERSION}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any], stream: str) -> StreamOffset:
@@ -157,37 +160,29 @@ class StreamOffset:
             raise OffsetError(reason=f"version {found.get('version')!r}, known is {_VERSION}")
         if found.get("stream") != stream:
             raise OffsetError(reason=f"it is of stream {found.get('stream')!r}, the query reads {stream!r}")
-        return cls(stream, {key: ShardOffset.from_json(value) for key, value in found["shards"].items()})
+        shards = {key: BatchEnd.from_json(value) for key, value in found["shards"].items()}
+        return cls(stream, shards, found.get("listed"))
 
 
-def pieces(shard_id: str, start: ShardOffset | None, end: ShardOffset) -> list[Piece]:
-    """What a batch from ``start`` to ``end`` reads of a shard, cut at the marks."""
-    if end.symbolic:
-        return []
-    if start is not None and start.same_place(end):
+def pieces(shard_id: str, start: Place | None, end: BatchEnd) -> list[Piece]:
+    """What a batch from ``start`` to ``end`` reads of a shard, cut at the marks. No ``start``: the shard is
+    new, and the batch begins with ``end.first``."""
+    if not end.place.names_record or start == end.place:
         return []
     # SPK-50: "What a micro-batch reads MUST be fixed before it is read, by sequence numbers of records,
     # so that every attempt at it, whenever and by whomever, reads the same records."
     # SPK-53: "A batch MUST be read between records named in its offsets; where its start names none,
     # the end offset names the first record."
-    kind: PlaceKind
-    value: str | int
-    if start is not None and not start.symbolic and not end.lost:
-        kind, value = start.kind, start.value
-    elif end.first is not None:
-        kind, value = "before", end.first
-    elif start is not None:
-        kind, value = start.kind, start.value
-    else:
-        return []  # a shard that is new, and nothing of it to be read yet
-    assert end.kind in ("after", "before")
-    last: Literal["after", "before"] = "after" if end.kind == "after" else "before"
-    cut = []
-    for mark in end.marks:
-        cut.append(Piece(shard_id, kind, value, "before", mark))
-        kind, value = "before", mark
-    cut.append(Piece(shard_id, kind, value, last, str(end.value)))
-    return [piece._replace(siblings=len(cut)) for piece in cut]
+    if end.first is not None and (start is None or end.start_gone or not start.names_record):
+        start = at_record(end.first)
+    if start is None:
+        return []  # nothing of the new shard is to be read yet
+    cuts = [start, *map(at_record, end.marks), end.place]
+    siblings = len(cuts) - 1
+    return [
+        Piece(shard_id, cuts[n], cuts[n + 1], siblings, end.records if siblings == 1 else None)
+        for n in range(siblings)
+    ]
 
 
 def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
@@ -195,14 +190,14 @@ def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
     shards = end.shards
     if not start.shards:
         shards = {
-            key: offset if offset.initial is None else replace(offset, first=offset.initial or None)
-            for key, offset in shards.items()
+            key: ends if ends.initial is None else replace(ends, first=ends.initial or None)
+            for key, ends in shards.items()
         }
-    return [
-        piece
-        for shard_id, offset in shards.items()
-        for piece in pieces(shard_id, start.shards.get(shard_id), offset)
-    ]
+    found: list[Piece] = []
+    for shard_id, ends in shards.items():
+        begins = start.shards.get(shard_id)
+        found += pieces(shard_id, begins.place if begins else None, ends)
+    return found
 
 
 def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:
@@ -210,21 +205,23 @@ def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:
     # SPK-54: "A shard MUST NOT be read before each of its parents was drained in an earlier batch; a
     # parent that is no longer listed counts as drained."
     return shard_id not in lineage or all(
-        offset.shards[parent.shard_id].ended
+        offset.shards[parent.shard_id].drained
         for parent in lineage.parents(shard_id)
         if parent.shard_id in offset.shards
     )
 
 
-def with_listed(offset: StreamOffset, lineage: Lineage) -> StreamOffset:
-    """The offset with the shards that are new in the listing, without drained ones it no longer has."""
-    shards = {key: value.settled() for key, value in offset.shards.items()}
+def with_listed(offset: StreamOffset, lineage: Lineage, listed: int | None = None) -> StreamOffset:
+    """The offset without the notes of its batch, with the shards that are new in the listing, without
+    drained ones it no longer has. ``listed``: when the listing was asked for, in ms since 1970."""
+    # A drained shard is forgotten only when it can no longer be taken for a new one.
+    shards = {
+        key: BatchEnd(ends.place, drained=ends.drained, since=ends.since)
+        for key, ends in offset.shards.items()
+        if key in lineage or not ends.drained
+    }
     for shard in lineage:
         # SPK-55: "A shard seen for the first time after the query began MUST be read from its first
         # record."
-        shards.setdefault(shard.shard_id, TRIM_HORIZON)
-    for key, value in list(shards.items()):
-        # A drained shard is forgotten when it can no longer be taken for a new one.
-        if value.ended and key not in lineage:
-            del shards[key]
-    return StreamOffset(offset.stream, shards)
+        shards.setdefault(shard.shard_id, BatchEnd(TRIM_HORIZON, since=offset.listed))
+    return StreamOffset(offset.stream, shards, listed)

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 
 from ...errors import KplError
 from ...producer.config import ConfigError, ProducerConfig
-from .offsets import TRIM_HORIZON, ShardOffset
+from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 
 
 class OptionError(KplError, ValueError):
@@ -36,7 +36,7 @@ _SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 
 #: Where to begin or end: every shard at one place, or some shards each at its own.
-Position = ShardOffset | Literal["LATEST"] | Mapping[str, "ShardOffset | Literal['LATEST']"]
+Position = Place | Mapping[str, Place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,15 +266,15 @@ def parse_position(option: str, text: str) -> Position:
     }
 
 
-def _place(option: str, text: str) -> ShardOffset | Literal["LATEST"]:
+def _place(option: str, text: str) -> Place:
     word = text.strip()
     if word.upper() in ("TRIM_HORIZON", "EARLIEST"):
         return TRIM_HORIZON
     if word.upper() == "LATEST":
-        return "LATEST"
+        return LATEST
     when = word[len("AT_TIMESTAMP") :].strip() if word.upper().startswith("AT_TIMESTAMP") else word
     if when.isascii() and when.isdigit() and len(when) <= 15:
-        return ShardOffset("time", int(when))
+        return at_time(int(when))
     try:
         moment = datetime.fromisoformat(when[:-1] + "+00:00" if when.endswith(("Z", "z")) else when)
     except ValueError:
@@ -283,19 +283,19 @@ def _place(option: str, text: str) -> ShardOffset | Literal["LATEST"]:
     if moment.tzinfo is None:
         # A time without a zone means something else on every machine.
         raise OptionError(option=option, value=text, expected="a time with its zone, as 2026-11-21T10:00:00Z")
-    return ShardOffset("time", round(moment.astimezone(timezone.utc).timestamp() * 1000))
+    return at_time(round(moment.astimezone(timezone.utc).timestamp() * 1000))
 
 
-def _shard_place(option: str, value: Any) -> ShardOffset | Literal["LATEST"]:
+def _shard_place(option: str, value: Any) -> Place:
     start = option == "startingPosition"
     if isinstance(value, Mapping):
         kind, place = str(value.get("iteratorType", "")), str(value.get("iteratorPosition", ""))
         if kind == "AFTER_SEQUENCE_NUMBER" and place:
-            return ShardOffset("after", place)
+            return after_record(place)
         if kind == "AT_SEQUENCE_NUMBER" and place:
-            return ShardOffset("before" if start else "after", place)
+            return at_record(place) if start else after_record(place)
         return _place(option, f"{kind} {place}".strip())
     text = str(value)
     if text.isascii() and text.isdigit() and len(text) > 15:
-        return ShardOffset("before" if start else "after", text)
+        return at_record(text) if start else after_record(text)
     return _place(option, text)

@@ -13,13 +13,16 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ...aws.cursor import At, ShardCursor
+from ...aws.calls import CALL_ERRORS
+from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
-from .offsets import Piece, ShardOffset, StreamOffset, batch_pieces, pieces
+from ...backoff import Backoff
+from ...shards.place import LATEST, TRIM_HORIZON, Place
+from .looks import SHORTEST_RETENTION, Looks
+from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, pieces
 from .options import Options, Position
-from .plan import Caps, Planner
+from .plan import Caps, Planner, moves
 from .tasks import KinesisPartition, TaskReader
-from .tip import Tip
 
 try:  # PySpark 4.2 and newer
     from pyspark.sql.streaming.datasource import (
@@ -52,15 +55,32 @@ class _Reader(TaskReader):
 def make_planner(options: Options, client: Any) -> Planner:
     """A planner that calls Kinesis."""
     stream, patience = options.stream_name, options.retry_timeout
+    paces: dict[str, Pace] = {}
 
-    def cursor(shard_id: str, at: At) -> ShardCursor:
-        return ShardCursor(client, stream, shard_id, at, patience=patience)
+    def cursor(shard_id: str, place: Place) -> ShardCursor:
+        # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
+        # and the bytes a second that the options allow."
+        # Planning and tasks take turns, so each of them may use all of it.
+        pace = paces.setdefault(shard_id, Pace(options.calls_per_second, options.bytes_per_second))
+        return ShardCursor(client, stream, shard_id, place, pace=pace, patience=patience)
 
-    return Planner(
+    def retention() -> int:
+        try:
+            summary = client.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+        except CALL_ERRORS:
+            return SHORTEST_RETENTION  # the role may lack the permission
+        return int(summary["RetentionPeriodHours"]) * 3600 * 1000
+
+    looks = Looks(
         cursor,
+        retention=retention,
+        fail_on_data_loss=options.fail_on_data_loss,
+        idle=Backoff(options.idle_time / 8, 1.0),
+    )
+    return Planner(
+        looks,
         lambda: fetch_lineage(client, stream, timeout=patience),
         stream,
-        fail_on_data_loss=options.fail_on_data_loss,
         describe_interval=options.describe_interval,
     )
 
@@ -77,40 +97,40 @@ class KinesisBatchReader(_Reader, DataSourceReader):
 
         def found(shard_id: str) -> list[Piece]:
             start = starts.get(shard_id)
-            if start is None or start == "LATEST":
+            if start is None or start == LATEST:
                 return []
-            end = ends.get(shard_id, "LATEST") if isinstance(ends, Mapping) else ends
-            return self._pieces(shard_id, start, end)
+            return self._pieces(
+                shard_id, start, ends if isinstance(ends, Place) else ends.get(shard_id, LATEST)
+            )
 
         by_shard = planner.each(found, [shard.shard_id for shard in planner.lineage()])
         return self.partitions_of([piece for run in by_shard for piece in run])
 
-    def _pieces(self, shard_id: str, start: ShardOffset, end: Any) -> list[Piece]:
+    def _pieces(self, shard_id: str, start: Place, end: Place) -> list[Piece]:
         planner = self.planner
         caps = Caps(piece=self.options.max_piece)
-        if isinstance(end, ShardOffset) and not end.symbolic:
-            peek = planner.first(shard_id, start) if start.symbolic else None
-            if start.symbolic and peek is None:
-                return []
-            return pieces(shard_id, start, ShardOffset(end.kind, end.value, first=peek))
-        if isinstance(end, ShardOffset) and end.kind == "at":
+        if end.names_record:
+            if start.names_record:
+                return pieces(shard_id, start, BatchEnd(end))
+            first = planner.first(shard_id, start)
+            return pieces(shard_id, start, BatchEnd(end, first=first)) if first is not None else []
+        if end == TRIM_HORIZON:
             return []
-        tip: Tip = planner.before(shard_id, int(end.value)) if end != "LATEST" else planner.tip(shard_id)
+        tip = planner.tip(shard_id) if end == LATEST else planner.before(shard_id, end.time_ms)
         found: list[Piece] = []
         while True:
-            reached = planner.advance_shard(shard_id, start, caps, tip)
+            reached = planner.advance_shard(shard_id, BatchEnd(start), caps, tip)
             found += pieces(shard_id, start, reached)
-            if reached.ended or reached.same_place(start):
-                siblings = len(found)
-                return [piece._replace(siblings=siblings) for piece in found]
-            start = reached.settled()
+            if reached.drained or reached.place == start:
+                return [piece._replace(siblings=len(found)) for piece in found]
+            start = reached.place
 
 
-def positions(position: Position, planner: Planner) -> dict[str, Any]:
+def positions(position: Position, planner: Planner) -> Mapping[str, Place]:
     """The position of every listed shard; of those named, where shards are named."""
-    if isinstance(position, Mapping):
-        return dict(position)
-    return {shard.shard_id: position for shard in planner.lineage(fresh=True)}
+    if isinstance(position, Place):
+        return {shard.shard_id: position for shard in planner.lineage(fresh=True)}
+    return position
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -119,6 +139,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         self._known: dict[str, Any] | None = None  # Spark before 4.2 does not say where it stands
+        self._unjudged: dict[str, Any] | None = None  # planned without knowing where the query stood
         self._looked_at: float | None = None
         self._behind: dict[str, int] = {}
 
@@ -146,17 +167,17 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         if start is None:
             # Before 4.2 Spark asks this first: of a new query, or of one with Trigger.AvailableNow.
             after = planner.whole(options.starting_position)
-            start = {}
+            self._unjudged = after.to_json()
         elif not start:
             after = planner.begin_at(options.starting_position)  # an empty batch: the start, written down
         else:
             before = StreamOffset.from_json(start, options.stream_name)
             after = planner.advance(before, self._caps(limit))
-            if _same(before, after):
+            if not moves(before, after):
                 self._looked_at = time.monotonic()
                 self._behind = {}
                 return start
-        self._behind = {key: offset.behind for key, offset in after.shards.items() if offset.behind}
+        self._behind = {key: ends.behind for key, ends in after.shards.items() if ends.behind}
         self._looked_at = None  # there is more to do than to wait
         self._known = after.to_json()
         return self._known
@@ -186,21 +207,15 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     # -- batches ------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        self._known = end
         stream = self.options.stream_name
-        return self.partitions_of(
-            batch_pieces(StreamOffset.from_json(start, stream), StreamOffset.from_json(end, stream))
-        )
+        before = StreamOffset.from_json(start, stream)
+        if end == self._unjudged:
+            self.planner.refuse_unread(before)
+        self._known = end
+        return self.partitions_of(batch_pieces(before, StreamOffset.from_json(end, stream)))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the checkpoint is Spark's."""
 
     def stop(self) -> None:
         """Nothing is held that outlives the process."""
-
-
-def _same(before: StreamOffset, after: StreamOffset) -> bool:
-    return before.shards.keys() == after.shards.keys() and all(
-        before.shards[key].same_place(offset) and before.shards[key].ended == offset.ended
-        for key, offset in after.shards.items()
-    )

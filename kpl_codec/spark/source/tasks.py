@@ -1,7 +1,7 @@
-"""What a task does: read its run of records, exactly those, and give user records as Arrow batches.
+"""What a task does: read exactly its run of records, and give user records as Arrow batches.
 
-A record of the run that is missing is said so. Everything here is picklable: clients and cursors are
-made where they are used.
+A record of the run that is missing is an error. Everything here is picklable: clients and cursors are made
+where they are used.
 Specification: spec/07-spark-source.md, SPK-53, SPK-60, SPK-61.
 """
 
@@ -19,13 +19,14 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ...arrow import FIELDS, Deaggregator, coalesce, output_schema
-from ...aws.cursor import MOST_RECORDS, At, Pace, ShardCursor
+from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
 from ...aws.shard_map import fetch_shard_map
 from ...shards.live_shard_map import StreamUnavailable
+from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import Distribution, ShardMap
+from .looks import GONE
 from .offsets import DataLoss, Piece
 from .options import Options
-from .plan import GONE
 
 _log = logging.getLogger("kpl_codec.spark")
 
@@ -74,50 +75,62 @@ class PieceReader:
     def records(self, piece: Piece) -> Iterator[list[dict[str, Any]]]:
         """The Kinesis records of a piece, answer by answer. Raises DataLoss, StreamUnavailable."""
         options = self._options
-        # SPK-61: "The readers of a shard together MUST keep to 5 GetRecords calls and 2 MiB a second,
-        # and leave one call for planning."
+        # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
+        # and the bytes a second that the options allow."
         share = 1 / piece.siblings
         pace = Pace(options.calls_per_second * share, options.bytes_per_second * share)
-        named = piece.start_kind in ("after", "before")
-        at = At("AT_SEQUENCE_NUMBER", piece.start) if named else _symbolic(piece)
+        start = piece.start
         cursor = ShardCursor(
-            self._client, options.stream_name, piece.shard_id, at, pace=pace, patience=options.retry_timeout
+            self._client,
+            options.stream_name,
+            piece.shard_id,
+            at_record(start.sequence_number) if start.names_record else start,
+            pace=pace,
+            patience=options.retry_timeout,
         )
-        must_see = str(piece.start) if named else None
-        # A lost start must not bring back what lies before it.
-        low = int(piece.start) + (piece.start_kind == "after") if named else 0
-        end, waited_since = int(piece.end), None
+        must_see = start.sequence_number if start.names_record else None
+        # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
+        left = None if piece.records is None else piece.records + (start.kind == "AFTER_SEQUENCE_NUMBER")
+        last = int(piece.end.sequence_number)
+        waited_since: float | None = None
         while True:
+            limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
             try:
-                answer = cursor.fetch(MOST_RECORDS)
+                answer = cursor.fetch(limit)
             except StreamUnavailable as error:
                 if error.code not in GONE:
                     raise
-                self._lost(piece, str(piece.start), GONE[error.code], error.fields["reason"])
+                self._lost(piece, start, GONE[error.code], error.reason)
                 if must_see is None or error.code == "ResourceNotFoundException":
                     return
-                must_see, at = None, At("TRIM_HORIZON")
-                cursor = ShardCursor(self._client, options.stream_name, piece.shard_id, at, pace=pace)
+                must_see = left = None
+                cursor = ShardCursor(
+                    self._client, options.stream_name, piece.shard_id, TRIM_HORIZON, pace=pace
+                )
                 continue
             records = answer.records
             if records and must_see is not None:
                 if records[0]["SequenceNumber"] != must_see:
-                    self._lost(piece, must_see, "trimmed", "the record is past retention")
+                    self._lost(piece, start, "trimmed", "the record is past retention")
                 must_see = None
-            if records and int(records[0]["SequenceNumber"]) < low:
-                records = [record for record in records if int(record["SequenceNumber"]) >= low]
-            reached = bool(answer.records) and int(answer.records[-1]["SequenceNumber"]) >= end
-            if reached:
-                kept = [r for r in records if int(r["SequenceNumber"]) < end + (piece.end_kind == "after")]
-                if kept:
-                    yield kept
-                if not any(r["SequenceNumber"] == piece.end for r in answer.records):
+            if left is not None:
+                left -= len(records)
+            numbers = [int(record["SequenceNumber"]) for record in records]
+            # A start that is gone must not bring back what lies before it.
+            kept = [
+                record
+                for record, number in zip(records, numbers, strict=True)
+                if start.lowest <= number < piece.end.lowest
+            ]
+            if kept:
+                yield kept
+            if numbers and numbers[-1] >= last:
+                if last not in numbers:
                     self._lost(piece, piece.end, "record-missing", "the batch should end there")
                 return
             if records:
-                yield records
                 waited_since = None
-            if answer.at_tip(MOST_RECORDS):
+            if answer.at_tip(limit):
                 # The driver has seen the end of this piece: a reader may be behind it for a moment.
                 waited_since = waited_since or time.monotonic()
                 if answer.ended or time.monotonic() - waited_since > _CATCH_UP:
@@ -125,8 +138,8 @@ class PieceReader:
                     return
                 time.sleep(0.2)
 
-    def _lost(self, piece: Piece, sequence_number: str, code: str, reason: str) -> None:
-        loss = DataLoss(shard_id=piece.shard_id, sequence_number=sequence_number, code=code, reason=reason)
+    def _lost(self, piece: Piece, place: Place, code: str, reason: str) -> None:
+        loss = DataLoss(shard_id=piece.shard_id, sequence_number=place.value, code=code, reason=reason)
         if self._options.fail_on_data_loss:
             raise loss
         _log.warning("%s", loss)
@@ -135,10 +148,6 @@ class PieceReader:
         """The Kinesis records of a piece as Arrow batches of `KINESIS_FIELDS`."""
         for records in self.records(piece):
             yield kinesis_batch(self._options.stream_name, piece.shard_id, records)
-
-
-def _symbolic(piece: Piece) -> At:
-    return At("TRIM_HORIZON") if piece.start_kind == "at" else At("AT_TIMESTAMP", int(piece.start))
 
 
 def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:

@@ -1,0 +1,64 @@
+"""A place in a shard: where reading begins, where it stands, where it ends."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+PlaceKind = Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"]
+
+
+class Place(NamedTuple):
+    """A place lies between two records. ``kind`` is named as GetShardIterator names it.
+
+    ``value``: the sequence number of a record, as text, for AT_SEQUENCE_NUMBER (right before that record)
+    and AFTER_SEQUENCE_NUMBER (right after it); milliseconds since 1970 for AT_TIMESTAMP (before the first
+    record that arrived then or later); else None. Make one with `at_record`, `after_record`, `at_time`.
+    """
+
+    kind: PlaceKind
+    value: str | int | None = None
+
+    @property
+    def names_record(self) -> bool:
+        """Whether the place is the same whenever it is asked for: times and TRIM_HORIZON are not."""
+        return self.kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER")
+
+    @property
+    def sequence_number(self) -> str:
+        """The record that is named. Raises ValueError where none is."""
+        if not isinstance(self.value, str):
+            raise ValueError(f"{self.kind} names no record")
+        return self.value
+
+    @property
+    def time_ms(self) -> int:
+        """The time of AT_TIMESTAMP. Raises ValueError for other places."""
+        if not isinstance(self.value, int):
+            raise ValueError(f"{self.kind} is no time")
+        return self.value
+
+    @property
+    def lowest(self) -> int:
+        """The lowest sequence number that can lie behind this place, 0 where no record is named."""
+        if not self.names_record:
+            return 0
+        return int(self.sequence_number) + (self.kind == "AFTER_SEQUENCE_NUMBER")
+
+
+def at_record(sequence_number: str) -> Place:
+    """Right before a record."""
+    return Place("AT_SEQUENCE_NUMBER", sequence_number)
+
+
+def after_record(sequence_number: str) -> Place:
+    """Right after a record."""
+    return Place("AFTER_SEQUENCE_NUMBER", sequence_number)
+
+
+def at_time(milliseconds: int) -> Place:
+    """Before the first record that arrived at or after a time, in ms since 1970."""
+    return Place("AT_TIMESTAMP", milliseconds)
+
+
+TRIM_HORIZON: Final = Place("TRIM_HORIZON")
+LATEST: Final = Place("LATEST")

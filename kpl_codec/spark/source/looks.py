@@ -1,0 +1,297 @@
+"""Looking at the first unread records of a shard, and keeping iterators from one look to the next.
+
+    Looks.look(shard_id, start)     what lies behind ``start``; raises DataLoss where records may be missing
+    Looks.keep(shard_id, place...)  a cursor stands at ``place``: the next look there costs one call
+    Looks.not_due(shard_id, start)  the shard had nothing, and is not asked again yet
+
+A look from a place that names a record begins *at* that record, which must come: then nothing is missing
+behind it. If it is gone, nothing is missing either where it is known that nothing lay behind it at a time
+that is not past retention (`BatchEnd.since`).
+Specification: spec/07-spark-source.md, SPK-60, SPK-63, SPK-71.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Final, NamedTuple
+
+from ...aws.cursor import MOST_RECORDS, ShardCursor
+from ...backoff import Backoff
+from ...shards.live_shard_map import StreamUnavailable
+from ...shards.place import TRIM_HORIZON, Place, at_record
+from .offsets import BatchEnd, DataLoss
+
+_log = logging.getLogger("kpl_codec.spark")
+
+#: Seconds, of the 300 that an iterator lives.
+_ITERATOR_LIFE: Final = 240.0
+#: A record that is missing is looked for so often before it is called gone.
+_TRIES: Final = 3
+#: A look asks for about so many bytes, and for so many records at most.
+_LOOK_BYTES: Final = 64 * 1024
+_LOOK_RECORDS: Final = 500
+#: Looks a second at shards that had nothing, of all shards together: about a tenth of a core.
+_IDLE_LOOKS_PER_SECOND: Final = 100
+_MOST_IDLE_SECONDS: Final = 200.0
+_NO_WAIT: Final = Backoff(0.0, 0.0)
+#: In ms. No stream keeps records for a shorter time; clocks may differ by a few minutes.
+SHORTEST_RETENTION: Final = 24 * 3600 * 1000
+_CLOCK_SKEW: Final = 5 * 60 * 1000
+#: Codes of GetShardIterator for a sequence number, or a shard, that is no more.
+GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
+
+
+class Found(NamedTuple):
+    """A record: its sequence number and when it arrived (ms since 1970)."""
+
+    sequence_number: str
+    time: int
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Found:
+        return cls(record["SequenceNumber"], round(record["ApproximateArrivalTimestamp"].timestamp() * 1000))
+
+    def after(self, other: Found) -> bool:
+        return int(self.sequence_number) > int(other.sequence_number)
+
+
+def first_found(cursor: ShardCursor) -> Found | None:
+    """The next record, None if there is none up to the tip."""
+    while True:
+        answer = cursor.fetch(1)
+        if answer.records:
+            return Found.of(answer.records[0])
+        if answer.at_tip(1):
+            return None
+
+
+@dataclass(slots=True)
+class Look:
+    """The first records behind a place. ``now``: the shard's tip in ms since 1970, as the service tells it.
+    ``asked_at``: when the call was made, by this machine's clock. ``at_tip``: nothing lies behind
+    ``records``; ``ended``: and the shard is closed. ``cursor`` stands behind ``records``. ``start_gone``:
+    the record that the place names is past retention; ``lost``: and records behind it may be, too."""
+
+    records: list[Found]
+    now: int
+    asked_at: int
+    at_tip: bool
+    ended: bool
+    cursor: ShardCursor
+    start_gone: bool = False
+    lost: bool = False
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A cursor that stands at ``place``, or behind ``ahead``, the record right behind it. ``last``: the
+    record right before the place; ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970).
+    ``empty``: looks in a row that found nothing."""
+
+    place: Place
+    cursor: ShardCursor
+    used: float
+    seen: int
+    last: Found | None
+    at_tip: bool
+    ahead: Found | None = None
+    now: int = 0
+    empty: int = 0
+
+
+class Looks:
+    """The looks of one planner at all shards of a stream. Different shards may be looked at side by side.
+
+    ``cursor`` makes a cursor; ``retention`` gives the stream's in ms, and is only asked in doubt.
+    ``idle``: seconds for which a shard that had nothing is left alone.
+    """
+
+    def __init__(
+        self,
+        cursor: Callable[[str, Place], ShardCursor],
+        *,
+        retention: Callable[[], int] = lambda: SHORTEST_RETENTION,
+        fail_on_data_loss: bool = True,
+        idle: Backoff = _NO_WAIT,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.cursor = cursor
+        self._retention, self._fail_on_data_loss, self._idle = retention, fail_on_data_loss, idle
+        self._clock, self._now, self._sleep = clock, now, sleep
+        self._kept: dict[str, _Kept] = {}
+        self._sizes: dict[str, int] = {}
+
+    def keep(
+        self,
+        shard_id: str,
+        place: Place,
+        cursor: ShardCursor,
+        last: Found,
+        *,
+        at_tip: bool = False,
+        ahead: Found | None = None,
+        now: int = 0,
+    ) -> None:
+        """A batch ends at ``place``, where ``cursor`` stands, or behind ``ahead``, the record right behind
+        the place. ``now`` with it: as in `Look`."""
+        self._kept[shard_id] = _Kept(
+            place, cursor, self._clock(), int(self._now() * 1000), last, at_tip, ahead, now
+        )
+
+    def forget(self, shard_id: str) -> None:
+        """The batch ends elsewhere than where the cursor stands."""
+        self._kept.pop(shard_id, None)
+
+    def not_due(self, shard_id: str, start: BatchEnd, shards: int) -> BatchEnd | None:
+        """Where a shard stands that had nothing and is not to be asked yet; None for any other.
+
+        The more ``shards`` there are, the longer each is left alone.
+        """
+        kept = self._kept.get(shard_id)
+        if kept is None or not kept.empty or kept.place != start.place:
+            return None
+        most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
+        if self._clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
+            return None
+        return BatchEnd(start.place, since=kept.seen)
+
+    def look(self, shard_id: str, start: BatchEnd, most: int | None = None) -> Look:
+        """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable."""
+        kept = self._kept.pop(shard_id, None)
+        if kept is not None and kept.place != start.place:
+            kept = None
+        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._sizes.get(shard_id, _LOOK_BYTES)))
+        limit = min(limit, most or limit)
+        if kept is not None and self._clock() - kept.used < _ITERATOR_LIFE:
+            look = self._look_on(shard_id, kept, limit)
+        else:
+            # An iterator that is about to expire would be made anew at a record nobody has looked at again.
+            since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
+            start = BatchEnd(start.place, since=since or None)
+            if start.place.names_record:
+                look = self._look_at_record(shard_id, start, limit)
+            else:
+                look = self._look_at_first(shard_id, start, limit)
+        if not look.records and not look.ended and not look.lost:
+            self._kept[shard_id] = _Kept(
+                start.place,
+                look.cursor,
+                self._clock(),
+                look.asked_at,
+                kept.last if kept else None,
+                at_tip=True,
+                empty=kept.empty + 1 if kept else 1,
+            )
+        return look
+
+    def _look_on(self, shard_id: str, kept: _Kept, limit: int) -> Look:
+        if kept.ahead is not None:
+            now = kept.now + int((self._clock() - kept.used) * 1000)
+            return Look([kept.ahead], now, kept.seen, at_tip=False, ended=False, cursor=kept.cursor)
+        look = self._read(shard_id, kept.cursor, limit)
+        if kept.at_tip and kept.place.names_record:
+            # Nothing is missing before the first record: nothing lay behind the place a moment ago. The
+            # record before the place may be too old for a task to find.
+            old = kept.last is None or look.asked_at - kept.last.time > SHORTEST_RETENTION // 2
+            look.start_gone = old and bool(look.records)
+        return look
+
+    def _read(self, shard_id: str, cursor: ShardCursor, limit: int) -> Look:
+        while True:
+            asked_at = int(self._now() * 1000)
+            answer = cursor.fetch(limit)
+            if answer.records:
+                size = sum(len(record["Data"]) for record in answer.records)
+                self._sizes[shard_id] = max(1, size // len(answer.records))
+            if answer.records or answer.at_tip(limit):
+                records = [Found.of(record) for record in answer.records]
+                now = records[-1].time + answer.behind if records else asked_at
+                return Look(records, now, asked_at, answer.at_tip(limit), answer.ended, cursor)
+
+    def _look_at_first(self, shard_id: str, start: BatchEnd, limit: int) -> Look:
+        try:
+            self.judge_unread(shard_id, start)
+            return self._read(shard_id, self.cursor(shard_id, start.place), limit)
+        except StreamUnavailable as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            return self._lost(shard_id, start.place, "shard-gone", error.reason)
+
+    def judge_unread(self, shard_id: str, start: BatchEnd) -> None:
+        """Raise DataLoss, or log it where losing is allowed, if records behind a place that names none may
+        be past retention."""
+        # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where
+        # they may be past retention when the shard is read, this MUST be treated as data loss."
+        if start.since is not None and not self._kept_since(start.since):
+            since = datetime.fromtimestamp(start.since / 1000, timezone.utc)
+            self._report(
+                shard_id,
+                start.place,
+                "unread-too-long",
+                f"nobody has read it since {since:%Y-%m-%dT%H:%M:%SZ}",
+            )
+
+    def _kept_since(self, since: int) -> bool:
+        """Whether the stream still holds all records that arrived since a time."""
+        age = int(self._now() * 1000) - since + _CLOCK_SKEW
+        return age < SHORTEST_RETENTION or age < self._retention()
+
+    def _look_at_record(self, shard_id: str, start: BatchEnd, limit: int) -> Look:
+        """From a record on that must still be there: only then is nothing missing behind it."""
+        # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
+        # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
+        place, code, reason = start.place, "", ""
+        for attempt in range(_TRIES):
+            if attempt:
+                self._sleep(0.5)
+            cursor = self.cursor(shard_id, at_record(place.sequence_number))
+            try:
+                if place.kind == "AT_SEQUENCE_NUMBER":
+                    look = self._read(shard_id, cursor, limit)
+                    if look.records and look.records[0].sequence_number == place.sequence_number:
+                        return look
+                else:
+                    look = self._read(shard_id, cursor, limit + 1)
+                    if look.records and look.records[0].sequence_number == place.sequence_number:
+                        del look.records[0]
+                        return look if look.records or look.at_tip else self._read(shard_id, cursor, limit)
+                code, reason = "trimmed", "the record is past retention, or of an earlier life of the stream"
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
+        if code == "trimmed" and start.since is not None and self._kept_since(start.since):
+            # The record is gone, but nothing lay behind it at a time whose records are all there.
+            look = self._left(shard_id, place)
+            look.start_gone = True
+            return look
+        return self._lost(shard_id, place, code, reason)
+
+    def _lost(self, shard_id: str, place: Place, code: str, reason: str) -> Look:
+        """What is left of a shard, if losing records is allowed."""
+        self._report(shard_id, place, code, reason)
+        look = self._left(shard_id, place, gone=code == "shard-gone")
+        look.lost = look.start_gone = True
+        return look
+
+    def _report(self, shard_id: str, place: Place, code: str, reason: str) -> None:
+        loss = DataLoss(shard_id=shard_id, sequence_number=place.value, code=code, reason=reason)
+        if self._fail_on_data_loss:
+            raise loss
+        _log.warning("%s", loss)
+
+    def _left(self, shard_id: str, place: Place, *, gone: bool = False) -> Look:
+        """What is left behind ``place``; whatever the service says, not what lies before it."""
+        cursor = self.cursor(shard_id, TRIM_HORIZON)
+        cursor.ended = gone
+        look = self._read(shard_id, cursor, 2)
+        while look.records and int(look.records[-1].sequence_number) < place.lowest:
+            look = self._read(shard_id, cursor, MOST_RECORDS)
+        look.records = [found for found in look.records if int(found.sequence_number) >= place.lowest]
+        return look
