@@ -36,6 +36,8 @@ _MOST_MARKS: Final = 63
 #: Milliseconds after which the times in an offset are written down anew, if nothing else is: six hours, a
 #: quarter of the shortest retention there is.
 _RENEW_AFTER: Final = 6 * 3600 * 1000
+#: Milliseconds for which a batch that ends with a record need not say when it was planned.
+_FRESH: Final = 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +235,7 @@ class Planner:
         first, last = look.records[0], look.records[-1]
         edge = None if caps.span is None else first.time + caps.span
         if look.at_tip and (edge is None or last.time < edge or last == first):
-            self._looks.keep(shard_id, after_record(last.sequence_number), look.cursor, last, at_tip=True)
-            return BatchEnd(
-                after_record(last.sequence_number), drained=look.ended, records=len(look.records), behind=0
-            )
+            return self._ends_after(shard_id, look, last, look.cursor, True, records=len(look.records))
         if edge is not None and edge < look.now:
             found, cursor = self._probe(shard_id, edge)
             if found is not None and found.after(first):
@@ -264,9 +263,7 @@ class Planner:
             if at_tip:
                 break
             answer = None
-        place = after_record(last.sequence_number)
-        self._looks.keep(shard_id, place, cursor, last, at_tip=at_tip)
-        return BatchEnd(place, drained=cursor.ended, behind=behind)
+        return self._ends_after(shard_id, look, last, cursor, at_tip, behind=behind)
 
     def _walk_exactly(self, shard_id: str, look: Look, most: int) -> BatchEnd:
         """At most ``most`` records."""
@@ -279,9 +276,26 @@ class Planner:
             count += len(answer.records)
             last = Found.of(answer.records[-1]) if answer.records else last
             at_tip, behind = answer.at_tip(limit), answer.behind
+        return self._ends_after(shard_id, look, last, look.cursor, at_tip, behind=behind, records=count)
+
+    def _ends_after(
+        self,
+        shard_id: str,
+        look: Look,
+        last: Found,
+        cursor: ShardCursor,
+        at_tip: bool,
+        *,
+        behind: int = 0,
+        records: int | None = None,
+    ) -> BatchEnd:
+        """The batch ends after ``last``, where ``cursor`` stands."""
         place = after_record(last.sequence_number)
-        self._looks.keep(shard_id, place, look.cursor, last, at_tip=at_tip)
-        return BatchEnd(place, drained=look.cursor.ended, records=count, behind=behind)
+        self._looks.keep(shard_id, place, cursor, last, at_tip=at_tip)
+        # A record that arrived just now leaves the stream no earlier than what comes behind it may.
+        dated = at_tip and look.asked_at - last.time > _FRESH
+        since = look.asked_at if dated else None
+        return BatchEnd(place, drained=cursor.ended, since=since, records=records, behind=behind)
 
     def _probe(self, shard_id: str, when: int) -> tuple[Found | None, ShardCursor]:
         """The first record at or after a time, and the cursor behind it."""

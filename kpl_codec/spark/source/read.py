@@ -7,7 +7,7 @@ Specification: spec/07-spark-source.md, SPK-50 to SPK-63.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
@@ -52,8 +52,15 @@ class _Reader(TaskReader):
         return self._planner
 
 
-def make_planner(options: Options, client: Any) -> Planner:
-    """A planner that calls Kinesis."""
+def make_planner(
+    options: Options,
+    client: Any,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Planner:
+    """A planner that calls Kinesis with ``client``. ``clock`` in seconds, ``now`` in seconds since 1970."""
     stream, patience = options.stream_name, options.retry_timeout
     paces: dict[str, Pace] = {}
 
@@ -61,8 +68,20 @@ def make_planner(options: Options, client: Any) -> Planner:
         # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
         # and the bytes a second that the options allow."
         # Planning and tasks take turns, so each of them may use all of it.
-        pace = paces.setdefault(shard_id, Pace(options.calls_per_second, options.bytes_per_second))
-        return ShardCursor(client, stream, shard_id, place, pace=pace, patience=patience)
+        if shard_id not in paces:
+            paces[shard_id] = Pace(
+                options.calls_per_second, options.bytes_per_second, clock=clock, sleep=sleep
+            )
+        return ShardCursor(
+            client,
+            stream,
+            shard_id,
+            place,
+            pace=paces[shard_id],
+            patience=patience,
+            clock=clock,
+            sleep=sleep,
+        )
 
     def retention() -> int:
         try:
@@ -76,12 +95,17 @@ def make_planner(options: Options, client: Any) -> Planner:
         retention=retention,
         fail_on_data_loss=options.fail_on_data_loss,
         idle=Backoff(options.idle_time / 8, 1.0),
+        clock=clock,
+        now=now,
+        sleep=sleep,
     )
     return Planner(
         looks,
-        lambda: fetch_lineage(client, stream, timeout=patience),
+        lambda: fetch_lineage(client, stream, timeout=patience, sleep=sleep),
         stream,
         describe_interval=options.describe_interval,
+        clock=clock,
+        now=now,
     )
 
 

@@ -1,0 +1,211 @@
+"""A stream as it should be, in memory: GetRecords and its kin over lists, with a clock that is set by hand.
+
+It keeps what retention removed, so that a test can tell what a reader has missed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange
+from kpl_codec.shards.shard import Shard
+
+HOUR = 3600.0
+#: An iterator lives so many seconds.
+_ITERATOR_LIFE = 300.0
+
+
+def refusal(code: str, operation: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "model"}}, operation)
+
+
+@dataclass
+class ModelShard:
+    shard_id: str
+    hash_key_range: HashKeyRange
+    parents: tuple[str, ...]
+    start: int
+    end: int | None = None
+    closed_at: float | None = None
+    records: list[tuple[int, float, bytes]] = field(default_factory=list)  # number, arrival, data
+
+
+class ModelKinesis:
+    """A boto3 client of one stream, and the stream. ``now``: seconds since 1970, moved by `sleep`.
+
+    ``silent``: GetShardIterator at a record past retention gives the oldest record left, not an error.
+    """
+
+    def __init__(
+        self, shards: int, *, retention: float = 24 * HOUR, silent: bool = False, seed: int = 0
+    ) -> None:
+        self.now = 1_700_000_000.0
+        self.retention, self.silent = retention, silent
+        self.calls: Counter[str] = Counter()
+        self.asked: list[int] = []
+        self.given = 0
+        self.shards: dict[str, ModelShard] = {}
+        self._numbers = itertools.count(10**20)
+        self._chance = random.Random(seed)
+        for hash_key_range in ALL_HASH_KEYS.split(shards):
+            self._open(hash_key_range)
+
+    # -- the stream ---------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _open(self, hash_key_range: HashKeyRange, *parents: ModelShard) -> None:
+        shard_id = f"shardId-{len(self.shards):012d}"
+        self.shards[shard_id] = ModelShard(
+            shard_id, hash_key_range, tuple(parent.shard_id for parent in parents), next(self._numbers)
+        )
+
+    @property
+    def open_shards(self) -> list[ModelShard]:
+        found = [shard for shard in self.shards.values() if shard.end is None]
+        return sorted(found, key=lambda shard: shard.hash_key_range)
+
+    def put(self, count: int = 1, size: int = 10) -> None:
+        """Records on shards drawn at random; each a little later than the one before."""
+        for _ in range(count):
+            self.now += 0.001
+            self.put_on(self._chance.choice(self.open_shards), size)
+
+    def put_on(self, shard: ModelShard, size: int = 10) -> None:
+        shard.records.append((next(self._numbers), self.now, bytes(size)))
+
+    def split(self, at: int) -> None:
+        shard = self.open_shards[at % len(self.open_shards)]
+        self._close(shard)
+        for half in shard.hash_key_range.split(2):
+            self._open(half, shard)
+
+    def merge(self, at: int) -> None:
+        shards = self.open_shards
+        if len(shards) < 2:
+            return
+        left, right = shards[at % (len(shards) - 1) :][:2]
+        self._close(left)
+        self._close(right)
+        self._open(
+            HashKeyRange(left.hash_key_range.starting_hash_key, right.hash_key_range.ending_hash_key),
+            left,
+            right,
+        )
+
+    def _close(self, shard: ModelShard) -> None:
+        shard.end, shard.closed_at = next(self._numbers), self.now
+
+    def names(self, *, left: bool = False) -> set[tuple[str, str]]:
+        """(shard, sequence number) of every record ever put; with ``left`` of those within retention."""
+        return {
+            (shard.shard_id, str(number))
+            for shard in self.shards.values()
+            for number, arrived, _ in shard.records
+            if not left or arrived > self.now - self.retention
+        }
+
+    def _listed(self) -> list[ModelShard]:
+        return [
+            shard
+            for shard in self.shards.values()
+            if shard.closed_at is None or shard.closed_at > self.now - self.retention
+        ]
+
+    # -- the client ---------------------------------------------------------------------------
+
+    def list_shards(self, **_: Any) -> dict[str, Any]:
+        self.calls["list_shards"] += 1
+        return {
+            "Shards": [
+                Shard(
+                    shard.shard_id,
+                    shard.hash_key_range,
+                    *(*shard.parents, None, None)[:2],
+                    str(shard.start),
+                    str(shard.end) if shard.end is not None else None,
+                ).to_aws()
+                for shard in self._listed()
+            ]
+        }
+
+    def describe_stream_summary(self, **_: Any) -> dict[str, Any]:
+        self.calls["describe_stream_summary"] += 1
+        return {
+            "StreamDescriptionSummary": {
+                "StreamStatus": "ACTIVE",
+                "RetentionPeriodHours": int(self.retention // HOUR),
+                "StreamCreationTimestamp": datetime(2023, 1, 1, tzinfo=timezone.utc),
+            }
+        }
+
+    def get_shard_iterator(
+        self,
+        *,
+        StreamName: str,
+        ShardId: str,
+        ShardIteratorType: str,
+        StartingSequenceNumber: str = "",
+        Timestamp: datetime | None = None,
+    ) -> dict[str, Any]:
+        self.calls["get_shard_iterator"] += 1
+        shard = self.shards[ShardId]
+        if shard not in self._listed():
+            raise refusal("ResourceNotFoundException", "GetShardIterator")
+        bound = 0
+        if ShardIteratorType == "LATEST":
+            bound = shard.records[-1][0] + 1 if shard.records else 0
+        elif ShardIteratorType == "AT_TIMESTAMP":
+            assert Timestamp is not None
+            behind = (
+                number for number, arrived, _ in shard.records if arrived >= Timestamp.timestamp() - 5e-4
+            )
+            bound = next(behind, shard.records[-1][0] + 1 if shard.records else 0)
+        elif ShardIteratorType != "TRIM_HORIZON":
+            bound = int(StartingSequenceNumber) + (ShardIteratorType == "AFTER_SEQUENCE_NUMBER")
+            trimmed = [n for n, arrived, _ in shard.records if arrived <= self.now - self.retention]
+            if int(StartingSequenceNumber) in trimmed and not self.silent:
+                raise refusal("InvalidArgumentException", "GetShardIterator")
+        return {"ShardIterator": f"{ShardId} {bound} {self.now}"}
+
+    def get_records(self, *, ShardIterator: str, Limit: int = 10_000) -> dict[str, Any]:
+        self.calls["get_records"] += 1
+        self.asked.append(Limit)
+        shard_id, bound, made = ShardIterator.split()
+        if self.now - float(made) > _ITERATOR_LIFE:
+            raise refusal("ExpiredIteratorException", "GetRecords")
+        shard = self.shards[shard_id]
+        there = [
+            record
+            for record in shard.records
+            if record[0] >= int(bound) and record[1] > self.now - self.retention
+        ]
+        records, left = there[:Limit], there[Limit:]
+        self.given += len(records)
+        answer: dict[str, Any] = {
+            "Records": [
+                {
+                    "SequenceNumber": str(number),
+                    "ApproximateArrivalTimestamp": datetime.fromtimestamp(arrived, timezone.utc),
+                    "Data": data,
+                    "PartitionKey": "key",
+                }
+                for number, arrived, data in records
+            ],
+            "MillisBehindLatest": int((left[-1][1] - records[-1][1]) * 1000) if left and records else 0,
+        }
+        if left or shard.end is None:
+            bound = str(records[-1][0] + 1) if records else bound
+            answer["NextShardIterator"] = f"{shard_id} {bound} {self.now}"
+        return answer
