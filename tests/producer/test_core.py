@@ -99,11 +99,11 @@ def test_any_time_to_live_delivers_whatever_the_buffering(ttl: int, buffered: in
     timer = bench.core.timer()
     assert timer is not None
     assert timer <= bench.now + ttl / 2000
-    bench.now = timer
-    for call in bench.puts() or bench.puts(0.05):
-        bench.serve(call)
-    if ttl < 2**53:  # with more, a clock in floats does not see 50 ms
-        assert bench.outcomes(b"1") == [Outcome.DELIVERED]
+    while b"1" not in bench.results:
+        bench.now = max(bench.now, bench.core.timer() or bench.now)
+        for call in bench.puts():
+            bench.serve(call)
+    assert bench.outcomes(b"1") == [Outcome.DELIVERED]
 
 
 @pytest.mark.requirement("PRD-8")
