@@ -4,7 +4,7 @@
         future = await producer.put("customer-17", b"...")    # waits only while the producer is full
         delivery = await future                               # Delivery, or raises DeliveryError
 
-The same core as `kpl_codec.aws.producer`, driven by one event loop; use it from that loop only.
+The same core as `kpl_codec.aws.Producer`, driven by one event loop; use it from that loop only.
 Leaving the block, or `close`, delivers what is outstanding; a producer that goes away with its event loop
 and was never closed logs how many user records it had left. A task that is cancelled while it awaits a
 delivery does not take the record back: it is still delivered (and its result seen by nobody).
@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -24,28 +26,18 @@ from ..producer import Delivery, Pending, ProducerClosed, ProducerConfig, Produc
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Request, State
-from .calls import CALL_ERRORS
-from .producer_common import (
-    call,
-    client_config,
-    drop,
-    end,
-    guarded,
-    log_failure,
-    log_never_closed,
-    log_not_delivered,
-    new_core,
-    stream_argument,
-    what_failed,
-)
+from .calls import CALL_ERRORS, KinesisClient, call, what_failed
+from .producer_base import Flush, ProducerBase, client_config, end
+from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered
 
 
-class AsyncProducer:
+class AsyncProducer(ProducerBase):
     """A producer for one stream, in one event loop.
 
     Give ``stream_name`` or ``stream_arn``. ``client_settings`` go to aiobotocore's create_client
     (endpoint_url, region_name ...); or give ``client``, made with retries switched off, which stays the
-    caller's to close. ``observe(name, value, attributes)`` is told the metrics.
+    caller's to close. ``observe(name, value, attributes)`` is told the metrics of
+    `kpl_codec.producer.METRICS`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
     """
 
     def __init__(
@@ -54,28 +46,35 @@ class AsyncProducer:
         *,
         stream_arn: str | None = None,
         config: ProducerConfig | None = None,
-        client: Any = None,
+        client: KinesisClient | None = None,
         client_settings: Mapping[str, Any] | None = None,
         observe: Observe | None = None,
         chance: Callable[[int], int] = random.randrange,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.config = config or ProducerConfig()
-        self._stream = stream_argument(stream_name, stream_arn)
-        self._client = client
-        self._client_settings = dict(client_settings or {})
+        super().__init__(
+            stream_name,
+            stream_arn=stream_arn,
+            config=config,
+            client=client,
+            client_settings=client_settings,
+            observe=observe,
+            chance=chance,
+            clock=clock,
+        )
         self._own_client: Any = None
-        self._observe = guarded(observe)
-        self._core = new_core(self._stream, self.config, chance, self._observe)
-        weakref.finalize(self, log_never_closed, self._core)
+        self._core = self._new_core()
+        self._forgotten = weakref.finalize(self, log_never_closed, self._core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._calls: set[asyncio.Task[None]] = set()
-        self._waiters: list[asyncio.Future[None]] = []  # of put, for room
+        self._waiting: deque[tuple[Pending, asyncio.Future[None]]] = deque()  # puts, for room
         self._map_waiters: list[asyncio.Future[None]] = []  # of wait_ready
-        self._pending: set[Pending] = set()
-        self._flushes: list[tuple[set[Pending], asyncio.Future[None]]] = []
+        self._unresolved: set[Pending] = set()
+        self._flushes: list[tuple[Flush, asyncio.Future[None]]] = []
         self._closed = False
+        self._broken: BaseException | None = None
 
     async def __aenter__(self) -> AsyncProducer:
         self._loop = asyncio.get_running_loop()
@@ -86,7 +85,7 @@ class AsyncProducer:
             settings = {"config": AioConfig(**client_config(self.config)), **self._client_settings}
             self._own_client = get_session().create_client("kinesis", **settings)
             self._client = await self._own_client.__aenter__()
-        self._core.start(self._loop.time())
+        self._core.start(self._clock())
         self._schedule()
         return self
 
@@ -104,27 +103,41 @@ class AsyncProducer:
     ) -> asyncio.Future[Delivery]:
         """Accept a user record; the future gives a Delivery or raises a DeliveryError.
 
-        As `kpl_codec.aws.Producer.put`; "block" waits here without blocking the loop. Raises EncodeError,
-        ProducerFull, ProducerClosed.
+        As `kpl_codec.aws.Producer.put`; "block" waits here without blocking the loop, first come first
+        served. Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may
+        have been accepted or not.
         """
         pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         loop = self._running()
         future: asyncio.Future[Delivery] = loop.create_future()
         pending.token = future
-        while not self._core.has_room(pending.size):
-            if self.config.when_full == "drop":
-                drop(future, self._observe)
-                return future
-            if self.config.when_full == "fail":
-                raise ProducerFull(records=self._core.outstanding, bytes=self._core.outstanding_bytes)
-            waiter = loop.create_future()
-            self._waiters.append(waiter)
+        if not self._waiting and self._core.has_room(pending.size):
+            self._accept(pending)
+        elif self.config.when_full == "drop":
+            self._drop(future)
+        elif self.config.when_full == "fail":
+            raise ProducerFull(records=self._core.outstanding, bytes=self._core.outstanding_bytes)
+        else:
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((pending, waiter))
             await waiter
-            self._running()
-        self._core.accept(pending, loop.time())
-        self._pending.add(pending)
-        self._schedule()
         return future
+
+    def _accept(self, pending: Pending) -> None:
+        self._core.accept(pending, self._clock())
+        self._unresolved.add(pending)
+        self._schedule()
+
+    def _let_in(self) -> None:
+        """Accept what waits for room, as far as there is any: each waiting task is woken once."""
+        while self._waiting:
+            pending, waiter = self._waiting[0]
+            if not waiter.done():  # or its task was cancelled
+                if not self._core.has_room(pending.size):
+                    return
+                self._accept(pending)
+                waiter.set_result(None)
+            self._waiting.popleft()
 
     async def wait_ready(self, timeout: float = 10.0) -> bool:
         """Wait until there is a shard map, without which user records are not aggregated.
@@ -132,12 +145,18 @@ class AsyncProducer:
         Whether there is one within ``timeout`` seconds. Works without being called, too.
         """
         live, loop = self._core.live, self._running()
-        end = loop.time() + timeout
-        while live.state is not State.READY and loop.time() < end and not self._closed:
+        until = loop.time() + timeout
+        while live.state is not State.READY and loop.time() < until and not self._closed:
             news = loop.create_future()
             self._map_waiters.append(news)
-            await asyncio.wait([news], timeout=end - loop.time())
+            await asyncio.wait([news], timeout=until - loop.time())
         return live.state is State.READY
+
+    def refresh_shard_map(self) -> None:
+        """Ask for the shard map now: worth it when somebody has mended what kept it away."""
+        self._running()
+        self._core.live.refresh(self._clock())
+        self._schedule()
 
     @property
     def outstanding(self) -> int:
@@ -149,30 +168,31 @@ class AsyncProducer:
 
         Whether it did within ``timeout`` seconds.
         """
-        if self._loop is None or not self._pending:
+        if self._loop is None or not self._unresolved:
             return True
-        # Not the futures: one that its owner has cancelled is done long before its record is.
-        done = self._loop.create_future()
-        self._flushes.append((set(self._pending), done))
-        self._core.flush()
+        flush, done = Flush(), self._loop.create_future()
+        flush.begin(self._core, len(self._unresolved))
+        self._flushes.append((flush, done))
         self._schedule()
-        return bool((await asyncio.wait([done], timeout=timeout))[0])
+        await asyncio.wait([done], timeout=timeout)
+        return flush.done
 
     async def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding; after ``timeout`` seconds the rest fails as
         "closed". Whether nothing had to."""
         self._closed = True
-        self._let_go(self._waiters)
-        self._let_go(self._map_waiters)
+        self._refuse_waiting()
+        self._wake_map_waiters()
         delivered = False
         try:
-            self._core.close()
-            delivered = await self.flush(timeout)
+            if self._broken is None:
+                self._core.close()
+                delivered = await self.flush(timeout)
         finally:
             # Also when the task that closes is cancelled: every future gets its result.
-            if self._loop is not None:
-                self._core.abandon(self._loop.time())
-                self._resolve()
+            if self._loop is not None and self._broken is None:
+                self._carefully(lambda: self._core.abandon(self._clock()))
+                self._carefully(self._resolve)
             if self._timer is not None:
                 self._timer.cancel()
             for task in self._calls:
@@ -185,6 +205,8 @@ class AsyncProducer:
         return delivered
 
     def _running(self) -> asyncio.AbstractEventLoop:
+        if self._broken is not None:
+            raise ProducerClosed(code="broken") from self._broken
         if self._closed or self._loop is None:
             raise ProducerClosed(code="closed")
         return self._loop
@@ -195,7 +217,16 @@ class AsyncProducer:
         """Let the core act soon; many puts in a row cost one turn."""
         if not self._scheduled and self._loop is not None:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._carefully, self._turn)
+
+    def _carefully(self, step: Callable[[], None]) -> None:
+        """Run a step of the core. If it raises, that is a bug of ours: nobody may wait for ever for it."""
+        try:
+            if self._broken is None:
+                step()
+        except BaseException as error:
+            self._fall_apart(error)
+            raise
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -204,52 +235,70 @@ class AsyncProducer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for request in self._core.requests(loop.time()):
+        for request in self._core.requests(self._clock()):
             task = loop.create_task(self._call(request))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         self._resolve()
         timer = self._core.timer()
         if timer is not None and (self._core.outstanding or not self._closed):
-            self._timer = loop.call_at(max(timer, loop.time()), self._schedule)
+            self._timer = loop.call_later(max(0.0, timer - self._clock()), self._schedule)
 
     async def _call(self, request: PutRecordsRequest | Request) -> None:
-        assert self._loop is not None
+        assert self._client is not None
+        core = self._core
         try:
             answer = await call(self._client, request, self._stream)
         except BaseException as error:
             failure, answered = what_failed(error)
             log_failure(request, failure, answered)
-            self._core.fail(request, failure, self._loop.time(), answered=answered)
+            self._carefully(lambda: core.fail(request, failure, self._clock(), answered=answered))
             self._schedule()
             if not isinstance(error, CALL_ERRORS):
                 raise
         else:
-            self._core.receive(request, answer, self._loop.time())
+            self._carefully(lambda: core.receive(request, answer, self._clock()))
             self._schedule()
         if isinstance(request, Request):
-            self._let_go(self._map_waiters)
+            self._wake_map_waiters()
 
     def _resolve(self) -> None:
         results = self._core.results()
         log_not_delivered(results)
         for pending, result in results:
-            future = pending.token
-            self._pending.discard(pending)
-            for left, done in self._flushes:
-                left.discard(pending)
-                if not left and not done.done():
-                    done.set_result(None)
-            if not future.done():  # or it was cancelled by whoever awaited it
-                end(future, result)
-        if results:
-            self._flushes = [flush for flush in self._flushes if flush[0]]
-            self._let_go(self._waiters)
+            self._unresolved.discard(pending)
+            end(pending.token, result)
+        done = [waiter for flush, waiter in self._flushes if flush.ended(results)]
+        self._flushes = [entry for entry in self._flushes if not entry[0].done]
+        self._wake(done)
+        if results and not self._closed:
+            self._let_in()
+
+    def _fall_apart(self, error: BaseException) -> None:
+        self._broken = error
+        self._forgotten.detach()
+        log_left_behind(len(self._unresolved), "the producer has broken")
+        for pending in self._unresolved:
+            end(pending.token, self._broken_off(pending, error))
+        self._unresolved.clear()
+        self._refuse_waiting()
+        self._wake_map_waiters()
+        self._wake([waiter for _, waiter in self._flushes])
+        self._flushes.clear()
+
+    def _refuse_waiting(self) -> None:
+        """The puts that wait for room are told that there is none to come."""
+        waiting = [waiter for _, waiter in self._waiting if not waiter.done()]
+        self._waiting.clear()
+        for waiter in waiting:
+            waiter.set_exception(ProducerClosed(code="closed" if self._broken is None else "broken"))
+
+    def _wake_map_waiters(self) -> None:
+        waiters, self._map_waiters = self._map_waiters, []
+        self._wake(waiters)
 
     @staticmethod
-    def _let_go(waiters: list[asyncio.Future[None]]) -> None:
-        going = waiters.copy()
-        waiters.clear()
-        for waiter in going:
+    def _wake(waiters: list[asyncio.Future[None]]) -> None:
+        for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)

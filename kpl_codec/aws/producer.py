@@ -8,8 +8,9 @@
     put (any thread) ──▶ inbox ──▶ one thread owns the core ──▶ calls ──▶ worker threads (boto3)
       future ◀────────────────────── results ◀───────────────── answers ◀──────┘
 
-All that decides is in `kpl_codec.producer`. Only the owning thread touches the core, and signals go to
-the main thread, so Ctrl-C can interrupt a caller but never the middle of a decision.
+All that decides is in `kpl_codec.producer`. Only the owning thread touches the core. Signals go to the main
+thread, so Ctrl-C can interrupt a caller but never the middle of a decision, and a signal handler may call
+every method.
 
 * Leaving the ``with`` block, or `close`, delivers what is outstanding: at most the records' time to live
   and one request's timeouts.
@@ -22,57 +23,37 @@ the main thread, so Ctrl-C can interrupt a caller but never the middle of a deci
 
 from __future__ import annotations
 
-import atexit
-import os
 import random
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
 from ..format.records import Tag
-from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerClosed, ProducerConfig, ProducerFull
+from ..producer import DeliveryError, Outcome, Pending, ProducerClosed, ProducerConfig, ProducerFull
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Failure, Request, State
-from .producer_common import (
-    client_config,
-    drop,
-    end,
-    guarded,
-    log_not_delivered,
-    logger,
-    new_core,
-    stream_argument,
-)
+from .calls import KinesisClient
+from .delivery_future import DeliveryFuture
+from .fork_and_exit import remember, remember_in_child
+from .producer_base import Flush, ProducerBase, Result, boto3_client, end
+from .producer_log import log_left_behind, log_not_delivered
 from .workers import Workers
 
-
-class DeliveryFuture(Future[Delivery]):
-    """A `concurrent.futures.Future` of a Delivery. It cannot be cancelled: the record is on its way."""
-
-    def cancel(self) -> bool:
-        return False
+#: Seconds that the owning thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
+_LONGEST_SLEEP = 3600.0
 
 
-class _Flush:
-    """A flush that is waited for: done when the user records outstanding at its time have ended."""
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.waiting_for: set[DeliveryFuture] = set()
-
-
-class Producer:
-    """A producer for one stream. All methods are thread-safe.
+class Producer(ProducerBase):
+    """A producer for one stream. All methods are thread-safe, and may be called from signal handlers.
 
     Give ``stream_name`` or ``stream_arn``. ``client_settings`` go to ``boto3.client("kinesis", ...)``
     (endpoint_url, region_name ...); or give ``client``, made with retries switched off, which then cannot
     be used after a fork. ``observe(name, value, attributes)`` is told the metrics of
-    `kpl_codec.producer.METRICS` (see `kpl_codec.aws.telemetry`). Times are seconds.
+    `kpl_codec.producer.METRICS` (see `kpl_codec.aws.telemetry`). ``exit_timeout``: seconds.
+    ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
 
     Callbacks added to its futures run in the producer's thread: keep them short, and never wait there.
     """
@@ -83,49 +64,58 @@ class Producer:
         *,
         stream_arn: str | None = None,
         config: ProducerConfig | None = None,
-        client: Any = None,
+        client: KinesisClient | None = None,
         client_settings: Mapping[str, Any] | None = None,
         observe: Observe | None = None,
         exit_timeout: float = 10.0,
         chance: Callable[[int], int] = random.randrange,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.config = config or ProducerConfig()
-        self._stream = stream_argument(stream_name, stream_arn)
-        self._given_client = client
-        self._client_settings = dict(client_settings or {})
-        self._observe = guarded(observe)
+        super().__init__(
+            stream_name,
+            stream_arn=stream_arn,
+            config=config,
+            client=client,
+            client_settings=client_settings,
+            observe=observe,
+            chance=chance,
+            clock=clock,
+        )
         self._exit_timeout = exit_timeout
-        self._chance = chance
-        self._clock = clock
         self._forked = False
         self._begin()
-        _PRODUCERS.add(self)
-        atexit.register(_close_at_exit, weakref.ref(self))
+        remember(self)
 
     def _begin(self) -> None:
         """Everything that a forked child needs anew. No thread is started before it is needed."""
-        self._lock = threading.Lock()
+        # PRD-40: "Every method of the thread producer MUST work in a signal handler, whatever the handler has
+        # interrupted."
+        # A handler may run in the middle of a method that holds the lock, in the same thread: so the lock is
+        # re-entrant, and waiting is done on conditions of it, which give it up altogether.
+        self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)  # the owning thread sleeps here
         self._space = threading.Condition(self._lock)  # blocked callers of put
-        self._news = threading.Condition(self._lock)  # those who wait for the map
-        self._core = new_core(self._stream, self.config, self._chance, self._observe)
-        self._inbox: list[Pending] = []
-        self._inbox_bytes = 0
-        self._taken: list[Pending] = []
-        self._taken_bytes = 0
-        self._in_core = 0, 0  # user records and bytes in the core, when the lock was last held
+        self._news = threading.Condition(self._lock)  # those who wait for the map, a flush, or the end
+        self._core = self._new_core()
+        # What is held: put minus ended. Callers change the one, the owning thread the other.
+        self._put_records = self._put_bytes = 0
+        self._ended_records = self._ended_bytes = 0
+        self._inbox: list[Pending | Flush] = []
         self._answers: list[tuple[PutRecordsRequest | Request, Any, Failure | None, bool]] = []
-        self._flushes: list[_Flush] = []
-        self._new_flushes: list[_Flush] = []
-        self._futures: set[DeliveryFuture] = set()
+        self._refresh_wanted = False
         self._closing = False
-        self._told_to_close = False
-        self._gave_up = False
         self._give_up_at: float | None = None
         self._broken: BaseException | None = None
+        self._finished = False
+        self._started = False
         self._thread: threading.Thread | None = None
         self._workers: Workers | None = None
+        # The owning thread's.
+        self._taken: list[Pending | Flush] = []
+        self._unresolved: set[Pending] = set()
+        self._flushes: list[Flush] = []
+        self._told_to_close = False
+        self._gave_up = False
 
     # -- callers ------------------------------------------------------------------------------
 
@@ -149,16 +139,23 @@ class Producer:
             self._ensure_running()
             while not self._has_room(pending.size):
                 if self.config.when_full == "drop":
-                    drop(future, self._observe)
+                    self._drop(future)
                     return future
                 if self.config.when_full == "fail" or threading.current_thread() is self._thread:
-                    records, size = self._held()
-                    raise ProducerFull(records=records, bytes=size)
+                    raise ProducerFull(records=self.outstanding, bytes=self._put_bytes - self._ended_bytes)
                 self._space.wait()
                 self._ensure_running()
+            pending.accepted_at = self._clock()
+            self._put_records += 1
+            self._put_bytes += pending.size
             # From here the record is accepted: one append, which no signal can halve.
             self._inbox.append(pending)
-            self._inbox_bytes += pending.size
+            if self._finished and pending in self._inbox:
+                # A signal handler has closed the producer since we looked: nobody will take it.
+                self._inbox.remove(pending)
+                self._put_records -= 1
+                self._put_bytes -= pending.size
+                self._ensure_running()
             self._wake.notify()
         return future
 
@@ -175,11 +172,17 @@ class Producer:
                 lambda: live.state is State.READY or self._broken is not None or self._closing, timeout
             ) and (live.state is State.READY)
 
+    def refresh_shard_map(self) -> None:
+        """Ask for the shard map now: worth it when somebody has mended what kept it away."""
+        with self._lock:
+            self._ensure_running()
+            self._refresh_wanted = True
+            self._wake.notify()
+
     @property
     def outstanding(self) -> int:
         """User records accepted that have not ended yet."""
-        with self._lock:
-            return self._held()[0]
+        return self._put_records - self._ended_records
 
     def flush(self, timeout: float | None = None) -> bool:
         """Send everything at once and wait until all that was put before has ended, well or not.
@@ -187,13 +190,14 @@ class Producer:
         Whether it did within ``timeout`` seconds. Ends by itself: no record outlives its time to live.
         """
         self._not_from_callback("flush")
-        flush = _Flush()
+        flush = Flush()
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                return not self._held()[0]
-            self._new_flushes.append(flush)
+            if not self._started or self._finished:
+                return not self.outstanding
+            self._inbox.append(flush)
             self._wake.notify()
-        return flush.done.wait(timeout)
+            self._news.wait_for(lambda: flush.done or self._finished, timeout)
+            return flush.done or (self._finished and not self.outstanding)
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads.
@@ -209,10 +213,11 @@ class Producer:
             self._wake.notify()
             self._space.notify_all()
             self._news.notify_all()
+            self._news.wait_for(lambda: self._finished or not self._started)
             thread = self._thread
-        if thread is not None and thread.is_alive():
-            thread.join()
-        return self._core.outstanding == 0 and not self._gave_up
+        if thread is not None:
+            thread.join()  # it takes the lock no more
+        return self._core.outstanding == 0 and not self._gave_up and self._broken is None
 
     def __enter__(self) -> Producer:
         return self
@@ -226,18 +231,9 @@ class Producer:
         if threading.current_thread() is self._thread:
             raise RuntimeError(f"{what} would wait for the thread it is called in")
 
-    def _held(self) -> tuple[int, int]:
-        """User records and bytes held. Each counts once: those being accepted are not in the core yet."""
-        records, size = self._in_core
-        return (
-            records + len(self._taken) + len(self._inbox),
-            size + self._taken_bytes + self._inbox_bytes,
-        )
-
     def _has_room(self, size: int) -> bool:
-        records, held = self._held()
-        return records < self.config.max_outstanding_records and (
-            held + size <= self.config.max_outstanding_bytes
+        return self.outstanding < self.config.max_outstanding_records and (
+            self._put_bytes - self._ended_bytes + size <= self.config.max_outstanding_bytes
         )
 
     def _ensure_running(self) -> None:
@@ -246,29 +242,30 @@ class Producer:
             raise ProducerClosed(code="broken") from self._broken
         if self._closing:
             raise ProducerClosed(code="closed")
-        if self._forked and self._given_client is not None:
+        if self._forked and self._client is not None:
             raise ProducerClosed(code="forked")  # its connections are the parent's
-        if self._thread is None:
-            if self._workers is None:
-                client = self._given_client or self._new_client()
-                self._workers = Workers(client, self._stream, self.config.max_connections, self._report)
-            self._workers.start_one()
-            name = next(iter(self._stream.values()))
-            self._thread = threading.Thread(
-                target=self._run, args=(self._workers,), name=f"kpl-codec producer {name}", daemon=True
-            )
-            self._thread.start()
-
-    def _new_client(self) -> Any:
-        import boto3
-        from botocore.config import Config
-
-        settings = {"config": Config(**client_config(self.config)), **self._client_settings}
-        return boto3.session.Session().client("kinesis", **settings)
+        if self._started:
+            return
+        if self._workers is None:
+            client = self._client or boto3_client(self.config, self._client_settings)
+            workers = Workers(client, self._stream, self.config.max_connections, self._report)
+            self._workers = self._workers or workers
+        if self._forked:
+            remember_in_child(self)
+        self._workers.start_one()
+        name = next(iter(self._stream.values()))
+        threading.Thread(
+            target=self._run, args=(self._workers,), name=f"kpl-codec producer {name}", daemon=True
+        ).start()
+        self._started = True  # not before: a signal handler that comes in between starts one, too
 
     # -- the owning thread --------------------------------------------------------------------
 
     def _run(self, workers: Workers) -> None:
+        with self._lock:
+            if self._thread is not None:
+                return  # the second of two, see `_ensure_running`
+            self._thread = threading.current_thread()
         try:
             self._core.start(self._clock())
             for request in self._core.requests(self._clock()):  # the map, before the first record
@@ -281,50 +278,33 @@ class Producer:
             raise
         finally:
             workers.stop()
+            with self._lock:
+                self._finished = True
+                self._space.notify_all()
+                self._news.notify_all()
 
     def _turn(self, workers: Workers) -> bool:
         """Take what has come, let the core decide, carry it out. False: closed and nothing left."""
         core = self._core
         with self._lock:
-            news = self._inbox or self._answers or self._new_flushes
-            if not news and self._closing == self._told_to_close and not self._finished():
-                timer = self._next_time()
-                self._wake.wait(None if timer is None else max(0.0, timer - self._clock()))
+            news = self._inbox or self._answers or self._refresh_wanted
+            if not news and self._closing == self._told_to_close and not self._all_done():
+                self._wake.wait(self._sleep())
             self._taken, self._inbox = self._inbox, []
-            self._taken_bytes, self._inbox_bytes = sum(p.size for p in self._taken), 0
             answers, self._answers = self._answers, []
-            flushes, self._new_flushes = self._new_flushes, []
+            refresh, self._refresh_wanted = self._refresh_wanted, False
             closing = self._closing
         now = self._clock()
+        if refresh:
+            core.live.refresh(now)
         workers.taken(len(answers))
-        map_answered = False
         for request, answer, failure, answered in answers:
-            map_answered = map_answered or isinstance(request, Request)
             if failure is None:
                 core.receive(request, answer, now)
             else:
                 core.fail(request, failure, now, answered=answered)
-        left: list[Pending] = []
-        for pending in self._taken:
-            if left or not core.has_room(pending.size):
-                left.append(pending)
-            else:
-                self._futures.add(pending.token)
-                core.accept(pending, now)
-        with self._lock:
-            self._taken, self._taken_bytes = [], 0
-            self._in_core = core.outstanding, core.outstanding_bytes
-            if map_answered:
-                self._news.notify_all()
-            self._inbox[:0] = left
-            self._inbox_bytes += sum(pending.size for pending in left)
-            inbox_empty = not self._inbox
-        for flush in flushes:
-            core.flush()
-            flush.waiting_for = set(self._futures)
-            flush.waiting_for.update(pending.token for pending in left)
-            self._flushes.append(flush)
-        if closing and inbox_empty:
+        refused = self._accept_taken(now)
+        if closing:
             core.close()
             self._told_to_close = True
         if self._give_up_at is not None and now >= self._give_up_at and core.outstanding:
@@ -332,32 +312,52 @@ class Producer:
             core.abandon(now)
         for request in core.requests(now):
             workers.give(request)
-        self._resolve(core.results())
-        return not (closing and inbox_empty and not core.outstanding)
+        self._resolve([*refused, *core.results()])
+        if any(isinstance(request, Request) for request, *_ in answers):
+            with self._lock:
+                self._news.notify_all()
+        return not self._all_done()
 
-    def _finished(self) -> bool:
-        return self._closing and not self._core.outstanding
+    def _accept_taken(self, now: float) -> list[Result]:
+        """What was put goes into the core. Gives the results of what the core would not take: a put that a
+        signal handler has interrupted by a put or a close of its own."""
+        refused: list[Result] = []
+        for item in self._taken:
+            if isinstance(item, Flush):
+                item.begin(self._core, len(self._unresolved))
+                self._flushes.append(item)
+                continue
+            self._unresolved.add(item)
+            try:
+                self._core.accept(item, now, item.accepted_at)
+            except (ProducerClosed, ProducerFull) as error:
+                refused.append((item, DeliveryError(outcome=Outcome.DROPPED, code=error.code, attempts=())))
+        self._taken = []
+        return refused
 
-    def _next_time(self) -> float | None:
+    def _all_done(self) -> bool:
+        return self._told_to_close and not self._inbox and not self._core.outstanding
+
+    def _sleep(self) -> float:
+        """Seconds until there is something to do even if nothing happens."""
         times = [at for at in (self._core.timer(), self._give_up_at) if at is not None]
-        return min(times, default=None)
+        return max(0.0, min(min(times, default=float("inf")) - self._clock(), _LONGEST_SLEEP))
 
-    def _resolve(self, results: list[tuple[Pending, Delivery | DeliveryError]]) -> None:
+    def _resolve(self, results: list[Result]) -> None:
         if results:
             with self._lock:
-                self._in_core = self._core.outstanding, self._core.outstanding_bytes
-                self._space.notify_all()
+                self._ended_records += len(results)
+                self._ended_bytes += sum(pending.size for pending, _ in results)
+                self._space.notify(len(results))
             log_not_delivered(results)
         for pending, result in results:
-            future = pending.token
-            self._futures.discard(future)
-            for flush in self._flushes:
-                flush.waiting_for.discard(future)
-            end(future, result)
-        if self._flushes:
-            for flush in [flush for flush in self._flushes if not flush.waiting_for]:
-                self._flushes.remove(flush)
-                flush.done.set()
+            self._unresolved.discard(pending)
+            end(pending.token, result)
+        done = [flush for flush in self._flushes if flush.ended(results)]
+        if done:
+            self._flushes = [flush for flush in self._flushes if not flush.done]
+            with self._lock:
+                self._news.notify_all()
 
     def _report(
         self, request: PutRecordsRequest | Request, answer: Any, failure: Failure | None, answered: bool
@@ -370,52 +370,28 @@ class Producer:
     def _fall_apart(self, error: BaseException) -> None:
         with self._lock:
             self._broken = error
-            self._space.notify_all()
-            self._news.notify_all()
-            waiting = self._futures | {pending.token for pending in (*self._taken, *self._inbox)}
-            flushes = self._flushes + self._new_flushes
-        for future in waiting:
-            if not future.done():
-                broken = DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=())
-                broken.__cause__ = error
-                future.set_exception(broken)
-        for flush in flushes:
-            flush.done.set()
-
-    # -- fork and exit ------------------------------------------------------------------------
+            waiting, self._inbox = self._inbox, []
+        log_left_behind(self.outstanding, "the producer has broken")
+        never_sent = [item for item in (*self._taken, *waiting) if isinstance(item, Pending)]
+        for pending in self._unresolved:
+            end(pending.token, self._broken_off(pending, error))
+        for pending in never_sent:
+            end(pending.token, DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=()))
+        with self._lock:
+            self._ended_records, self._ended_bytes = self._put_records, self._put_bytes
 
     def _after_fork_in_child(self) -> None:
-        orphans = self._futures | {pending.token for pending in (*self._taken, *self._inbox)}
+        """The child's producer is empty; what was put before is the parent's."""
+        orphans = [item for item in (*self._taken, *self._inbox) if isinstance(item, Pending)]
+        futures = {pending.token for pending in (*orphans, *self._unresolved)}
         closing = self._closing
         self._forked = True
         self._begin()
         self._closing = closing
-        for future in orphans:
+        for future in futures:
             # Another thread of the parent may have held its lock: that thread is not here to give it back.
             future._condition = threading.Condition()
+            # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
+            future._done_callbacks = []
             if not future.done():
                 future.set_exception(DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=()))
-
-
-_PRODUCERS: weakref.WeakSet[Producer] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for producer in list(_PRODUCERS):
-        producer._after_fork_in_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _close_at_exit(reference: weakref.ref[Producer]) -> None:
-    producer = reference()
-    if producer is None or producer._thread is None or not producer._thread.is_alive():
-        return
-    outstanding = producer.outstanding
-    if not producer.close(producer._exit_timeout):
-        logger.error(
-            "interpreter exit: user records were given up",
-            extra={"outcome": "closed", "user_records": outstanding},
-        )

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from ..producer.collector import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
-from .calls import CALL_ERRORS
-from .producer_common import call, log_failure, what_failed
+from .calls import CALL_ERRORS, KinesisClient, call, what_failed
+from .producer_log import log_failure
 
 
 class Report(Protocol):
@@ -24,7 +24,7 @@ class Report(Protocol):
 class Workers:
     """At most ``most`` threads for PutRecords, and one for the shard map. Only its owner calls it."""
 
-    def __init__(self, client: Any, stream: Mapping[str, str], most: int, report: Report) -> None:
+    def __init__(self, client: KinesisClient, stream: Mapping[str, str], most: int, report: Report) -> None:
         self._client = client
         self._stream = stream
         self._most = most

@@ -85,6 +85,11 @@ class ProducerCore:
         """Ask for the first shard map. Records may be accepted before and without."""
         self.live.refresh(now)
 
+    @property
+    def accepted(self) -> int:
+        """User records accepted until now; the last one has this ``number``."""
+        return self._accepted
+
     def has_room(self, size: int) -> bool:
         """Whether a user record of ``size`` bytes would be accepted now."""
         # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than

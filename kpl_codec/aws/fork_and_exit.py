@@ -1,0 +1,50 @@
+"""What becomes of producers when the process forks or ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from typing import TYPE_CHECKING
+
+from .producer_log import logger
+
+if TYPE_CHECKING:
+    from .producer import Producer
+
+_PRODUCERS: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def remember(producer: Producer) -> None:
+    """Close it when the interpreter exits, and make it anew in a forked child."""
+    _PRODUCERS.add(producer)
+    atexit.register(_close_at_exit, weakref.ref(producer))
+
+
+def remember_in_child(producer: Producer) -> None:
+    """Close it when a process of multiprocessing ends, too: that runs no exit handlers."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(producer, _close_at_exit, args=(weakref.ref(producer),), exitpriority=100)
+
+
+def _close_at_exit(reference: weakref.ref[Producer]) -> None:
+    producer = reference()
+    if producer is None or not producer._started or producer._finished:
+        return
+    outstanding = producer.outstanding
+    if not producer.close(producer._exit_timeout):
+        logger.error(
+            "interpreter exit: user records were given up",
+            extra={"outcome": "closed", "user_records": outstanding},
+        )
+
+
+def _after_fork_in_child() -> None:
+    for producer in list(_PRODUCERS):
+        producer._after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,120 @@
+"""What the thread and the asyncio producer are both made of: settings, a core, and how a record ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
+from ..producer.metrics import Observe
+from ..shards.live_shard_map import LiveShardMap
+from .calls import KinesisClient
+from .producer_log import guarded
+
+Result = tuple[Pending, Delivery | DeliveryError]
+
+
+class ProducerBase:
+    """See `Producer` and `AsyncProducer` for the parameters. Raises ValueError unless exactly one of
+    ``stream_name`` and ``stream_arn`` is given."""
+
+    def __init__(
+        self,
+        stream_name: str | None,
+        *,
+        stream_arn: str | None,
+        config: ProducerConfig | None,
+        client: KinesisClient | None,
+        client_settings: Mapping[str, Any] | None,
+        observe: Observe | None,
+        chance: Callable[[int], int],
+        clock: Callable[[], float],
+    ) -> None:
+        if (stream_name is None) == (stream_arn is None):
+            raise ValueError("give stream_name or stream_arn")
+        self.config = config or ProducerConfig()
+        self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn or ""}
+        self._client = client
+        self._client_settings = dict(client_settings or {})
+        self._observe = guarded(observe)
+        self._chance = chance
+        self._clock = clock
+
+    def _new_core(self) -> ProducerCore:
+        """A core for the stream. Its map knows the closed shards too: a record may still land on one."""
+        live = LiveShardMap(
+            self._stream.get("StreamName"),
+            stream_arn=self._stream.get("StreamARN"),
+            shard_filter="FROM_TRIM_HORIZON",
+        )
+        return ProducerCore(self.config, live, self._chance, self._observe)
+
+    def _drop(self, future: Future[Delivery] | asyncio.Future[Delivery]) -> None:
+        """End the future of a user record that the full producer was told to drop."""
+        future.set_exception(DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=()))
+        if self._observe is not None:
+            self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
+
+    def _broken_off(self, pending: Pending, cause: BaseException) -> DeliveryError:
+        """The end of a user record in a producer that has broken: it may be stored."""
+        # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
+        # its result; one that may be stored says so."
+        attempt = Attempt(Outcome.NO_ANSWER, pending.accepted_at, self._clock(), None, code="broken")
+        error = DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=(*pending.attempts, attempt))
+        error.__cause__ = cause
+        return error
+
+
+def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> KinesisClient:
+    """A client of its own session: `boto3.client` shares one that is not thread-safe."""
+    import boto3
+    from botocore.config import Config
+
+    client: KinesisClient = boto3.session.Session().client(
+        "kinesis", **{"config": Config(**client_config(config)), **settings}
+    )
+    return client
+
+
+def client_config(config: ProducerConfig) -> dict[str, Any]:
+    """Keyword arguments for a botocore Config; its timeouts are seconds. No retries below us: they would be
+    invisible, and a call that is retried there may store its records twice without anybody knowing."""
+    return {
+        "connect_timeout": config.connect_timeout / 1000,
+        "read_timeout": config.request_timeout / 1000,
+        "retries": {"total_max_attempts": 1, "mode": "standard"},
+        "max_pool_connections": config.max_connections + 1,
+    }
+
+
+def end(future: Future[Delivery] | asyncio.Future[Delivery], result: Delivery | DeliveryError) -> None:
+    """Give a user record's future its result, unless it has one."""
+    if future.done():
+        return  # an asyncio future that its owner has cancelled
+    if isinstance(result, DeliveryError):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+class Flush:
+    """A flush that is waited for: done when the user records accepted before it have ended."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._up_to = 0
+        self._remaining = 0
+
+    def begin(self, core: ProducerCore, unresolved: int) -> None:
+        """The core is told to flush now. ``unresolved``: user records that have no result yet."""
+        core.flush()
+        self._up_to, self._remaining = core.accepted, unresolved
+        self.done = not unresolved
+
+    def ended(self, results: list[Result]) -> bool:
+        """User records have got their results. Whether it is done."""
+        self._remaining -= sum(0 < pending.number <= self._up_to for pending, _ in results)
+        self.done = self.done or self._remaining <= 0
+        return self.done

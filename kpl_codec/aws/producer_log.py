@@ -1,0 +1,86 @@
+"""What the producers write to the log "kpl_codec.producer": codes, counts, shard ids; never data or keys."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ..aws_errors import is_permanent
+from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerCore
+from ..producer.collector import PutRecordsRequest
+from ..producer.metrics import Observe
+from ..shards.live_shard_map import Failure, Request
+
+# PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
+logger: Final = logging.getLogger("kpl_codec.producer")
+
+
+def guarded(observe: Observe | None) -> Observe | None:
+    """``observe``, whose errors cost a measurement and nothing else. The first is logged."""
+    if observe is None:
+        return None
+    told = False
+
+    def guard(name: str, value: float, attributes: Mapping[str, str]) -> None:
+        nonlocal told
+        # PRD-35: "An error in the caller's measuring MUST NOT cost a user record, nor its result."
+        try:
+            observe(name, value, attributes)
+        except Exception:
+            if not told:
+                logger.exception("observe failed for %s; further failures are not logged", name)
+            told = True
+
+    return guard
+
+
+def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
+    """One line for a call that failed as a whole."""
+    facts: dict[str, object] = {"error_code": failure.code, "answered": answered}
+    if isinstance(request, PutRecordsRequest):
+        facts |= {"operation": "PutRecords", "kinesis_records": len(request.records)}
+        logger.warning("PutRecords failed: %s", failure.code, extra=facts)
+        return
+    # Without ListShards there is no map, and without a map no aggregation: a lasting error needs somebody.
+    lasting = request.operation == "ListShards" and is_permanent(failure.code)
+    facts["operation"] = request.operation
+    logger.log(
+        logging.WARNING if lasting else logging.INFO,
+        "%s failed: %s",
+        request.operation,
+        failure.code,
+        extra=facts,
+    )
+
+
+def log_left_behind(user_records: int, why: str) -> None:
+    """One line for a producer that ends with user records in it."""
+    if user_records:
+        logger.error(
+            "%d user records not delivered: %s",
+            user_records,
+            why,
+            extra={"outcome": Outcome.CLOSED.value, "user_records": user_records},
+        )
+
+
+def log_never_closed(core: ProducerCore) -> None:
+    """For the producer that is forgotten."""
+    log_left_behind(core.outstanding, "the producer was never closed")
+
+
+def log_not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
+    """One line for those of the user records that failed for good, by outcome and code."""
+    counts = Counter(
+        (result.outcome.value, result.reason) for _, result in results if isinstance(result, DeliveryError)
+    )
+    for (outcome, code), count in counts.items():
+        logger.error(
+            "%d user records not delivered: %s (%s)",
+            count,
+            outcome,
+            code,
+            extra={"outcome": outcome, "error_code": code, "user_records": count},
+        )

@@ -1,0 +1,222 @@
+"""What only the skins can get wrong: signals, callbacks, forks, bugs below. On the model stream."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kpl_codec.aws import AsyncProducer, Producer
+from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
+
+from .model_client import AsyncModelClient, ModelClient
+
+pytestmark = pytest.mark.timeout(60)
+FAST = ProducerConfig(record_max_buffered_time=5)
+
+
+@pytest.mark.requirement("PRD-38")
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_a_callback_that_raises_costs_nobody_a_result(
+    raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    client = ModelClient()
+
+    def callback(future: Any) -> None:
+        raise raised
+
+    with Producer("s", client=client, config=FAST) as producer:
+        futures = [producer.put(f"k{n}", b"%d" % n) for n in range(100)]
+        for future in futures[::3]:
+            future.add_done_callback(callback)
+        called: list[Any] = []
+        futures[0].add_done_callback(called.append)
+        assert producer.flush(20)
+        again = producer.put("k", b"after")
+    assert all(isinstance(future.result(0), Delivery) for future in (*futures, again))
+    assert called == [futures[0]]
+    assert sum(client.stream.delivered().values()) == 101
+    assert "callback" in caplog.text
+
+
+SIGNAL = getattr(signal, "SIGUSR1", None)
+
+
+@pytest.mark.requirement("PRD-9", "PRD-40")
+@pytest.mark.skipif(SIGNAL is None, reason="no signals here")
+@pytest.mark.parametrize("seed", range(6))
+def test_every_method_may_be_called_from_a_signal_handler_at_any_moment(seed: int) -> None:
+    """Signals come all the time while the main thread puts, blocks for room, flushes and closes."""
+    assert SIGNAL is not None
+    rng = random.Random(seed)
+    client = ModelClient(latency=0.002)
+    config = ProducerConfig(record_max_buffered_time=1, max_outstanding_records=20)
+    producer = Producer("s", client=client, config=config)
+    futures: list[Any] = []
+    handled: Counter[str] = Counter()
+    closing_at = 150
+    nested = False
+
+    def handler(number: int, frame: object) -> None:
+        nonlocal nested
+        if nested:  # a handler interrupted by itself may nest without end
+            return
+        nested = True
+        try:
+            what = rng.choice(["put", "flush", "outstanding", "ready"])
+            if sum(handled.values()) >= closing_at:
+                what = "close"
+            handled[what] += 1
+            if what == "put":
+                futures.append(producer.put("from a handler", b"h%d" % len(futures)))
+            elif what == "flush":
+                producer.flush()
+            elif what == "outstanding":
+                assert 0 <= producer.outstanding <= 20
+            elif what == "ready":
+                producer.wait_ready(5)
+            else:
+                assert producer.close()
+        except ProducerClosed:
+            handled["closed"] += 1
+        finally:
+            nested = False
+
+    main, stop = threading.main_thread(), threading.Event()
+
+    def shoot() -> None:
+        while not stop.wait(rng.random() * 0.002):
+            signal.pthread_kill(main.ident or 0, SIGNAL)
+
+    before = signal.signal(SIGNAL, handler)
+    shooter = threading.Thread(target=shoot, daemon=True)
+    shooter.start()
+    try:
+        while True:
+            futures.append(producer.put(f"k{rng.randrange(9)}", b"m%d" % len(futures)))
+            if rng.random() < 0.02:
+                producer.flush()
+    except ProducerClosed:
+        pass
+    finally:
+        stop.set()
+        shooter.join()
+        signal.signal(SIGNAL, before)
+    assert handled["close"] >= 1
+    assert producer.close()
+    assert producer.outstanding == 0
+    assert all(isinstance(future.result(1), Delivery) for future in futures)
+
+
+@pytest.mark.requirement("PRD-39")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_runs_no_callback_of_the_parents() -> None:
+    with Producer("s", client=ModelClient(latency=0.3), config=FAST) as producer:
+        future = producer.put("k", b"x")
+        read, write = os.pipe()
+        future.add_done_callback(lambda _: os.write(write, b"called "))
+        child = os.fork()
+        if child == 0:
+            failed = future.exception(5)
+            os._exit(0 if isinstance(failed, DeliveryError) and failed.code == "forked" else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.read(read, 100) == b"called "
+    os.close(read)
+    os.close(write)
+
+
+HOSTILE: list[Any] = [
+    None, [], "x", 5, {}, {"Records": {}}, {"Records": ["x"]}, {"Records": [None]}, {"Records": [{}]},
+    {"Records": [{"ShardId": ["x"], "SequenceNumber": "1"}]}, {"Records": [{"ErrorCode": {}}]},
+    {"Records": [{"ShardId": "s", "SequenceNumber": 5}]},
+    {"Records": [{"ErrorCode": "X", "ErrorMessage": 5}]},
+    {"Shards": "x"}, {"Shards": [], "NextToken": ["a"]}, {"Shards": [{"ShardId": ["x"]}]},
+    {"StreamDescriptionSummary": ["x"]}, {"StreamDescriptionSummary": {"StreamCreationTimestamp": "x"}},
+]  # fmt: skip
+
+
+@pytest.mark.requirement("PRD-23", "PRD-41")
+@pytest.mark.parametrize("answer", HOSTILE, ids=str)
+@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+def test_answers_of_any_shape_end_in_results(answer: Any, skin: str) -> None:
+    client = ModelClient(spoil=lambda operation, good: answer)
+    config = ProducerConfig(record_max_buffered_time=1, record_ttl=300)
+    results = run(skin, client, config)
+    assert all(isinstance(result, DeliveryError) for result in results)
+
+
+@pytest.mark.requirement("PRD-41")
+@pytest.mark.parametrize("method", ["receive", "requests", "results", "fail"])
+@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+def test_a_bug_in_the_core_ends_every_future_and_says_what_may_be_stored(
+    method: str, skin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    client = ModelClient()
+
+    def bug(core: Any) -> None:
+        def crash(*arguments: Any, **named: Any) -> Any:
+            raise ZeroDivisionError
+
+        if method == "fail":
+            client._spoil = lambda operation, answer: 1 / 0
+        setattr(core, method, crash)
+
+    results = run(skin, client, FAST, bug)
+    assert all(isinstance(result, DeliveryError) for result in results)
+    assert {result.code for result in results} <= {"broken"}
+    assert all(result.may_be_stored or not client.stream.stored for result in results)
+
+
+def run(skin: str, client: ModelClient, config: ProducerConfig, before: Any = lambda core: None) -> list[Any]:
+    """Put five user records and close; what came of them."""
+    if skin == "threads":
+        producer = Producer("s", client=client, config=config)
+        before(producer._core)
+        futures: list[Any] = []
+        try:
+            futures += [producer.put(f"k{n}", b"%d" % n) for n in range(5)]
+        except ProducerClosed as closed:
+            assert closed.code == "broken"
+        started = time.monotonic()
+        producer.close(20)
+        assert time.monotonic() - started < 10
+        return [future.exception(1) or future.result(0) for future in futures]
+
+    async def main() -> list[Any]:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        futures: list[asyncio.Future[Delivery]] = []
+        async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
+            before(producer._core)
+            for number in range(5):
+                try:
+                    futures.append(await producer.put(f"k{number}", b"%d" % number))
+                except ProducerClosed as closed:
+                    assert closed.code == "broken"
+        return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 1)
+
+    return asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
+    async def main() -> list[bytes]:
+        client = ModelClient()
+        config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=10)
+        async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
+            tasks = [asyncio.create_task(producer.put("k", b"%04d" % n)) for n in range(500)]
+            await asyncio.sleep(0)
+            tasks[100].cancel()
+            futures = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(futures.pop(100), asyncio.CancelledError)
+            await producer.flush()
+            assert all(isinstance(future.result(), Delivery) for future in futures)
+        return [record.data for record in client.stream.stored]
+
+    asyncio.run(main())
