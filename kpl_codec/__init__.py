@@ -9,7 +9,7 @@ The core takes bytes, numbers and times as arguments; it reads no clock, no chan
 boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.arrow.
 """
 
-from .deaggregation.explanation import Explanation, explain
+from .deaggregation.explanation import Explanation, Node, explain
 from .deaggregation.policies import Counts, Deaggregation, Drop, Policy, deaggregate
 from .deaggregation.records import DeaggregatedRecord
 from .errors import (
@@ -44,6 +44,7 @@ from .format.hash_keys import (
 )
 from .format.message import AggregatedRecord
 from .format.records import KinesisRecord, Tag, UserRecord
+from .shards.lineage import Lineage
 from .shards.placement import AggregateKind, Placement, Verdict, verify_placement
 from .shards.shard_map import Shard, ShardMap
 
@@ -71,9 +72,11 @@ __all__ = [
     "InvalidKey",
     "KinesisRecord",
     "KplError",
+    "Lineage",
     "MalformedMessage",
     "MissingField",
     "NoUserRecords",
+    "Node",
     "NotAggregated",
     "Placement",
     "Policy",

@@ -128,3 +128,38 @@ def test_import_kpl_codec_loads_nothing_optional() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.strip() == "[]"
+
+
+def modules_reached(path: Path) -> set[str]:
+    """The modules of kpl_codec that a module imports: at the top, in functions, and for types only."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = path.parents[node.level - 1]
+            target = base.joinpath(*(node.module or "").split("."))
+            for candidate in (*(target / alias.name for alias in node.names), target):
+                if candidate.with_suffix(".py").exists():
+                    found.add(candidate.with_suffix(".py").relative_to(PACKAGE).as_posix())
+                elif (candidate / "__init__.py").exists() and candidate not in path.parents:
+                    found.add((candidate / "__init__.py").relative_to(PACKAGE).as_posix())
+    return found - {path.relative_to(PACKAGE).as_posix()}
+
+
+def in_cycles(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What is left when modules that import nothing left, or that nothing left imports, are taken away."""
+    while True:
+        imported = {name for reached in graph.values() for name in reached}
+        left = {name: reached & graph.keys() for name, reached in graph.items()}
+        left = {name: reached for name, reached in left.items() if reached and name in imported}
+        if left == graph:
+            return graph
+        graph = left
+
+
+def test_no_modules_import_one_another() -> None:
+    """Not even for types: a cycle means that two modules are one, or that a third is missing."""
+    assert in_cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}, "e": {"d", "f"}, "f": set()}) == {
+        "b": {"c"},
+        "c": {"b"},
+    }
+    assert in_cycles({path.relative_to(PACKAGE).as_posix(): modules_reached(path) for path in MODULES}) == {}

@@ -7,7 +7,7 @@ that could not be read. Nothing is raised; defects are part of the account.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated, NoUserRecords
 from ..format import frame, wire
@@ -21,6 +21,9 @@ from .kcl import RAW, Outcome
 MAX_NODES = 10_000
 
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
+
+
+Kind = Literal["plain", "broken frame", "broken message", "defective", "aggregated"]
 
 
 class Node(NamedTuple):
@@ -53,7 +56,7 @@ class Explanation(NamedTuple):
     """
 
     size: int
-    kind: str
+    kind: Kind
     root: Node
     defects: tuple[DecodeError, ...] = ()
     user_records: int | None = None
@@ -114,7 +117,8 @@ def explain(
     budget = _Budget(max_nodes)
     start, end = 4, size - DIGEST_SIZE
     children, reached = _message(data, start, end, budget)
-    kind, records = "aggregated", None
+    kind: Kind = "aggregated"
+    records = None
     if broken is not None:
         kind = "broken frame"
         defects: list[DecodeError] = [broken]
@@ -127,7 +131,7 @@ def explain(
             kind = "defective" if defects else "aggregated"
     if reached < end:
         children.append(Node(reached, end, "unread", f"{end - reached} bytes"))
-    digest = "MD5 of the message" if broken is None else f"should be {broken.fields['actual']}"
+    digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
     root = Node(
         0,
         size,

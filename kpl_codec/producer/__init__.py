@@ -7,6 +7,7 @@ verdicts, core.
 """
 
 from ..shards.allocation import HashKeyAllocator
+from .collector import PutRecordsRequest
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore
 from .metrics import METRICS
@@ -27,6 +28,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerCore",
     "ProducerFull",
+    "PutRecordsRequest",
     "RecordTooLarge",
     "ShardLoad",
     "UniformStickyPartitioner",

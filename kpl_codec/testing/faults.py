@@ -89,7 +89,7 @@ class Call(NamedTuple):
 # -- faults -----------------------------------------------------------------------------------
 
 
-def error(code: str, status: int = 400, message: str = "injected") -> Fault:
+def error(code: str, *, status: int = 400, message: str = "injected") -> Fault:
     """Answer with an AWS error; the server never sees the call."""
 
     def fault(exchange: Exchange) -> Answer:
@@ -113,7 +113,7 @@ def throttle() -> Fault:
 
 def server_error(status: int = 500) -> Fault:
     """A 500 (or 503 ...) without the server having seen the call."""
-    return error("InternalFailure", status)
+    return error("InternalFailure", status=status)
 
 
 def slow(seconds: float) -> Fault:

@@ -197,13 +197,13 @@ class LocalKinesis:
         }
         return boto3.client("kinesis", **{**settings, **overrides})
 
-    def create_stream(self, name: str, shards: int = 1, timeout: float = 10.0) -> None:
-        """CreateStream, and wait until it is ACTIVE."""
+    def create_stream(self, name: str, shards: int = 1, *, timeout: float = 10.0) -> None:
+        """CreateStream, and wait up to ``timeout`` seconds until it is ACTIVE."""
         client = self.client()
         client.create_stream(StreamName=name, ShardCount=shards)
-        self.wait_active(name, timeout, client)
+        self.wait_active(name, timeout=timeout, client=client)
 
-    def delete_stream(self, name: str, timeout: float = 10.0) -> None:
+    def delete_stream(self, name: str, *, timeout: float = 10.0) -> None:
         """DeleteStream, and wait until it is gone."""
         client = self.client()
         client.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
@@ -211,7 +211,7 @@ class LocalKinesis:
         while name in client.list_streams()["StreamNames"]:
             self._pause(end, f"stream {name} is still there")
 
-    def wait_active(self, name: str, timeout: float = 10.0, client: Any = None) -> None:
+    def wait_active(self, name: str, *, timeout: float = 10.0, client: Any = None) -> None:
         """Wait until the stream is ACTIVE: after every split, merge or UpdateShardCount.
 
         Raises LocalKinesisError(code="not-ready") when it is not in ``timeout`` seconds.

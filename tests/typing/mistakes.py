@@ -1,0 +1,41 @@
+"""What type checkers must refuse: each line that ends in ``# wrong``, and no other. Never run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kpl_codec as kpl
+from kpl_codec import aws
+from kpl_codec.adapters import captured
+from kpl_codec.aws_lambda import process_user_records
+from kpl_codec.producer import ProducerConfig, ProducerFull
+
+
+def errors(error: kpl.IndexOutOfTable, cut: kpl.MalformedMessage) -> None:
+    kpl.DecodeError(nonsense=1)  # wrong
+    kpl.DecodeError("positional")  # wrong
+    kpl.IndexOutOfTable(index=1, table="partition_key_table")  # wrong
+    kpl.MalformedMessage(code="no-such-code")  # wrong
+    kpl.UnknownShard(shard_id=5, shard_ids=())  # wrong
+    ProducerFull(records="many", bytes=1)  # wrong
+    print(error.tabel)  # wrong
+    name: int = error.table  # wrong
+    print(name, cut.code == "truncated")
+
+
+def options(records: list[kpl.KinesisRecord], shard_map: kpl.ShardMap, event: dict[str, Any]) -> None:
+    kpl.deaggregate(records, "lenient")  # wrong
+    kpl.deaggregate(records, "strict", shard_map)  # wrong
+    kpl.deaggregate([b"data"])  # wrong
+    kpl.decode("84mawg==")  # wrong
+    kpl.encode([("key", b"data")])  # wrong
+    captured(event, shape="kafka")  # wrong
+    process_user_records(event, print, after_failure="again")  # wrong
+    ProducerConfig(when_full="wait")  # wrong
+    kpl.ShardMap.from_json({"Shards": []})  # wrong
+
+
+def values(record: kpl.DeaggregatedRecord) -> None:
+    key: str = record.partition_key  # wrong
+    record.data = b"other"  # wrong
+    print(key, aws.NoSuchName)  # wrong

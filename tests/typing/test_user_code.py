@@ -1,0 +1,68 @@
+"""mypy and pyright read what users write: all of it is right, and every mistake is seen."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RIGHT, WRONG = HERE / "user_code.py", HERE / "mistakes.py"
+#: The oldest Python that the package declares.
+PYTHON = "3.10"
+
+
+def _run(*command: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=280
+    )
+    assert run.returncode in (0, 1), run.stdout + run.stderr
+    return run.stdout
+
+
+def mypy() -> set[tuple[str, int]]:
+    """File and line of every error."""
+    printed = _run(
+        "mypy", "--strict", "--python-version", PYTHON, "--no-error-summary", str(RIGHT), str(WRONG)
+    )
+    found = re.findall(r"^(?:.*/)?(\w+\.py):(\d+): error: ", printed, re.MULTILINE)
+    return {(name, int(line)) for name, line in found}
+
+
+def pyright(tmp_path: Path) -> set[tuple[str, int]]:
+    """The same from basedpyright, which is pyright with its Node, in pyright's own mode."""
+    settings: dict[str, Any] = {
+        "include": [str(RIGHT), str(WRONG)],
+        "extraPaths": [str(ROOT)],
+        "typeCheckingMode": "standard",
+        "pythonVersion": PYTHON,
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    printed = _run("basedpyright", "-p", str(tmp_path), "--pythonpath", sys.executable, "--outputjson")
+    return {
+        (Path(found["file"]).name, found["range"]["start"]["line"] + 1)
+        for found in json.loads(printed)["generalDiagnostics"]
+        if found["severity"] == "error"
+    }
+
+
+EXPECTED = {
+    (WRONG.name, number)
+    for number, line in enumerate(WRONG.read_text().splitlines(), 1)
+    if line.endswith("# wrong")
+}
+
+
+def test_mypy_agrees() -> None:
+    assert mypy() == EXPECTED
+
+
+def test_pyright_agrees(tmp_path: Path) -> None:
+    pytest.importorskip("basedpyright")
+    assert pyright(tmp_path) == EXPECTED

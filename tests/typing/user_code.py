@@ -1,0 +1,200 @@
+"""What users write. Never run: `test_user_code.py` has mypy and pyright read it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from hypothesis import given
+from pyspark.sql import DataFrame, SparkSession
+
+import kpl_codec as kpl
+from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_lambda
+from kpl_codec.adapters.json_stream import Defect, json_documents
+from kpl_codec.aws import AsyncProducer, Producer, StreamShardMap, fetch_lineage, fetch_shard_map, read_stream
+from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
+from kpl_codec.aws_lambda.firehose import Transformed, put_back, transform_user_records
+from kpl_codec.deaggregation import kcl
+from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerConfig, ProducerFull
+from kpl_codec.spark import KinesisDataSource, deaggregate, verify
+from kpl_codec.testing import strategies as kpl_st
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+if TYPE_CHECKING:
+    from typing_extensions import assert_type
+
+
+# -- a Lambda handler ------------------------------------------------------------------------------
+
+
+def handle(record: kpl.DeaggregatedRecord) -> None:
+    key: str | None = record.partition_key
+    data: bytes = record.data
+    print(key, data, record.sub_sequence_number + 1, record.tags[0].key)
+
+
+def keep(poison: Poison) -> None:
+    print(poison.error.code, poison.stream_arn)
+
+
+def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    return process_user_records(event, handle, after_failure="continue", on_poison=keep, policy="report")
+
+
+def window_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    def count(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> dict[str, Any]:
+        return {"count": state.get("count", 0) + len(record.data)}
+
+    return process_window(event, count)
+
+
+def firehose_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    def upper(record: kpl.DeaggregatedRecord) -> Transformed | None:
+        return Transformed(record.data.upper(), {"tenant": "a"}) if record.data else None
+
+    arn = "arn:aws:kinesis:eu-west-1:1:stream/orders"
+    return transform_user_records(
+        event, upper, delimiter=b"\n", reingest=put_back(boto3.client("kinesis"), arn)
+    )
+
+
+def plain_handler(event: dict[str, Any], context: Any) -> list[bytes]:
+    return [record.data for record in user_records(event)]
+
+
+# -- a loop over GetRecords --------------------------------------------------------------------------
+
+
+def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedRecord]:
+    client = boto3.client("kinesis")
+    while iterator:
+        answer = client.get_records(ShardIterator=iterator)
+        records = from_get_records(answer, shard_id="shardId-000000000000")
+        deaggregated = kpl.deaggregate(records, "report", shard_map=shard_map)
+        for record in deaggregated:
+            if record.placement is not None and record.placement.verdict is not kpl.Verdict.EXPECTED:
+                place: str | None = record.placement.expected_shard_id
+                print(place, record.kcl == "dropped", [defect.offset for defect in record.defects])
+            yield record
+        print(deaggregated.counts.user_records)
+        iterator = answer["NextShardIterator"]
+
+
+def whole_stream() -> int:
+    client = boto3.client("kinesis")
+    shard_map = fetch_shard_map(client, stream_name="orders")
+    lineage: kpl.Lineage = fetch_lineage(client, stream_name="orders")
+    shard: kpl.Shard = shard_map.shard_for(kpl.effective_hash_key("customer-17"))
+    print(shard.hash_key_range.size, [child.shard_id for child in lineage.children(shard.shard_id)])
+    return sum(len(record.data) for record in kpl.deaggregate(read_stream(client, stream_name="orders")))
+
+
+def captures(text: str) -> None:
+    for item in captured(text, shape="boto3"):
+        if isinstance(item, kpl.CaptureError):
+            print(item.code, item.field, item.position, item.hint)
+        else:
+            when: datetime | None = item.approximate_arrival_timestamp
+            print(item.data, when)
+    for found in json_documents([text.encode()]):
+        print(found.code if isinstance(found, Defect) else found.value)
+    event: dict[str, Any] = to_lambda(kinesis_records(text), stream_arn="arn")
+    print(event)
+
+
+# -- a producer ----------------------------------------------------------------------------------
+
+
+def produce() -> None:
+    config = ProducerConfig(record_ttl=60_000, ordering="partition-key", reshard_proof=True)
+    with Producer("orders", config=config) as producer:
+        try:
+            future = producer.put("customer-17", b"data", tags=(kpl.Tag("trace", "1"),))
+        except ProducerFull as full:
+            print(full.records, full.bytes)
+            return
+        try:
+            delivery: Delivery = future.result(timeout=10)
+        except DeliveryError as error:
+            first: Attempt = error.attempts[0]
+            print(error.outcome is Outcome.EXPIRED, first.code)
+        else:
+            print(delivery.shard_id, delivery.sequence_number)
+
+
+async def produce_async() -> None:
+    async with AsyncProducer("orders") as producer:
+        delivery = await (await producer.put("customer-17", b"data"))
+        print(delivery.sub_sequence_number)
+
+
+def live_map() -> None:
+    with StreamShardMap(boto3.client("kinesis"), stream_name="orders") as live:
+        print(len(live.wait_ready(timeout=10)))
+
+
+# -- a Spark job ---------------------------------------------------------------------------------
+
+
+def job(spark: SparkSession, shards: str) -> DataFrame:
+    spark.dataSource.register(KinesisDataSource)
+    raw = spark.readStream.format("kpl-kinesis").options(streamName="orders", region="eu-west-1").load()
+    checked = verify(raw, kpl.ShardMap.from_json(shards))
+    return deaggregate(checked, "report", tags=False)
+
+
+# -- property tests ------------------------------------------------------------------------------
+
+
+@given(kpl_st.aggregated_records(), kpl_st.shard_maps())
+def test_my_consumer(aggregate: kpl_st.Aggregate, shard_map: kpl.ShardMap) -> None:
+    assert [record.data for record in kpl.decode(aggregate.data)] == [r.data for r in aggregate.user_records]
+    assert shard_map.open_shards
+
+
+def test_on_a_server(kinesis_local: LocalKinesis, stream_name: str) -> None:
+    kinesis_local.create_stream(stream_name, shards=2)
+
+
+# -- errors, the codec ---------------------------------------------------------------------------
+
+
+def say(data: bytes) -> str:
+    try:
+        aggregate = kpl.decode(data)
+    except kpl.IndexOutOfTable as error:
+        return f"{error.table}[{error.index}] of {error.size} at byte {error.offset}: {error.requirement}"
+    except kpl.ChecksumMismatch as error:
+        return error.expected + error.actual
+    except kpl.MalformedMessage as error:
+        return "cut off" if error.code == "truncated" else error.code
+    except kpl.DecodeError as error:
+        there = error.at(sequence_number="1", shard_id=None)
+        return there.code + str(there.record_index)
+    return ", ".join(record.partition_key for record in aggregate)
+
+
+def write(records: list[kpl.UserRecord]) -> bytes:
+    try:
+        return kpl.encode(records)
+    except kpl.AggregateFull as error:
+        return bytes(error.size - error.max_size)
+    except kpl.EncodeError as error:
+        print(error.field, error.record_index)
+        raise
+
+
+def explained(data: bytes) -> None:
+    explanation = kpl.explain(data)
+    for _, node in explanation.root.walk():
+        assert_type(node, kpl.Node)
+    outcome: kcl.Outcome = kcl.outcome(data, kpl.ALL_HASH_KEYS)
+    if outcome.reason == "out-of-range":
+        print(explanation.kind == "broken frame", outcome)
+
+
+if __name__ == "__main__":
+    asyncio.run(produce_async())
