@@ -12,7 +12,7 @@ from ..lazy import lazy_names
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .aio_producer import AsyncProducer as AsyncProducer
     from .aio_shard_map import AsyncStreamShardMap as AsyncStreamShardMap
-    from .producer import DeliveryFuture as DeliveryFuture
+    from .delivery_future import DeliveryFuture as DeliveryFuture
     from .producer import Producer as Producer
     from .reading import read_record as read_record
     from .reading import read_shard as read_shard
@@ -30,7 +30,7 @@ _HOMES = {
     "read_stream": "reading",
     "read_record": "reading",
     "Producer": "producer",
-    "DeliveryFuture": "producer",
+    "DeliveryFuture": "delivery_future",
     "AsyncProducer": "aio_producer",
 }
 
