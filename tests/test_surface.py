@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import inspect
 import sys
@@ -23,7 +24,7 @@ PUBLIC = (
 #: Functions that take more by position: a put takes what a record is made of; the others are containers.
 POSITIONAL = {"Producer.put", "AsyncProducer.put", "Counts.__init__", "HashKeyAllocator.__init__"}
 #: Still to change: their callers are many.
-POSITIONAL |= {"Deaggregator.__init__", "deaggregate_batches", "deaggregate", "summary_text"}
+POSITIONAL |= {"Deaggregator.__init__", "deaggregate_batches", "deaggregate"}
 
 
 def public() -> dict[str, Any]:
@@ -41,13 +42,6 @@ def public() -> dict[str, Any]:
 
 
 OBJECTS = public()
-CLASSES = {
-    name: thing
-    for module in list(sys.modules.values())
-    if module.__name__.startswith("kpl_codec.") and module.__file__ and module.__file__.endswith(".py")
-    for name, thing in vars(module).items()
-    if inspect.isclass(thing)
-}
 
 
 class Elsewhere:
@@ -61,11 +55,16 @@ class Names(dict[str, Any]):
     """What names in annotations mean, those imported for type checkers too; others are of elsewhere."""
 
     def __init__(self, module: str) -> None:
-        super().__init__({**CLASSES, **vars(builtins), **vars(sys.modules[module])})
+        super().__init__({**vars(builtins), **vars(sys.modules[module])})
+        self._module = sys.modules[module]
 
     def __missing__(self, name: str) -> Any:
         if name.startswith("__"):
             raise KeyError(name)
+        for node in ast.walk(ast.parse(inspect.getsource(self._module))):
+            if isinstance(node, ast.ImportFrom) and node.level and name in {a.name for a in node.names}:
+                package = self._module.__package__
+                return getattr(import_module("." * node.level + (node.module or ""), package), name)
         return Elsewhere
 
 
@@ -75,7 +74,10 @@ def functions(thing: Any) -> Iterator[Any]:
     elif inspect.isclass(thing):
         for name, member in vars(thing).items():
             function = getattr(member, "fget", None) or getattr(member, "__func__", member)
-            if inspect.isfunction(function) and (not name.startswith("_") or name == "__init__"):
+            # What overrides a method of another library is for that library to call.
+            others = [base for base in thing.__mro__ if not base.__module__.startswith("kpl_codec.")]
+            theirs = name != "__init__" and any(name in vars(base) for base in others)
+            if inspect.isfunction(function) and not theirs and (name[0] != "_" or name == "__init__"):
                 yield function
 
 

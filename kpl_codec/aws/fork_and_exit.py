@@ -6,12 +6,25 @@ import atexit
 import os
 import sys
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .producer_log import logger
 
-if TYPE_CHECKING:
-    from .producer import Producer
+
+class Producer(Protocol):
+    """What is asked of a producer here."""
+
+    _started: bool
+    _finished: bool
+    _exit_timeout: float
+
+    @property
+    def outstanding(self) -> int: ...
+
+    def close(self, timeout: float | None = None) -> bool: ...
+
+    def _after_fork_in_child(self) -> None: ...
+
 
 _PRODUCERS: weakref.WeakSet[Producer] = weakref.WeakSet()
 

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..report.summary import summary
+    from ..report.printed import summary
     from ..spark.session import ensure_java, local_session
     from ..spark.validation.engine import SparkEngine
     from ..testing.local_kinesis import local_kinesis

@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import is_local, plan
-    from ..report.summary import summary
+    from ..report.printed import summary
     from ..validation.results import check_output, read_shard_map
 
     # Everything that can be known to be wrong is told before Spark takes its seconds to start.
@@ -137,7 +137,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:
-    from ..report.summary import summary
+    from ..report.printed import summary
     from ..spark.validation.stream import follow, in_one_go, state
 
     batches: list[int] = []

@@ -15,7 +15,7 @@ from .counters import Tally
 from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of
 from .model import CauseCount, Finding, KclLoss, KindCount, Landing, RateCell, Report, ShardFacts, Totals
 from .page import render_page, write_page
-from .summary import summary_text
+from .printed import summary_text
 from .whole import findings_of_the_whole
 
 __all__ = [

@@ -1,14 +1,11 @@
-"""The words and numbers that the terminal's summary and the page share, and the summary itself."""
+"""The words and numbers that the terminal's summary and the page share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..pictures.labels import number, percent, plural, size
 from .model import Report, ShardFacts
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 #: What the KCL's reasons for dropping user records mean.
 REASONS = {
@@ -145,20 +142,3 @@ def _per_aggregate(report: Report) -> str:
 def state(shard: ShardFacts) -> str:
     """open, closed, or unknown to the shard map."""
     return "unknown" if shard.open is None else "open" if shard.open else "closed"
-
-
-def summary(report: Report, width: int = 100) -> list[RenderableType]:
-    """The summary as parts for `kpl_codec.pictures.terminal.show`. Needs rich."""
-    from .layout import parts
-
-    return parts(report, width)
-
-
-def summary_text(report: Report, color: bool = False, width: int = 100) -> str:
-    """The summary as text, ending in a newline. ``color`` adds ANSI escapes, for a terminal only. Needs rich.
-
-    Nothing is said by colour alone.
-    """
-    from ..pictures.terminal import render
-
-    return render(*summary(report, width), color=color, width=width)

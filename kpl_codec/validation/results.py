@@ -27,8 +27,8 @@ from ..report.build import build_report
 from ..report.counters import Tally
 from ..report.model import Finding, Report
 from ..report.page import render_page
+from ..report.printed import summary_text
 from ..report.scan import findings_batch
-from ..report.summary import summary_text
 from ..report.whole import findings_of_the_whole
 from ..shards.shard_map import Distribution, ShardMap
 from .repeats import repeated
