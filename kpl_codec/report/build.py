@@ -66,7 +66,6 @@ def build_report(
     """
     tally = Tally.merged([tally])
     per_shard = Loads(tally)
-    skewed = skew(per_shard, shard_map)
     for finding in (*findings, *findings_of_the_whole(tally, shard_map)):
         tally.add_finding(finding)
     omitted: Counter[str] = Counter()
@@ -106,7 +105,7 @@ def build_report(
         bucket_seconds=tally.bucket_seconds,
         rate=_rate(tally),
         key_space=tuple((count, misplaced) for count, misplaced in tally.slots),
-        skew=skewed.ratio if skewed is not None and skewed.total else None,
+        skew=skew(per_shard, shard_map),
         first_arrival=_time(min((shard[2] for shard in arrivals), default=None)),
         last_arrival=_time(max((shard[3] for shard in arrivals), default=None)),
         omitted={name: count for name, count in omitted.items() if count},

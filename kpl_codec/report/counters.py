@@ -25,7 +25,7 @@ MAX_SHARDS = 10_000
 #: Pairs of shard and expected shard (times verdict) that are told apart.
 MAX_GROUPS = 50_000
 #: Cells of shard and time bucket; above, buckets are made longer.
-MAX_CELLS = 12_000
+MAX_CELLS = 60_000
 #: Findings of each kind that are kept as examples.
 MAX_EXAMPLES = 250
 #: Names of streams that are kept.
@@ -35,13 +35,13 @@ SLOTS = 256
 #: Stands for all shards past the bound.
 OTHERS = "(other shards)"
 #: Seconds that a time bucket may have; each is a multiple of the one before.
-_LADDER = (1, 5, 15, 60, 300, 900, 3600, 14_400, 86_400, 604_800)
+_LADDER = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 345_600)
 
 _Key = tuple[str | None, ...]
 
 
 def _longer(seconds: int) -> int:
-    return next((step for step in _LADDER if step > seconds), seconds * 10)
+    return next((step for step in _LADDER if step > seconds), seconds * 2)
 
 
 def example(one: str | None, other: str | None) -> str | None:
@@ -51,8 +51,8 @@ def example(one: str | None, other: str | None) -> str | None:
     return min(one, other)
 
 
-def _lot(finding: Finding) -> tuple[bytes, str]:
-    """The lot of a finding: which examples are kept is even over all findings, and the same every time."""
+def _sample_key(finding: Finding) -> tuple[bytes, str]:
+    """Sort key for sampling findings: even over all of them, and the same whatever order they come in."""
     place = repr(
         (
             finding.shard_id,
@@ -69,7 +69,7 @@ def _lot(finding: Finding) -> tuple[bytes, str]:
 
 def drawn(findings: Iterable[Finding], count: int) -> list[Finding]:
     """At most ``count`` of them, evenly drawn: the same ones whatever order they come in."""
-    return nsmallest(count, findings, key=_lot)
+    return nsmallest(count, findings, key=_sample_key)
 
 
 class Tally:

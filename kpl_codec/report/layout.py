@@ -64,7 +64,7 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
         about = f", {plural(count.user_records, 'user record')}" if count.user_records else ""
         texts = [plural(count.findings, "finding") + about + _example(report, kind.name)]
         if kind.severity != "info":
-            texts.append(kind.meaning)
+            texts += [kind.meaning, f"Whom it concerns: {kind.concerns}"]
             if told.setdefault(kind.todo, kind.name) == kind.name:
                 texts.append(f"What to do: {kind.todo}")
             else:

@@ -197,7 +197,8 @@ class Report:
 
     ``generated``: when, with a time zone. ``complete``: False while a job is still running (--follow) or
     ended early. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key space.
-    ``skew``: the fullest open shard against the mean (1.0 is even), None without a map.
+    ``skew``: what lies on the fullest open shard against the mean of those that have any (1.0 is even),
+    None where fewer than two have any.
     ``omitted``: what was left out to keep this bounded, by name ("shards", "findings", "inputs", ...).
     """
 

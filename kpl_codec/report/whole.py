@@ -3,12 +3,13 @@ the map does not have, nothing at all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..errors import KplError
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from ..shards.shard_map import ShardMap
-from ..shards.skew import Skew, skew_of
 from .counters import Tally
 from .kinds import KINDS
 from .loads import Loads
@@ -30,7 +31,7 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> li
     found = list(_of_the_whole(tally, loads, shard_map))
     if shard_map is not None:
         found += _of_the_shards(shard_map)
-        found += _of_skew(skew(loads, shard_map), shard_map)
+        found += _of_skew(loads, shard_map)
     return found
 
 
@@ -109,24 +110,33 @@ def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
         )
 
 
-def skew(loads: Loads, shard_map: ShardMap | None) -> Skew | None:
-    """User records by the open shard that their hash keys belong to now, in the order of the ranges."""
+def skew(loads: Loads, shard_map: ShardMap | None) -> float | None:
+    """How many times the mean lies on the fullest open shard. The mean is over the open shards with records
+    on them: one that was not captured cannot be told from an idle one. None for fewer than two."""
+    return _skew(_on_open_shards(loads.user_records, shard_map))
+
+
+def _skew(counts: Mapping[str, int]) -> float | None:
+    return max(counts.values()) * len(counts) / sum(counts.values()) if len(counts) > 1 else None
+
+
+def _on_open_shards(counts: Counter[Any], shard_map: ShardMap | None) -> dict[str, int]:
+    """The counts of the open shards that have one. None at all where keys do not decide the shard."""
     if shard_map is None or shard_map.distribution == "AUTO":
-        return None
-    opened = shard_map.open_shards
-    weights = [(s.hash_key_range.starting_hash_key, loads.belonging[s.shard_id]) for s in opened]
-    return skew_of(weights, [s.hash_key_range for s in opened])
+        return {}
+    return {s.shard_id: counts[s.shard_id] for s in shard_map.open_shards if counts[s.shard_id]}
 
 
-def _of_skew(skew: Skew | None, shard_map: ShardMap | None) -> Iterable[Finding]:
-    if skew is None or shard_map is None or skew.mean < _ENOUGH:
-        return
-    for shard, count in zip(shard_map.open_shards, skew.counts, strict=True):
-        if count > SKEWED * skew.mean:
+def _of_skew(loads: Loads, shard_map: ShardMap) -> Iterable[Finding]:
+    """By the shards that hash keys belong to now: a shard that was split lately has little on it yet."""
+    counts = _on_open_shards(loads.belonging, shard_map)
+    mean = sum(counts.values()) / len(counts) if counts else 0
+    for shard_id, count in counts.items():
+        if mean >= _ENOUGH and count > SKEWED * mean:
             yield Finding(
                 kind="skewed-shard",
-                shard_id=shard.shard_id,
+                shard_id=shard_id,
                 user_records=count,
                 requirement=KINDS["skewed-shard"].requirement,
-                detail=f"{count / skew.mean:.1f} times the mean of {len(skew.counts)} open shards",
+                detail=f"{count / mean:.1f} times the mean of {len(counts)} open shards",
             )

@@ -111,6 +111,18 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
     assert found([10, 1, 1, 1]) == ([], pytest.approx(10 / 3.25))
     assert found([100, 100, 100, 100]) == ([], 1.0)
     assert found([0, 0, 0, 0]) == ([], None)
+    # a capture of one shard says nothing of the others
+    assert found([1000, 0, 0, 0]) == ([], None)
+
+
+@pytest.mark.requirement("HKA-8")
+def test_the_fullest_shard_is_the_one_with_most_on_it_not_the_one_that_gets_most_from_now_on() -> None:
+    tally = Tally()
+    tally.kinesis_records = 1000
+    first, second = (shard.shard_id for shard in list(FOUR)[:2])
+    for lies_on, belongs_to, count in ((first, first, 300), (first, second, 500), (second, second, 200)):
+        tally.add_group(lies_on, belongs_to, "expected", "delivered", count, 0, "1")
+    assert report_of(tally, FOUR).skew == pytest.approx(800 / 500)
 
 
 @pytest.mark.requirement("PLC-1", "SHD-5", "LIN-10")

@@ -29,7 +29,9 @@ __all__ = ["stream"]
 def at_the_kcl(source: Stream) -> Counter[bytes]:
     """What a KCL consumer gets, shard by shard, each with its range."""
     shard_map = fetch_shard_map(source.client, source.name, closed=True)
-    return Counter(r.data for r in kpl.deaggregate(read_stream(source.client, source.name), "kcl", shard_map))
+    return Counter(
+        r.data for r in kpl.deaggregate(read_stream(source.client, source.name), "kcl", shard_map=shard_map)
+    )
 
 
 def repair(source: Stream, results: Path, *more: str) -> int:

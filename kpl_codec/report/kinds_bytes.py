@@ -1,0 +1,147 @@
+"""Findings on the bytes of Kinesis records: they are not what they claim to be."""
+
+from __future__ import annotations
+
+from .kind import RECORD, Kind
+
+_BROKEN = (*RECORD, "offset", "record_index", "requirement", "kcl", "detail")
+_REWRITE = (
+    "Find what wrote it and mend it there. Records already on the stream can be rescued: the report policy "
+    "(`kpl-codec cat`) delivers every user record that the bytes still hold."
+)
+_CORRUPT = (
+    "Find out where the bytes were changed: a proxy, a re-encoding (base64, UTF-8) or a cut in the capture. "
+    "Read the record again from the stream. If it is broken there too, the writer is at fault."
+)
+_ALL_WHO_OPEN = (
+    "Everybody who deaggregates: KCL, Lambda functions, Firehose and Spark sources, each in its own way. "
+    "Some hand the frame on as one record, some deliver a part of it; few say so. Plain readers get the "
+    "bytes as they are."
+)
+
+
+def _broken(name: str, title: str, meaning: str, requirement: str, todo: str = _REWRITE) -> Kind:
+    return Kind(name, "error", title, meaning, _ALL_WHO_OPEN, todo, _BROKEN, requirement)
+
+
+BYTES = (
+    _broken(
+        "checksum-mismatch",
+        "The digest is not that of the message",
+        "It begins like an aggregated record, but the MD5 at its end is not that of what stands before it: "
+        "bytes were changed or cut, or it is a plain record that happens to begin with the same four bytes. "
+        "The KCL hands it on unopened, as one plain record.",
+        "FRM-3",
+        _CORRUPT,
+    ),
+    _broken(
+        "truncated",
+        "The message ends in the middle of a field",
+        "A field says it is longer than what is left. The digest is right, so it was written like this.",
+        "MSG-1",
+    ),
+    _broken(
+        "varint-too-long",
+        "A number of more than ten bytes",
+        "A varint of the message does not end where the longest possible one does.",
+        "MSG-2",
+    ),
+    _broken(
+        "varint-overflow",
+        "A number above 64 bits",
+        "A varint of the message is larger than any protobuf number. Decoders disagree about its value.",
+        "MSG-3",
+    ),
+    _broken(
+        "field-number",
+        "Field number 0, or one too large",
+        "The message has a field that no schema can have.",
+        "MSG-1",
+    ),
+    _broken(
+        "wire-type",
+        "A wire type that does not exist",
+        "The message has a field of wire type 6 or 7.",
+        "MSG-1",
+    ),
+    _broken(
+        "stray-end-group",
+        "A group that ends before it began",
+        "The message closes a group that is not open.",
+        "MSG-1",
+    ),
+    _broken(
+        "unterminated-group",
+        "A group that never ends",
+        "The message opens a group and does not close it.",
+        "MSG-1",
+    ),
+    _broken(
+        "too-deep",
+        "Groups nested too deeply",
+        "The message nests groups deeper than decoders follow: made to crash a consumer rather than to "
+        "carry data.",
+        "MSG-4",
+    ),
+    _broken(
+        "wrong-wire-type",
+        "A known field of another type",
+        "A field of the format stands there as another type than the schema says. Decoders skip it in "
+        "silence, and with it the data.",
+        "MSG-5",
+    ),
+    _broken(
+        "missing-field",
+        "A required field is missing",
+        "A user record lacks its partition key index or its data. The KCL hands the whole record on "
+        "unopened; the Python and Node deaggregators invent a value.",
+        "MSG-6",
+    ),
+    _broken(
+        "index-out-of-table",
+        "A user record points past the end of a key table",
+        "Nobody can know the key of this user record. The KCL delivers the user records before it and "
+        "drops it and all after it.",
+        "MSG-7",
+    ),
+    _broken(
+        "key-utf-8",
+        "A key that is not UTF-8",
+        "The bytes of a key are no text. The KCL replaces them, so the key and its hash change on the way.",
+        "MSG-8",
+    ),
+    _broken(
+        "key-too-long",
+        "A partition key of more than 256 characters",
+        "Kinesis takes no such key. A small record can blow up to gigabytes with one.",
+        "MSG-9",
+    ),
+    _broken(
+        "key-unusable",
+        "A user record whose key is not usable",
+        "The table entry that it points at is not UTF-8 or too long, so the key of this user record cannot "
+        "be given as text.",
+        "MSG-8",
+    ),
+    _broken(
+        "hash-key",
+        "An explicit hash key that is no hash key",
+        "It is not a decimal number from 0 to 2^128 - 1. The KCL stops at it or drops the whole aggregate, "
+        "depending on the text.",
+        "KEY-3",
+    ),
+    _broken(
+        "no-user-records",
+        "An aggregate of nothing",
+        "A sound frame without a single user record: whatever was meant to be in it is gone. Every "
+        "deaggregator delivers nothing, and says nothing.",
+        "MSG-10",
+    ),
+    _broken(
+        "no-data",
+        "A Kinesis record without data",
+        "The captured record has no data at all, not even of length zero.",
+        "SPK-1",
+        _CORRUPT,
+    ),
+)

@@ -1,0 +1,92 @@
+"""Findings on the input: what cannot be read, what is there twice, nothing at all."""
+
+from __future__ import annotations
+
+from .kind import CAPTURED, ONLY_THE_CHECK, RECORD, Kind
+
+#: Codes of `CaptureError`; a finding's kind is ``capture-`` and the code.
+_CODES = (
+    ("", "A part of the capture that cannot be read", "A file or line is not what it claims to be."),
+    ("file", "A file that cannot be read", "The file is cut short, or not of its format."),
+    ("empty", "An empty file", "There is nothing in the file: the capture may have been lost."),
+    ("too-large", "A record that is too large", "One record has more than 64 MiB."),
+    ("json", "A value that is not JSON", "The value is cut short or was never JSON."),
+    (
+        "duplicate-member",
+        "JSON that has a member twice",
+        "Only one of two members of one name can be read; the other would be hidden.",
+    ),
+    ("utf-8", "Text that is not UTF-8", "A line of the capture is not UTF-8."),
+    ("no-data-column", "A Parquet file without data", "The file has no column of Kinesis data."),
+    (
+        "unknown-shape",
+        "No Kinesis record known",
+        "It is JSON, but no form of a Kinesis record that is known.",
+    ),
+    ("base64", "Data that is not base64", "The data of this record is not the base64 it should be."),
+    ("missing-field", "A record without a field it needs", "The captured record is not whole."),
+    ("wrong-type", "A field of another type", "A field of the captured record has a type it cannot have."),
+    ("timestamp", "A time that is no time", "The arrival time of this record cannot be read."),
+)
+
+INPUT = (
+    Kind(
+        "duplicate",
+        "warning",
+        "The same user record captured twice",
+        "Shard, sequence number and sub-sequence number are the same: captures overlap, or a consumer "
+        "wrote its output twice. It is one user record on the stream.",
+        "Nobody who reads the stream. A job over the same captures counts the user record twice.",
+        "Drop duplicates on (shard, sequence number, sub-sequence number), never on the sequence number "
+        "alone.",
+        (*RECORD, "user_records", "file"),
+        "LIN-2",
+    ),
+    *(
+        Kind(
+            f"capture-{code}" if code else "capture",
+            "error",
+            title,
+            f"{meaning} What is in it has not been checked.",
+            ONLY_THE_CHECK,
+            "Look at the place named, and capture that part again.",
+            CAPTURED,
+            "CAP-1",
+        )
+        for code, title, meaning in _CODES
+    ),
+    Kind(
+        "capture-user-data",
+        "error",
+        "User data, not Kinesis records",
+        "A file of JSON values, none of which is a Kinesis record. Firehose writes such files to S3: it has "
+        "taken the user records out of their aggregates, so there is nothing left to check.",
+        ONLY_THE_CHECK,
+        "Capture the stream before Firehose: GetRecords answers, Lambda events, or the stream itself "
+        "(kpl-codec validate --stream).",
+        CAPTURED,
+        "SPK-44",
+    ),
+    Kind(
+        "capture-encoded-frame",
+        "error",
+        "An aggregated record that was turned into text",
+        "The data of this Kinesis record is an aggregated record as base64, hexadecimal digits or text. No "
+        "consumer opens it: all user records in it arrive as one piece of text.",
+        "If the stream has it so, everybody: KCL, Lambda, Firehose, Spark and plain readers get the text.",
+        "If the stream has it so, mend the writer: it encodes bytes that boto3 encodes again. If only the "
+        "capture has it so, decode the capture once.",
+        ("shard_id", "sequence_number", *CAPTURED),
+        "SPK-45",
+    ),
+    Kind(
+        "no-records",
+        "warning",
+        "Nothing to check",
+        "There is not one Kinesis record in what was read. That is not the same as a clean stream.",
+        ONLY_THE_CHECK,
+        "Check that this is the right place, and that the capture wrote something.",
+        ("detail",),
+        "SPK-21",
+    ),
+)

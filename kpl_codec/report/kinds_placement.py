@@ -1,0 +1,161 @@
+"""Findings on where user records lie, what the KCL drops because of it, and the shards themselves."""
+
+from __future__ import annotations
+
+from .kind import NOBODY, ON_SHARD, ONLY_THE_CHECK, RECORD, Kind
+
+_AGGREGATE = ("shard_id", "sequence_number", "inside", "outside", "dropped", "cause", "detail")
+_RANGE_RULE = (
+    "KCL consumers: they alone compare hash keys with the range of the shard, and lose these user records. "
+    "Lambda functions, Firehose and Spark sources that deaggregate deliver them. Readers that do not "
+    "deaggregate get one record of bytes either way."
+)
+
+PLACEMENT = (
+    Kind(
+        "naive-aggregator",
+        "critical",
+        "Aggregates put together without looking at shards",
+        "User records of several shards were put into one aggregate, as a plain RecordAggregator does on a "
+        "stream with more than one shard. No shard, now or earlier, held all their hash keys, so no reshard "
+        "explains it. The KCL drops every such aggregate whole, and writes no log line about it.",
+        _RANGE_RULE,
+        "Change the writer: aggregate per shard (kpl_codec.aws.Producer or the KPL do), or give all user "
+        "records of an aggregate one explicit hash key. Until then do not read this stream with the KCL: "
+        "read it with the report policy. `kpl-codec repair` puts the user records again where "
+        "they belong.",
+        ("aggregates", "user_records", "shard_id", "sequence_number", "detail"),
+        "PLC-5",
+    ),
+    Kind(
+        "mixed-aggregate",
+        "critical",
+        "Aggregate with user records of other shards",
+        "Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them, "
+        "also those that are in their right place.",
+        _RANGE_RULE,
+        "If the cause is a split: KPL 0.15.11 and later reports such user records as put, and they are lost; "
+        "put them again (`kpl-codec repair`). If no reshard explains it: see naive-aggregator.",
+        _AGGREGATE,
+        "PLC-5",
+    ),
+    Kind(
+        "foreign-aggregate",
+        "critical",
+        "Aggregate on a shard that none of its user records belongs to",
+        "None of its user records belongs to the shard it lies on. The KCL drops it. Either it was put under "
+        "a key that is not its own, or it is what a producer left behind when it sent the same user records "
+        "again after a split; then they are also on the right shard.",
+        _RANGE_RULE,
+        "Look for the same user records on the expected shard. If they are not there, put them again "
+        "(`kpl-codec repair`) and fix the writer: the key of the put must be the hash key of the "
+        "user records in it.",
+        _AGGREGATE,
+        "PLC-3",
+    ),
+    Kind(
+        "stray",
+        "error",
+        "Record outside its shard",
+        "Its explicit hash key is known, and it is not one of the shard it lies on. Consumers that rely on "
+        "the order per key, or look a key up on its shard, do not find it.",
+        "Every consumer that relies on the order of a key's records, or looks for a key on its shard, plain "
+        "readers too. The record itself reaches all of them.",
+        "Check which stream and which put this record came from: the service itself puts a record where its "
+        "hash key says.",
+        (*RECORD, "expected_shard_id"),
+        "PLC-3",
+    ),
+    Kind(
+        "on-child",
+        "warning",
+        "The shard map is older than the stream",
+        "These user records lie on a shard that came out of the one the map has open for their hash keys: "
+        "the stream was resharded after the map was taken.",
+        ONLY_THE_CHECK,
+        "Take the shard listing again (`aws kinesis list-shards`) and validate once more.",
+        ON_SHARD,
+        "PLC-4",
+    ),
+    Kind(
+        "on-parent",
+        "info",
+        "Written before a reshard",
+        "These user records lie on a shard that has since been split or merged. They are where they "
+        "belonged when they were written.",
+        NOBODY,
+        "Nothing. Consumers read a closed shard to its end before its children.",
+        ON_SHARD,
+        "PLC-4",
+    ),
+    Kind(
+        "unknown-shard",
+        "warning",
+        "A shard that the map does not have",
+        "Without the shard's range these user records cannot be judged: nobody knows whether the KCL drops "
+        "them. The shard has expired, the map is of another stream, or the capture does not say the shard.",
+        ONLY_THE_CHECK,
+        "Validate with a listing of this stream, taken while the shard was still listed.",
+        ON_SHARD,
+        "SHD-4",
+    ),
+    Kind(
+        "explicit-hash-key-implied",
+        "info",
+        "Plain records put with an explicit hash key",
+        "Their partition keys do not hash into the shard they lie on, so they were put with an explicit "
+        "hash key, which no read call returns. They are delivered by every consumer.",
+        NOBODY,
+        "Nothing, if the writers use explicit hash keys. If none of them does, the shard map is of another "
+        "stream.",
+        ON_SHARD,
+        "PLC-2",
+    ),
+    Kind(
+        "distribution-auto",
+        "warning",
+        "The stream distributes records itself",
+        "The record distribution strategy of this stream is AUTO: the service ignores keys, so no record "
+        "is misplaced. A KCL consumer still applies its range rule to aggregates, and drops those that the "
+        "service did not happen to put on the shard of their hash keys.",
+        "KCL consumers. "
+        "Lambda, Firehose and Spark sources do not compare hash keys with ranges: they lose nothing.",
+        "Do not aggregate on such a stream, or do not read it with the KCL's deaggregation.",
+        ("user_records", "dropped", "detail"),
+        "PLC-1",
+    ),
+    Kind(
+        "skewed-shard",
+        "warning",
+        "A shard that gets far more than its share",
+        "Of the user records read, more than twice the mean belong to this open shard. The mean is over the "
+        "open shards that have any: a shard that was not captured cannot be told from an idle one.",
+        "Writers, which are throttled on this shard, and all its consumers, which fall behind on it.",
+        "Look for hot keys: `kpl-codec keys hot DIR`, with the folder of these results. If one key is hot, "
+        "a split does not help: spread that key, or let the producer choose keys. If many keys are, split "
+        "the shard.",
+        ON_SHARD,
+        "HKA-8",
+    ),
+    Kind(
+        "unknown-parent",
+        "info",
+        "A parent that is no longer listed",
+        "The shard came out of one that has expired, so what lay there cannot be told from this listing.",
+        ONLY_THE_CHECK,
+        "Nothing.",
+        ("shard_id", "detail"),
+        "SHD-5",
+    ),
+    Kind(
+        "lineage",
+        "warning",
+        "Shards that do not descend as a stream's do",
+        "The listing says something of these shards that the service would not make: two listings of "
+        "different streams in one, or a stream made again under its old name.",
+        ONLY_THE_CHECK,
+        "Take the listing again and compare.",
+        ("shard_id", "detail"),
+        "LIN-5",
+    ),
+)
