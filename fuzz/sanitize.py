@@ -146,7 +146,10 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
     except ValueError:
         assert lies
         return
-    found = speedups.Frames(data, key, none, bytearray, tags=rng.random() < 0.5, hash_keys=rng.random() < 0.5)
+    found = speedups.FrameColumns(
+        data, key, none, bytearray, tags=rng.random() < 0.5, hash_keys=rng.random() < 0.5,
+        closed=rng.choice([None, bytes(rng.randrange(2) for _ in cells)]),
+    )  # fmt: skip
     widths = array.array("q", [8] * len(cells))
     start = 0
     while start < found.rows:
@@ -165,7 +168,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
             b"\x7f" * 16 + b"\xff" * 16,
         )  # fmt: skip
         found.kinds()
-        found.groups(0, found.rows)
+        found.deciding_keys(0, found.rows)
         found.hash_keys(0, found.rows)
     found.drop(bytes(rng.randrange(2) for _ in cells))
 

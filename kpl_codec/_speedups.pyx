@@ -3,8 +3,8 @@
 certain", and then Python decides. It never raises on bad bytes and never explains them.
 
     parse, rows, frame_rows      one message -> tables, indices, data -> named tuples     (message.py)
-    sound_digests, md5_many      MD5 of many frames, of many keys, side by side           (deaggregate.py)
-    Frames                       the columns of an Arrow batch -> those of user records   (arrow/)
+    sound_digests, md5_many      MD5 of many frames, of many keys, side by side           (deaggregation/)
+    FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
 
 Rules that hold everywhere below: a pointer is read only below an `end` that stands beside it; sizes
@@ -63,5 +63,8 @@ cdef extern from "_native/md5.h" nogil:
 
 include "_native/wire.pxi"
 include "_native/objects.pxi"
-include "_native/columns.pxi"
+include "_native/buffers.pxi"
+include "_native/read.pxi"
+include "_native/judge.pxi"
+include "_native/write.pxi"
 include "_native/builder.pxi"

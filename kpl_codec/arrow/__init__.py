@@ -1,4 +1,4 @@
-"""Arrow batches of Kinesis records in, Arrow batches of user records out: the bulk road.
+"""Arrow batches of Kinesis records in, Arrow batches of user records out.
 
     for batch in deaggregate_batches(batches, policy="report", shard_map=shard_map):
         ...
@@ -6,8 +6,9 @@
 A batch needs a binary column ``data``. ``streamName``, ``shardId``, ``sequenceNumber``, ``partitionKey``,
 ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used where they are there; every other column
 is carried along. The columns equal the objects that `kpl_codec.deaggregate` gives for the same Kinesis
-records under the same policy. For sound aggregates they are put together from key tables, indices and
-offsets, without an object per user record; a defective frame goes through `deaggregate` itself.
+records under the same policy. There are two paths to them: compiled code writes the columns of records
+that it is certain of, without an object per user record (compiled_columns.py); all others go through
+`deaggregate`, many in one call (fallback.py).
 
 Rows that say ``aggregated``, or have a sub-sequence number other than 0, were opened before: they pass
 as they are, so that running twice does no harm. Output batches are bounded in bytes; what is held
@@ -18,30 +19,29 @@ Specification: spec/07-spark.md, SPK-1 to SPK-4; spec/03-deaggregation.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compiled import speedups
-from ..deaggregation.policies import Counts, Policy
-from ..errors import CaptureError, ChecksumMismatch, KplError
-from ..format import frame
-from ..format.message import parse
+from ..deaggregation.policies import Counts, Opener, Policy, check_policy
+from ..errors import CaptureError, KplError
 from ..limits import MAGIC
+from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
-from .compiled_columns import SideBySide
-from .fallback import defective_rows
-from .group import Group
-from .layout import ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
-from .outline import outlines
-from .placer import Placer
+from .compiled_columns import CompiledColumns
+from .fallback import no_data_batches, object_batches
+from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
+from .unopened import UnopenedRows
 
 #: Bytes that an output batch aims at. A batch is larger only where one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
 #: Bytes of data, about, that are worked on at a time: what is held meanwhile stays in the cache.
 _PART_BYTES = 4 * 1024 * 1024
+# Which way a row takes.
+_COMPILED, _OBJECTS, _UNOPENED, _NO_DATA = range(4)
 
 
 def output_schema(
@@ -50,7 +50,8 @@ def output_schema(
     """What `deaggregate_batches` gives for batches of ``schema``.
 
     The nine columns of a user record, ``tags`` if asked for, the input's other columns, then with a
-    shard map the placement columns, and under the ``report`` policy what the KCL does and the errors.
+    shard map the placement columns, and under the ``report`` policy what the KCL does, the errors, and
+    what counting needs.
     Raises TypeError for a column of the wrong type, CaptureError without ``data``.
     """
     return Layout(schema, policy, placement, tags).schema
@@ -72,14 +73,15 @@ class Deaggregator:
         tags: bool = False,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     ) -> None:
-        if policy not in ("strict", "kcl", "report"):
-            raise ValueError(f"policy {policy!r}: strict, kcl or report")
+        check_policy(policy)
         self.policy = policy
         self.shard_map = shard_map
         self.counts = Counts()
         self.max_batch_bytes = max_batch_bytes
         self._layout = Layout(schema, policy, shard_map is not None, tags)
-        self._placer = Placer(shard_map) if shard_map is not None else None
+        self._judge = Judge(shard_map) if shard_map is not None else None
+        self._opener = Opener(policy, self._judge, self.counts)
+        self._unopened = UnopenedRows(self._layout, self._judge, self.counts)
 
     @property
     def schema(self) -> pa.Schema:
@@ -90,72 +92,50 @@ class Deaggregator:
         the user records before it; CaptureError there for a row without data."""
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
-        self.counts.kinesis_records += batch.num_rows
         for part in parts(batch, _PART_BYTES):
             yield from self._process_part(Source(part, self._layout))
 
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
-        if speedups is None or source.opened is not None or not source.rows:
-            yield from self._process(source, 0, source.rows)
+        if not source.rows:
             return
-        quick = SideBySide(source, self._layout, self._placer, self.policy)
-        # Runs of rows that the compiled parser is certain of, and runs that it is not.
-        ends = [*(np.flatnonzero(np.diff(quick.certain)) + 1).tolist(), source.rows]
+        compiled = None
+        if speedups is not None:
+            compiled = CompiledColumns(source, self._layout, self._judge, self.policy)
+        ways = self._ways(source, compiled)
+        limit = self.max_batch_bytes
+        ends = [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]
         start = 0
         for end in ends:
-            if quick.certain[start]:
-                yield from quick.batches(start, end, self.counts, self.max_batch_bytes)
+            way = ways[start]
+            if way == _UNOPENED:
+                yield from self._unopened.batches(source, start, end, limit)
             else:
-                yield from self._process(source, start, end)
+                self._unopened.forget()
+            if way == _COMPILED and compiled is not None:
+                yield from compiled.batches(start, end, self.counts, limit)
+            elif way == _OBJECTS:
+                yield from object_batches(source, start, end, self._layout, self._opener, limit)
+            elif way == _NO_DATA:
+                # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict
+                # policy."
+                if self.policy == "strict":
+                    raise CaptureError(code="no-data", field="data")
+                yield from no_data_batches(source, start, end, self._layout, self.counts, limit)
             start = end
 
-    def _process(self, source: Source, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The user records of the rows ``start`` to before ``end``."""
-        group = Group(source, self._layout, self._placer, self.counts, self.policy)
-        done = start  # rows before this one are in the group, or out
-        to_open = self._to_open(source, start, end)
-        certain = outlines(source, to_open) if speedups is None else {}
-        for row in to_open:
-            if row in certain:
-                group.add_plain(done, row)
-                done = row + 1
-                group.add_aggregate(row, certain[row], source.size_of(row))
-                if group.bytes >= self.max_batch_bytes:
-                    yield from group.flush(self.max_batch_bytes)
-                continue
-            data = source.data_at(row)
-            # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict
-            # policy."
-            if data is not None and not frame.looks_aggregated(data):
-                continue
-            group.add_plain(done, row)
-            done = row + 1
-            parsed = None
-            if data is not None:
-                with suppress(ChecksumMismatch):
-                    parsed = parse(frame.split_frame(data))
-            if parsed is not None:
-                group.add_aggregate(row, parsed, len(data or b""))
-                if group.bytes >= self.max_batch_bytes:
-                    yield from group.flush(self.max_batch_bytes)
-                continue
-            yield from group.flush(self.max_batch_bytes)
-            if data is None and self.policy == "strict":
-                raise CaptureError(code="no-data", field="data")
-            yield from defective_rows(
-                source, row, self._layout, self.policy, self.shard_map, self.counts, self.max_batch_bytes
-            )
-        group.add_plain(done, end)
-        yield from group.flush(self.max_batch_bytes)
-
-    def _to_open(self, source: Source, start: int, end: int) -> list[int]:
-        """Those of the rows that may be aggregates, or have no data; all others are plain for certain."""
-        candidates = pc.fill_null(pc.starts_with(source.data.slice(start, end - start), MAGIC), True)
+    def _ways(self, source: Source, compiled: CompiledColumns | None) -> np.ndarray[Any, Any]:
+        """Which way each row takes."""
+        ways = np.full(source.rows, _OBJECTS, np.int8)
+        if compiled is not None:
+            ways[compiled.certain] = _COMPILED
+        else:
+            framed = pc.fill_null(pc.starts_with(source.data, MAGIC), True)
+            ways[~framed.to_numpy(zero_copy_only=False)] = _UNOPENED
+        if source.data.null_count:
+            ways[source.data.is_null().to_numpy(zero_copy_only=False)] = _NO_DATA
         if source.opened is not None:
-            # SPK-2: "A row that says it came out of an aggregate (aggregated, or a sub-sequence number other
-            # than 0) MUST pass unopened, as it is."
-            candidates = pc.and_not(candidates, source.opened.slice(start, end - start))
-        return (np.flatnonzero(candidates.to_numpy(zero_copy_only=False)) + start).tolist()
+            ways[source.opened] = _UNOPENED
+        return ways
 
 
 def deaggregate_batches(
@@ -215,6 +195,7 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 __all__ = [
+    "COUNTING_FIELDS",
     "DEFAULT_BATCH_BYTES",
     "ERROR_FIELDS",
     "FIELDS",

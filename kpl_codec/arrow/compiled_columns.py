@@ -1,7 +1,7 @@
-"""Sound Kinesis records of one batch as columns, straight from their bytes: the compiled road.
+"""Kinesis records of one batch -> columns of user records, straight from their bytes: the compiled path.
 
-`kpl_codec._speedups.Frames` reads all records of the batch, their digests side by side, and writes every
-column of their user records in one go. What it is not certain of it leaves to the road of group.py.
+`kpl_codec._speedups.FrameColumns` reads all records of the batch, their digests side by side, and writes
+every column of their user records in one go. Records it is not certain of are left to fallback.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..compiled import speedups
+from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Counts, Policy
-from ..format.hash_keys import hash_key_from_bytes
+from ..format.hash_keys import hash_key_to_bytes
+from ..shards.placement import AGGREGATE_KINDS, Judge
 from .layout import Layout, Source
-from .placer import Placer
+
+Numbers = np.ndarray[Any, Any]
 
 
 def _column(array: pa.Array) -> Any:
@@ -25,47 +28,39 @@ def _column(array: pa.Array) -> Any:
 
 
 def _flat(array: pa.Array) -> bool:
-    """Whether rows can be written out by `Frames.spread`: text or bytes, and no nulls."""
+    """Whether `FrameColumns.spread` can write it out: text or bytes, and no nulls."""
     return array.null_count == 0 and array.type in (pa.string(), pa.binary())
 
 
-class SideBySide:
+class CompiledColumns:
     """The rows of ``source`` that the compiled parser is certain of (``certain``: a bool per row)."""
 
-    def __init__(self, source: Source, layout: Layout, placer: Placer | None, policy: Policy) -> None:
-        self._source, self._layout, self._policy = source, layout, policy
-        self._frames = speedups.Frames(
+    def __init__(self, source: Source, layout: Layout, judge: Judge | None, policy: Policy) -> None:
+        self._source, self._layout = source, layout
+        opened = source.opened
+        self._frames = speedups.FrameColumns(
             _column(source.data),
             _column(source.columns["partitionKey"]),
             _column(source.columns["explicitHashKey"]),
             pa.allocate_buffer,
             tags=layout.tags,
-            hash_keys=placer is not None,
+            hash_keys=judge is not None,
+            closed=None if opened is None else opened.astype(np.uint8),
         )
         status = np.frombuffer(self._frames.status, np.uint8)
-        self.certain = status != 0
+        self.certain: Numbers = status != 0
         self._opened = status == 2
-        self._kinds: np.ndarray[Any, Any] | None = None
+        self._words: _Words | None = None
+        self._kinds: Numbers = np.zeros(source.rows, np.uint8)
         self._lost = np.zeros(source.rows, np.int64)
-        if placer is not None:
-            self._judge(placer)
-
-    def _judge(self, placer: Placer) -> None:
-        shard_ids, codes = self._source.shards()
-        judged = self._frames.judge(codes, *placer.ranges(shard_ids), placer.endings)
-        placements = [
-            placer.judge(hash_key_from_bytes(key), shard_ids[shard], certain=certain)
-            for key, shard, certain in judged
-        ]
-        self._expected = pa.array([placement.expected_shard_id for placement in placements], pa.string())
-        self._verdicts = pa.array([placement.verdict.value for placement in placements], pa.string())
-        self._kinds = np.frombuffer(self._frames.kinds(), np.uint8)
-        foreign = self._kinds >= 2
-        if self._policy == "kcl" and foreign.any():
-            # KCL-4, as kcl.py: one user record outside the range takes the whole aggregate with it.
-            starts = [self._frames.start(i) for i in range(self._source.rows + 1)]
-            self._lost[foreign] = np.diff(starts)[foreign]
-            self._frames.drop(foreign.astype(np.uint8))
+        if judge is not None:
+            self._words = _Words(self._frames, source, judge)
+            self._kinds = np.frombuffer(self._frames.kinds(), np.uint8)
+            dropped = _DROPPED[self._kinds]
+            if policy == "kcl" and dropped.any():
+                starts = np.array([self._frames.start(i) for i in range(source.rows + 1)])
+                self._lost[dropped] = np.diff(starts)[dropped]
+                self._frames.drop(dropped.astype(np.uint8))
 
     def batches(self, first: int, last: int, counts: Counts, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """The user records of certain rows ``first`` to before ``last``, in batches of at most
@@ -73,6 +68,7 @@ class SideBySide:
         frames = self._frames
         start, stop = frames.start(first), frames.start(last)
         opens = bool(self._opened[first:last].any())
+        counts.kinesis_records += last - first
         counts.aggregated_records += int(self._opened[first:last].sum())
         counts.user_records += stop - start
         if lost := int(self._lost[first:last].sum()):
@@ -86,7 +82,6 @@ class SideBySide:
     def _write(self, start: int, stop: int, opens: bool) -> pa.RecordBatch:
         frames, source, layout, count = self._frames, self._source, self._layout, stop - start
         records = np.frombuffer(frames.record_numbers(start, stop), np.int32)
-        where = pa.array(records)
         columns: dict[str, pa.Array] = {}
 
         def put(name: str, kind: pa.DataType, *buffers: Any) -> None:
@@ -103,40 +98,92 @@ class SideBySide:
                 elif _flat(own):
                     put(name, own.type, None, *frames.spread(_column(own), start, stop))
                 else:
-                    columns[name] = own.take(where)
+                    columns[name] = own.take(pa.array(records))
             put("partitionKey", pa.string(), *frames.partition_keys(start, stop))
             hash_keys = frames.explicit_hash_keys(start, stop)
             if hash_keys is not None:
                 put("explicitHashKey", pa.string(), *hash_keys)
             put("data", pa.binary(), None, *frames.user_data(start, stop))
-        put("subSequenceNumber", pa.int64(), None, frames.sub_sequence_numbers(start, stop))
+        numbers = frames.sub_sequence_numbers(start, stop)
+        put("subSequenceNumber", pa.int64(), None, numbers)
         put("aggregated", pa.bool_(), None, frames.aggregated(start, stop))
-        dropped = np.zeros(1, bool)
-        if self._kinds is not None:
-            groups = frames.groups(start, stop)
+        kinds = self._kinds[records]
+        if self._words is not None:
             put("hashKey", pa.binary(), None, *frames.hash_keys(start, stop))
-            columns["expectedShardId"] = _pick(self._expected, groups)
-            columns["placement"] = _pick(self._verdicts, groups)
-            kinds = self._kinds[records]
+            columns |= self._words.columns(start, stop, in_range=layout.report)
             columns["aggregatePlacement"] = _pick(_KINDS, kinds.astype(np.int32), empty=0)
-            dropped = kinds >= 2
         if layout.report:
-            if dropped.any():
-                columns["kcl"] = _pick(_OUTCOMES, dropped.astype(np.int32))
-            else:
-                columns["kcl"] = _pick(_OUTCOMES, np.zeros(count, np.int32))
+            columns["kcl"] = _pick(_FATES, kinds.astype(np.int32))
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
+            columns["firstOfRecord"] = pa.array(np.frombuffer(numbers, np.int64) == 0)
         return layout.batch(columns, count)
 
 
-def _pick(table: pa.Array, numbers: Any, empty: int | None = None) -> pa.Array:
+class _Words:
+    """What the Judge says of the codes that the compiled pass gives: one row of words for each code that
+    occurs, and for each key its number among them."""
+
+    def __init__(self, frames: Any, source: Source, judge: Judge) -> None:
+        self._frames = frames
+        shard_ids, shards = source.shards()
+        judges = [judge.on(shard_id) for shard_id in shard_ids]
+        ranges = [shard.hash_key_range or (0, 0) for shard in judges]
+        codes = np.frombuffer(
+            frames.judge(
+                shards,
+                b"".join(hash_key_to_bytes(first) for first, _ in ranges),
+                b"".join(hash_key_to_bytes(last) for _, last in ranges),
+                bytes(shard.hash_key_range is not None for shard in judges),
+                judge.ending_bytes(),
+            ),
+            np.int64,
+        )
+        places = len(judge.open_shards) + 1
+        found, self._numbers = _distinct(codes, len(judges) * places * 6)
+        words = []
+        in_range: list[bool | None] = []
+        for code in found.tolist():
+            place, facts = divmod(code, 6)
+            in_range.append((None, False, True)[facts // 2])
+            shard, expected = divmod(place, places)
+            words.append(judges[shard].verdict(expected, in_range[-1], certain=bool(facts % 2)))
+        self._verdicts = pa.array([verdict.value for verdict, _ in words], pa.string())
+        self._expected = pa.array([expected_id for _, expected_id in words], pa.string())
+        self._in_range = pa.array(in_range, pa.bool_())
+
+    def columns(self, start: int, stop: int, *, in_range: bool) -> dict[str, pa.Array]:
+        numbers = self._numbers[np.frombuffer(self._frames.deciding_keys(start, stop), np.int32)]
+        columns = {
+            "expectedShardId": _pick(self._expected, numbers),
+            "placement": _pick(self._verdicts, numbers),
+        }
+        if in_range:
+            columns["inRange"] = self._in_range.take(pa.array(numbers))
+        return columns
+
+
+def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
+    """The numbers below ``bound`` that occur, ascending, and for each code its number among them (int32)."""
+    if bound > 1 << 16 and bound > 4 * len(codes):  # a sort costs less than a table of all that may occur
+        found, numbers = np.unique(codes, return_inverse=True)
+        return found, numbers.astype(np.int32)
+    occurs = np.zeros(bound, bool)
+    occurs[codes] = True
+    found = np.flatnonzero(occurs)
+    table = np.zeros(bound, np.int32)
+    table[found] = np.arange(len(found), dtype=np.int32)
+    return found, table[codes]
+
+
+def _pick(table: pa.Array, numbers: Numbers, empty: int | None = None) -> pa.Array:
     """Items of a small table by int32 numbers; item ``empty`` stands for null."""
-    numbers = np.frombuffer(numbers, np.int32)
     if table.null_count or (empty is not None and (numbers == empty).any()):
         return table.take(pa.array(numbers, mask=None if empty is None else numbers == empty))
     buffers = speedups.pick(_column(table), numbers, pa.allocate_buffer)
     return pa.Array.from_buffers(table.type, len(numbers), [None, *buffers])
 
 
-_KINDS = pa.array(["", "whole", "mixed", "foreign"], pa.string())
-_OUTCOMES = pa.array(["delivered", "dropped"], pa.string())
+#: By the number of the kind.
+_KINDS = pa.array([kind or "" for kind in AGGREGATE_KINDS], pa.string())
+_FATES = pa.array([fate_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
+_DROPPED = np.array([fate_of_sound(kind) == "dropped" for kind in AGGREGATE_KINDS])

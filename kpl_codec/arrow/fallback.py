@@ -1,4 +1,5 @@
-"""Columns out of objects, for the few frames that are not certainly sound."""
+"""Columns out of objects: for Kinesis records that the compiled parser is not certain of, and for all
+aggregates where nothing is compiled."""
 
 from __future__ import annotations
 
@@ -8,74 +9,52 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..deaggregation.policies import Counts, Policy, deaggregate
+from ..deaggregation.policies import Counts, Opener
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
-from ..format.hash_keys import hash_key_to_bytes
-from ..shards.shard_map import ShardMap
-from .layout import TAGS_FIELD, Layout, Source, tag_values
+from ..shards.placement import Placement
+from .layout import TAGS_FIELD, Layout, Source, cuts, hash_key_bytes, tag_values
+
+#: Bytes, about, that a defect adds to a row.
+_DEFECT_BYTES = 128
 
 
-def defective_rows(
-    source: Source,
-    row: int,
-    layout: Layout,
-    policy: Policy,
-    shard_map: ShardMap | None,
-    counts: Counts,
-    max_bytes: int,
+def object_batches(
+    source: Source, start: int, end: int, layout: Layout, opener: Opener, max_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The user records of one row that is not certainly sound, through `deaggregate`, batch by batch."""
-    if source.data_at(row) is None:
-        yield _no_data(source, row, layout)
-        counts.user_records += 1
-        counts.defects["no-data"] += 1
-        return
-    result = deaggregate([source.kinesis_record(row)], policy, shard_map=shard_map)
-    width = int(source.width()[row])
+    """The user records of the rows ``start`` to before ``end``, through one run of ``opener``. What was
+    opened before an error is given before it is raised."""
+    width = source.width()
     held: list[DeaggregatedRecord] = []
+    rows: list[int] = []
+    firsts: list[bool] = []
     size = 0
-    for user_record in result:
-        held.append(user_record)
-        size += (
-            width
-            + 4 * len(user_record.partition_key or "")
-            + len(user_record.data)
-            + 128 * bool(user_record.defects)
-        )
-        if size >= max_bytes:
-            yield _objects(source, row, layout, held)
-            held, size = [], 0
+    try:
+        opened = opener.open(source.kinesis_records(start, end))
+        for row, user_records in zip(range(start, end), opened, strict=True):
+            for number, user_record in enumerate(user_records):
+                weight = int(width[row]) + 4 * len(user_record.partition_key or "") + len(user_record.data)
+                weight += _DEFECT_BYTES * bool(user_record.defects)
+                if held and size + weight > max_bytes:
+                    yield _batch(source, rows, firsts, layout, held)
+                    held, rows, firsts, size = [], [], [], 0
+                held.append(user_record)
+                rows.append(row)
+                firsts.append(number == 0)
+                size += weight
+    except DecodeError:
+        if held:
+            yield _batch(source, rows, firsts, layout, held)
+        raise
     if held:
-        yield _objects(source, row, layout, held)
-    counts.aggregated_records += result.counts.aggregated_records
-    counts.user_records += result.counts.user_records
-    counts.dropped.update(result.counts.dropped)
-    counts.defects.update(result.counts.defects)
+        yield _batch(source, rows, firsts, layout, held)
 
 
-def _shared(source: Source, row: int, layout: Layout, count: int) -> dict[str, pa.Array]:
-    where = pa.array(np.full(count, row))
-    return {name: source.columns[name].take(where) for name in layout.shared}
-
-
-def _no_data(source: Source, row: int, layout: Layout) -> pa.RecordBatch:
-    columns = _shared(source, row, layout, 1)
-    columns["partitionKey"] = source.columns["partitionKey"].slice(row, 1)
-    columns["explicitHashKey"] = source.columns["explicitHashKey"].slice(row, 1)
-    columns["subSequenceNumber"] = pa.array([0], pa.int64())
-    columns["aggregated"] = pa.array([False])
-    if layout.report:
-        columns["error"] = pa.array(["no-data"])
-        columns["errorRequirement"] = pa.array(["SPK-1"])
-        columns["errorText"] = pa.array(["the row has no data"])
-        columns["errorCount"] = pa.array([1], pa.int64())
-    return layout.batch(columns, 1)
-
-
-def _objects(source: Source, row: int, layout: Layout, records: list[DeaggregatedRecord]) -> pa.RecordBatch:
-    """Columns out of objects, for the few that are made at all."""
-    columns = _shared(source, row, layout, len(records))
+def _batch(
+    source: Source, rows: list[int], firsts: list[bool], layout: Layout, records: list[DeaggregatedRecord]
+) -> pa.RecordBatch:
+    where = pa.array(rows, pa.int64())
+    columns = {name: source.columns[name].take(where) for name in layout.shared}
 
     def put(name: str, kind: pa.DataType, values: list[Any]) -> None:
         columns[name] = pa.array(values, kind)
@@ -88,14 +67,9 @@ def _objects(source: Source, row: int, layout: Layout, records: list[Deaggregate
     if layout.tags:
         put("tags", TAGS_FIELD.type, [tag_values(r.tags) for r in records])
     if layout.placement:
-        places = [r.placement for r in records]
-        keys = [p.hash_key if p is not None else None for p in places]
-        put("hashKey", pa.binary(), [hash_key_to_bytes(key) if key is not None else None for key in keys])
-        put("expectedShardId", pa.string(), [p.expected_shard_id if p is not None else None for p in places])
-        put("placement", pa.string(), [p.verdict.value if p is not None else None for p in places])
-        put("aggregatePlacement", pa.string(), [p.aggregate if p is not None else None for p in places])
+        columns |= placement_columns([r.placement for r in records])
     if layout.report:
-        first: list[DecodeError | None] = [r.defects[0] if r.defects else None for r in records]
+        first = [r.defects[0] if r.defects else None for r in records]
         put("kcl", pa.string(), [r.kcl for r in records])
         put("error", pa.string(), [d.code if d is not None else None for d in first])
         put("errorOffset", pa.int64(), [d.offset if d is not None else None for d in first])
@@ -103,4 +77,39 @@ def _objects(source: Source, row: int, layout: Layout, records: list[Deaggregate
         put("errorRequirement", pa.string(), [d.requirement if d is not None else None for d in first])
         put("errorText", pa.string(), [d.describe() if d is not None else None for d in first])
         put("errorCount", pa.int64(), [len(r.defects) for r in records])
+        put("firstOfRecord", pa.bool_(), firsts)
     return layout.batch(columns, len(records))
+
+
+def placement_columns(places: list[Placement | None]) -> dict[str, pa.Array]:
+    """The columns that say what a Placement says."""
+    known = [(None, None, None, None, None, None) if place is None else place for place in places]
+    return {
+        "hashKey": pa.array([hash_key_bytes(place[1]) for place in known], pa.binary()),
+        "expectedShardId": pa.array([place[3] for place in known], pa.string()),
+        "placement": pa.array([place[0] and place[0].value for place in known], pa.string()),
+        "aggregatePlacement": pa.array([place[5] for place in known], pa.string()),
+        "inRange": pa.array([place[4] for place in known], pa.bool_()),
+    }
+
+
+def no_data_batches(
+    source: Source, start: int, end: int, layout: Layout, counts: Counts, max_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows whose data is null."""
+    counts.kinesis_records += end - start
+    counts.user_records += end - start
+    counts.defects["no-data"] += end - start
+    for first, last in cuts(source.width()[start:end], max_bytes):
+        count = last - first
+        names = (*layout.shared, "partitionKey", "explicitHashKey")
+        columns = {name: source.columns[name].slice(start + first, count) for name in names}
+        columns["subSequenceNumber"] = pa.array(np.zeros(count, np.int64))
+        columns["aggregated"] = pa.array(np.zeros(count, bool))
+        if layout.report:
+            columns["error"] = pa.repeat("no-data", count)
+            columns["errorRequirement"] = pa.repeat("SPK-1", count)
+            columns["errorText"] = pa.repeat("the row has no data", count)
+            columns["errorCount"] = pa.array(np.ones(count, np.int64))
+            columns["firstOfRecord"] = pa.array(np.ones(count, bool))
+        yield layout.batch(columns, count)

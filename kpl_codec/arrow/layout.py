@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from ..deaggregation.policies import Policy
 from ..errors import CaptureError
+from ..format.hash_keys import hash_key_to_bytes
 from ..format.records import KinesisRecord
 
+Numbers = np.ndarray[Any, Any]
 #: The columns of a user record. Names and order are those of the existing Kinesis connectors.
 FIELDS = (
     pa.field("streamName", pa.string()),
@@ -43,9 +45,18 @@ ERROR_FIELDS = (
     pa.field("errorText", pa.string()),
     pa.field("errorCount", pa.int64()),
 )
-_ALL = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS)
-#: What a row of the input says of itself that stays, if it is no Kinesis record any more.
-KEPT = ("subSequenceNumber", "aggregated", "tags", "aggregatePlacement", *(f.name for f in ERROR_FIELDS))
+#: Under the report policy, what counting needs: whether a row is the first one of its Kinesis record, and
+#: with a shard map whether its hash key is in its shard's range (null: not known).
+COUNTING_FIELDS = (
+    pa.field("firstOfRecord", pa.bool_()),
+    pa.field("inRange", pa.bool_()),
+)
+_ALL = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+#: What a row of the input says of itself and keeps, if it was opened before.
+KEPT = (
+    *("subSequenceNumber", "aggregated", "tags", "aggregatePlacement", "firstOfRecord"),
+    *(field.name for field in ERROR_FIELDS),
+)
 #: What a row weighs beyond its texts and bytes, roughly.
 _ROW_BYTES = 128
 
@@ -87,6 +98,7 @@ class Layout:
             *([TAGS_FIELD] if tags else ()),
             *(PLACEMENT_FIELDS if placement else ()),
             *(ERROR_FIELDS if self.report else ()),
+            *(COUNTING_FIELDS[: 1 + placement] if self.report else ()),
         ]
         ours = {field.name for field in (*fields, *extra)}
         self.carried = [field for field in schema if field.name not in ours]
@@ -124,7 +136,7 @@ def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(actual) or actual == expected)
 
 
-def lengths(column: pa.Array) -> np.ndarray[Any, Any]:
+def lengths(column: pa.Array) -> Numbers:
     """Bytes of text or binary in each row; null counts 0."""
     if column.null_count == len(column):
         return np.zeros(len(column), np.int64)
@@ -165,57 +177,23 @@ class Source:
             if field.name not in self.columns:
                 self.columns[field.name] = pa.nulls(self.rows, field.type)
         self.data = self.columns["data"]
+        #: Which rows were opened before, a bool per row; None if none was.
         self.opened = self._opened()
-        self._offsets, self._bytes = _buffers(self.data)
-        self._null = None if not self.data.null_count else self.data.is_null().to_pylist()
-        self._shards: tuple[list[str | None], np.ndarray[Any, Any]] | None = None
-        self._width: np.ndarray[Any, Any] | None = None
+        self._shards: tuple[list[str | None], Numbers] | None = None
+        self._width: Numbers | None = None
         self._layout = layout
 
-    def _opened(self) -> pa.Array | None:
-        """Which rows were opened before; None if none was."""
+    def _opened(self) -> Numbers | None:
+        # SPK-2: "A row that says it came out of an aggregate (aggregated, or a sub-sequence number other
+        # than 0) MUST pass unopened, as it is."
         numbers, flags = self.columns["subSequenceNumber"], self.columns["aggregated"]
         if numbers.null_count == flags.null_count == self.rows:
             return None
         known = pc.not_equal(pc.fill_null(numbers, 0), 0)
-        opened = pc.or_(pc.fill_null(flags, False), known)
-        return opened if pc.any(opened).as_py() else None
+        opened = pc.or_(pc.fill_null(flags, False), known).to_numpy(zero_copy_only=False)
+        return opened if opened.any() else None
 
-    def data_at(self, row: int) -> bytes | None:
-        """The data of one row."""
-        if self._null is not None and self._null[row]:
-            return None
-        return bytes(self._bytes[self._offsets[row] : self._offsets[row + 1]])
-
-    @property
-    def bytes(self) -> np.ndarray[Any, Any]:
-        """The bytes that all rows' data lie in."""
-        return np.frombuffer(self._bytes, np.uint8)
-
-    def spans(self, start: int, stop: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Where in `bytes` the data of each of these rows begins and ends."""
-        offsets = np.array(self._offsets[start : stop + 1], np.int64)
-        return offsets[:-1], offsets[1:]
-
-    def end_of(self, row: int) -> int:
-        """Where in `bytes` the data of one row ends."""
-        return self._offsets[row + 1]
-
-    def size_of(self, row: int) -> int:
-        """Bytes of the data of one row."""
-        return self._offsets[row + 1] - self._offsets[row]
-
-    def cut(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> pa.Array:
-        """Slices of `bytes`, which ascend, and what lies before each: item 2 i + 1 is slice i. No copy."""
-        wide = pa.types.is_large_binary(self.data.type)
-        offsets = np.zeros(2 * len(starts) + 1, np.int64 if wide else np.int32)
-        offsets[1::2], offsets[2::2] = starts, ends
-        kind = pa.large_binary() if wide else pa.binary()
-        return pa.Array.from_buffers(
-            kind, 2 * len(starts), [None, pa.py_buffer(offsets), self.data.buffers()[2]]
-        )
-
-    def shards(self) -> tuple[list[str | None], np.ndarray[Any, Any]]:
+    def shards(self) -> tuple[list[str | None], Numbers]:
         """The distinct shard ids (the last is None) and each row's number among them."""
         if self._shards is None:
             coded = self.columns["shardId"].dictionary_encode()
@@ -226,7 +204,7 @@ class Source:
             self._shards = ids, indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return self._shards
 
-    def width(self) -> np.ndarray[Any, Any]:
+    def width(self) -> Numbers:
         """Bytes that each row gives to every user record made of it, data and keys apart."""
         if self._width is None:
             width = np.full(self.rows, _ROW_BYTES, np.int64)
@@ -241,30 +219,31 @@ class Source:
             self._width = width
         return self._width
 
-    def kinesis_record(self, row: int) -> KinesisRecord:
-        """One row as an object (for defective frames). The time stays out: it is carried as a column."""
-
-        def get(name: str) -> Any:
-            return self.columns[name][row].as_py()
-
-        return KinesisRecord(
-            get("partitionKey"),
-            self.data_at(row) or b"",
-            get("sequenceNumber"),
-            get("shardId"),
-            None,
-            get("explicitHashKey"),
-        )
+    def kinesis_records(self, start: int, end: int) -> list[KinesisRecord]:
+        """Rows as objects, null data as no bytes. The time stays out: it is carried as a column."""
+        names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
+        columns = (self.columns[name].slice(start, end - start).to_pylist() for name in names)
+        return [
+            KinesisRecord(pk, data or b"", number, shard_id, None, ehk)
+            for pk, data, number, shard_id, ehk in zip(*columns, strict=True)
+        ]
 
 
-def _buffers(column: pa.Array) -> tuple[list[int], memoryview]:
-    """Where each row's bytes start (one more than rows), and the bytes."""
-    kind = np.int64 if pa.types.is_large_binary(column.type) else np.int32
-    _, offsets, data = column.buffers()
-    if offsets is None:
-        return [0] * (len(column) + 1), memoryview(b"")
-    numbers = np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1]
-    return numbers.tolist(), memoryview(data if data is not None else b"")
+def cuts(weights: Numbers, max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Where to cut rows of these weights in bytes: (first, before which) of each batch."""
+    ends = np.cumsum(weights)
+    start, before = 0, 0
+    while start < len(ends):
+        # SPK-4: "An output batch MUST stay within its limit of bytes unless it holds one user record
+        # only, whatever the input holds."
+        stop = max(int(np.searchsorted(ends, before + max_bytes, side="right")), start + 1)
+        yield start, stop
+        start, before = stop, int(ends[stop - 1])
+
+
+def hash_key_bytes(hash_key: int | None) -> bytes | None:
+    """A hash key as the column has it."""
+    return None if hash_key is None else hash_key_to_bytes(hash_key)
 
 
 def tag_values(tags: Any) -> list[dict[str, str | None]] | None:

@@ -1,5 +1,5 @@
-"""A batch of user-record rows, in the forms that counting needs: whole columns, and runs of rows that came
-out of one Kinesis record."""
+"""A batch of user-record rows, in the forms that counting needs: whole columns, and the rows of each Kinesis
+record together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from ..format.hash_keys import hash_key_to_bytes
-from ..shards.shard_map import ShardMap
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +25,7 @@ class Run:
     broken: bool = False
     user_records: int = 0
     known: int = 0  # hash keys known
-    inside: int = 0
+    outside: int = 0
     dropped: int = 0
     delivered: int = 0
     raw: int = 0
@@ -65,7 +62,7 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 class Sums:
     """Per Kinesis record, whose first rows are ``firsts``: how many of its rows are what."""
 
-    def __init__(self, rows: Rows, firsts: Array, shard_map: ShardMap | None) -> None:
+    def __init__(self, rows: Rows, firsts: Array) -> None:
         self.firsts = firsts
 
         def summed(where: Array) -> Array:
@@ -73,13 +70,13 @@ class Sums:
 
         self.user_records = summed(rows.sub >= 0)
         self.known = summed(rows.known)
-        self.inside = summed(rows.inside(shard_map))
+        self.outside = summed(rows.outside)
         self.dropped = summed(rows.dropped)
         self.delivered = summed(rows.fate("delivered") | rows.fate("altered"))
         self.raw = summed(rows.fate("raw"))
         self.aggregated = summed(rows.aggregated | (rows.sub == -1))
         self.defective = summed(rows.defective)
-        sound = (self.inside == self.known) & (self.dropped == 0) & (self.user_records > 0)
+        sound = (self.outside == 0) & (self.dropped == 0) & (self.user_records > 0)
         self.usual: Array = (self.defective == 0) & ((self.aggregated == 0) | sound)
 
 
@@ -91,9 +88,7 @@ class Rows:
         self._names = set(batch.schema.names)
         sub = self._column("subSequenceNumber", pa.int64())
         self.sub: Array = pc.fill_null(sub, -2).to_numpy(zero_copy_only=False)
-        self.aggregated: Array = pc.fill_null(self._column("aggregated", pa.bool_()), False).to_numpy(
-            zero_copy_only=False
-        )
+        self.aggregated = self._flags("aggregated", default=False)
         self.size = pc.fill_null(pc.binary_length(self._column("data", pa.binary())).cast(pa.int64()), 0)
         self.stream = self._column("streamName", pa.string()) if "streamName" in self._names else None
         coded = self.texts("shardId").dictionary_encode()
@@ -115,7 +110,10 @@ class Rows:
         self._loaded: dict[int, int] = {}
         self._lists: dict[str, list[Any]] = {}
         self.dropped = self.fate("dropped")
+        #: Where the hash key is known, and where it is known to be outside its shard's range.
         self.known: Array = np.zeros(len(self.sub), bool)
+        self.outside = ~self._flags("inRange", default=True)
+        self._first = self._flags("firstOfRecord", default=True)
         self._keys = b""
         if "hashKey" in self._names:
             keys = batch["hashKey"]
@@ -129,12 +127,17 @@ class Rows:
             return self._batch[name].cast(kind)
         return pa.nulls(self._batch.num_rows, kind)
 
+    def _flags(self, name: str, *, default: bool) -> Array:
+        """A column of truth values; ``default`` where it has none."""
+        flags: Array = pc.fill_null(self._column(name, pa.bool_()), default).to_numpy(zero_copy_only=False)
+        return flags
+
     def texts(self, name: str) -> pa.Array:
         """A column of text, all null where the batch has none."""
         return self._column(name, pa.string())
 
     def load(self, rows: Array) -> None:
-        """Make the values of many rows at once; `value` is slow for others."""
+        """Make the values of these rows at once; for others `value` takes long."""
         where = pa.array(rows)
         taken = self._batch.select([name for name in _EVIDENCE if name in self._names]).take(where)
         self._loaded = {int(row): at for at, row in enumerate(rows)}
@@ -169,48 +172,11 @@ class Rows:
     def keys(self, first: int, end: int) -> list[bytes]:
         return [self._keys[16 * row : 16 * row + 16] for row in range(first, end) if self.known[row]]
 
-    def inside(self, shard_map: ShardMap | None) -> Array:
-        """Where the hash key is known, and in the range of the shard the row lies on (or nobody knows)."""
-        if shard_map is None or not self._keys:
-            return self.known
-        ranges = [
-            shard_map[s].hash_key_range if s is not None and s in shard_map else None for s in self.shards
-        ]
-        starts = np.array([hash_key_to_bytes(r.starting_hash_key) if r else bytes(16) for r in ranges], "S16")
-        ends = np.array([hash_key_to_bytes(r.ending_hash_key) if r else b"\xff" * 16 for r in ranges], "S16")
-        keys = np.frombuffer(self._keys, "S16")
-        # Fixed-width bytes compare as unsigned numbers of the same width do.
-        held = (keys >= starts[self.shard_codes]) & (keys <= ends[self.shard_codes])
-        return self.known & held
-
     def starts(self) -> Array:
-        """Where the first row of a Kinesis record is."""
-        other = np.zeros(len(self.sub), bool)
-        other[0] = self.sub[0] <= 0
-        for name in ("shardId", "sequenceNumber", "file", "position", "recordIndex"):
-            if name in self._names:
-                column = self._batch[name]
-                same = pc.or_kleene(
-                    pc.equal(column[1:], column[:-1]),
-                    pc.and_(pc.is_null(column[1:]), pc.is_null(column[:-1])),
-                )
-                other[1:] |= ~pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-        first = self.sub <= 0
-        first[1:] &= self.sub[:-1] != -1  # a row of -1 speaks for the record that follows
-        return other | first | (self.sub < -1)
-
-    def continues(self, run: Run) -> bool:
-        """Whether the first row is one more of ``run``: not its first user record, unless only a row about
-        the frame as a whole was seen so far."""
-        if self.sub[0] < 0 or (self.sub[0] == 0 and (run.user_records or not run.whole_seen)):
-            return False
-        place = self.place(0)
-        return (place["shard_id"], place["sequence_number"], place["file"], place["position"]) == (
-            run.shard_id,
-            run.sequence_number,
-            run.file,
-            run.position,
-        )
+        """Where the first row of a Kinesis record is. A row about the capture stands alone."""
+        starts = self._first | (self.sub < -1)
+        starts[1:] |= self.sub[:-1] < -1
+        return starts
 
     def place(self, row: int) -> dict[str, Any]:
         return {

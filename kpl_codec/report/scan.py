@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from ..format.hash_keys import hash_key_from_bytes
 from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
+from ..shards.placement import aggregate_kind
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, SLOTS, Tally
 from .kinds import kind_of
@@ -199,13 +200,13 @@ class Scan:
 
     def _runs(self, rows: Rows) -> Iterator[Finding]:
         starts = rows.starts()
-        continued = self._open is not None and rows.continues(self._open)
+        continued = self._open is not None and not starts[0]
         starts[0] = not continued
         if not continued and self._open is not None:
             before, self._open = self._open, None
             yield from self._judge(before)
         firsts = np.union1d([0], np.flatnonzero(starts))
-        runs = Sums(rows, firsts, self._map)
+        runs = Sums(rows, firsts)
         # Sound records that end in this batch are only counted; all others are looked at one by one.
         usual = runs.usual & (rows.sub[firsts] >= -1)
         usual[-1] = False
@@ -242,7 +243,7 @@ class Scan:
             run.drop_error = rows.value("error", first + int(np.argmax(rows.dropped[first:end])))
         run.user_records += int(runs.user_records[at])
         run.known += int(runs.known[at])
-        run.inside += int(runs.inside[at])
+        run.outside += int(runs.outside[at])
         run.dropped += int(runs.dropped[at])
         run.delivered += int(runs.delivered[at])
         run.raw += int(runs.raw[at])
@@ -261,31 +262,30 @@ class Scan:
             tally.plain_records += int(not run.aggregated and not run.broken)
         if not run.aggregated:
             return
-        outside = run.known - run.inside
+        inside, outside = run.known - run.outside, run.outside
         raw = run.raw and not run.dropped  # the KCL does not open it, so it cannot drop it
-        ranged = self._map is not None and run.shard_id is not None and run.shard_id in self._map
         if run.dropped or run.empty:
             tally.add_loss(_reason(run), run.dropped)
-        if not outside or not ranged or raw:
+        kind = aggregate_kind(inside, outside)
+        if raw or (kind != "mixed" and kind != "foreign"):
             return
-        mixed = run.inside > 0
         if run.started:
-            tally.aggregates["mixed" if mixed else "foreign"] += 1
+            tally.aggregates[kind] += 1
         cause = self._cause(run)
         if cause is not None:
             tally.add_cause(cause.name, run.user_records)
         held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
         of = "user record is" if outside == 1 else "user records are"
         yield Finding(
-            kind="mixed-aggregate" if mixed else "foreign-aggregate",
+            kind=f"{kind}-aggregate",
             shard_id=run.shard_id,
             sequence_number=run.sequence_number,
             user_records=run.user_records,
-            inside=run.inside,
+            inside=inside,
             outside=outside,
             dropped=run.dropped,
             cause=cause.name if cause else None,
-            requirement=kind_of("mixed-aggregate" if mixed else "foreign-aggregate").requirement,
+            requirement=kind_of(f"{kind}-aggregate").requirement,
             file=run.file,
             line=run.line,
             position=run.position,
@@ -310,7 +310,7 @@ def _reason(run: Run) -> str:
         return "no-user-records"
     if run.drop_error == "index-out-of-table":
         return run.drop_error
-    if run.delivered or (run.drop_error and run.known == run.inside):
+    if run.delivered or (run.drop_error and not run.outside):
         return "hash-key"
     return "out-of-range"
 

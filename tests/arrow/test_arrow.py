@@ -1,4 +1,4 @@
-"""Columns equal objects: the Arrow road against `kpl_codec.deaggregate`, under every policy."""
+"""Columns equal objects: `kpl_codec.arrow` against `kpl_codec.deaggregate`, under every policy."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.Rec
     )
 
 
-def row_of(record: kpl.DeaggregatedRecord, policy: str, placed: bool) -> dict[str, Any]:
+def row_of(
+    record: kpl.DeaggregatedRecord, policy: str, placed: bool, first_of_record: bool
+) -> dict[str, Any]:
     row = {
         "streamName": None,
         "shardId": record.shard_id,
@@ -117,15 +119,30 @@ def row_of(record: kpl.DeaggregatedRecord, policy: str, placed: bool) -> dict[st
             "errorRequirement": first.requirement if first else None,
             "errorText": first.describe() if first else None,
             "errorCount": len(record.defects),
+            "firstOfRecord": first_of_record,
         }
+        if placed:
+            row["inRange"] = record.placement.in_range if record.placement else None
     return row
+
+
+def continues(before: kpl.KinesisRecord, record: kpl.KinesisRecord) -> bool:
+    """Whether both are user records, opened before, of one Kinesis record."""
+    return bool(before.sub_sequence_number and record.sub_sequence_number) and (
+        (before.shard_id, before.sequence_number) == (record.shard_id, record.sequence_number)
+    )
 
 
 def objects(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> tuple[list[dict], Any, Any]:
     result = kpl.deaggregate(records, policy, shard_map=shard_map)
     rows, error = [], None
+    seen = 0
     try:
-        rows.extend(row_of(r, policy, shard_map is not None) for r in result)
+        for found in result:
+            number = result.counts.kinesis_records - 1
+            first = number == seen and not (number and continues(*records[number - 1 : number + 1]))
+            seen = number + 1
+            rows.append(row_of(found, policy, shard_map is not None, first))
     except KplError as caught:
         error = caught
     return rows, error, result.counts
@@ -173,7 +190,8 @@ def test_columns_equal_objects(
 def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> None:
     once = list(deaggregate_batches([batch_of(records)], policy, shard_map, tags=True))
     twice = list(deaggregate_batches(once, policy, shard_map, tags=True))
-    strip = {"explicitHashKey", "hashKey", "expectedShardId", "placement"}  # of frames' own rows only
+    # of frames' own rows only
+    strip = {"explicitHashKey", "hashKey", "expectedShardId", "placement", "inRange"}
     first = [row for b in once for row in b.to_pylist()]
     second = [row for b in twice for row in b.to_pylist()]
     if policy == "kcl":  # raw frames are opened again, with the same result; nested ones stay closed

@@ -1,0 +1,118 @@
+# Arrow's arrays as plain buffers: no pyarrow is needed to compile this.
+
+cdef class Buffer:
+    """The bytes of an object (None: no bytes), read only and held while this lives."""
+
+    cdef Py_buffer view
+    cdef bint held
+    cdef const uint8_t *at
+    cdef size_t size
+
+    def __cinit__(self, source):
+        if source is not None:
+            PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
+            self.held = True
+            self.at, self.size = <const uint8_t *>self.view.buf, self.view.len
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+cdef class Output:
+    """A buffer of `allocate(size)` to write to; `buffer` is the object itself."""
+
+    cdef Py_buffer view
+    cdef bint held
+    cdef uint8_t *at
+    cdef object buffer
+
+    def __cinit__(self, allocate, size_t size):
+        self.buffer = allocate(size)
+        PyObject_GetBuffer(self.buffer, &self.view, PyBUF_WRITABLE)
+        self.held = True
+        if <size_t>self.view.len < size:
+            raise ValueError("allocate gave too little")
+        self.at = <uint8_t *>self.view.buf
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+cdef class Column:
+    """A text or binary Arrow array of `count` items: (validity, offsets, bytes, offset), checked once.
+
+    ``wide``: offsets have 64 bits. Raises ValueError for buffers that do not hold what they say.
+    """
+
+    cdef Buffer valid
+    cdef Buffer offsets
+    cdef Buffer bytes
+    cdef size_t first
+    cdef size_t count
+    cdef bint wide
+
+    def __cinit__(self, valid, offsets, bytes, size_t first, size_t count, bint wide):
+        cdef size_t i
+        cdef int64_t start, stop
+        self.valid, self.offsets, self.bytes = Buffer(valid), Buffer(offsets), Buffer(bytes)
+        self.first, self.count, self.wide = first, count, wide
+        if count == 0:
+            return
+        if self.offsets.size // (8 if wide else 4) < first + count + 1 or (
+            valid is not None and self.valid.size < (first + count + 7) // 8
+        ):
+            raise ValueError("a buffer is too short")
+        for i in range(count):
+            start, stop = self.offset(i), self.offset(i + 1)
+            if not 0 <= start <= stop or <uint64_t>stop > self.bytes.size:
+                raise ValueError("an offset is outside the bytes")
+
+    cdef inline int64_t offset(self, size_t i) noexcept nogil:
+        cdef int64_t wide
+        cdef int32_t narrow
+        if self.wide:
+            memcpy(&wide, self.offsets.at + 8 * (self.first + i), 8)
+            return wide
+        memcpy(&narrow, self.offsets.at + 4 * (self.first + i), 4)
+        return narrow
+
+    cdef inline bint is_null(self, size_t i) noexcept nogil:
+        return self.valid.at != NULL and not self.valid.at[(self.first + i) >> 3] >> ((self.first + i) & 7) & 1
+
+    cdef inline const uint8_t *item(self, size_t i) noexcept nogil:
+        return self.bytes.at + self.offset(i)
+
+    cdef inline size_t size_of(self, size_t i) noexcept nogil:
+        return <size_t>(self.offset(i + 1) - self.offset(i))
+
+
+cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexcept nogil:
+    if size:
+        memcpy(target, source, size)
+
+
+def pick(Column table not None, const int32_t[::1] numbers not None, allocate):
+    """(offsets int32, bytes): the items of a small table, which has no nulls, by their numbers."""
+    cdef Output offsets, out
+    cdef size_t count = numbers.shape[0], i, size
+    cdef uint64_t total = 0
+    cdef int32_t *ends
+    for i in range(count):
+        if not 0 <= numbers[i] < <int64_t>table.count:
+            raise IndexError(numbers[i])
+        total += table.size_of(numbers[i])
+    if total > 0x7FFFFFFF:
+        raise OverflowError(total)
+    offsets, out = Output(allocate, 4 * (count + 1)), Output(allocate, total)
+    ends = <int32_t *>offsets.at
+    with nogil:
+        total = 0
+        ends[0] = 0
+        for i in range(count):
+            size = table.size_of(numbers[i])
+            copy(out.at + total, table.item(numbers[i]), size)
+            total += size
+            ends[i + 1] = <int32_t>total
+    return offsets.buffer, out.buffer

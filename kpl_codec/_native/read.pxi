@@ -1,0 +1,148 @@
+# Many Kinesis records at once: digests side by side, then rows and texts, then hash keys side by side.
+
+cdef enum:
+    CHUNK = 1 << 19  # bytes hashed at least before they are parsed, while the cache still has them
+    LANES = 16  # messages that are hashed side by side
+
+cdef enum State:
+    UNCERTAIN = 0  # no rows here: Python decides
+    PLAIN = 1
+    AGGREGATED = 2  # sound
+
+cdef struct Data:
+    const uint8_t *at  # NULL: there is none
+    size_t size
+
+
+cdef class Frames:
+    """The data of `count` Kinesis records, read as a whole.
+
+    ``status`` has a byte per Kinesis record: 0 not certain (it has no rows here, Python decides), 1 plain,
+    2 a sound aggregate. Rows are numbered through all records, in order.
+    """
+
+    cdef Message m
+    cdef Data *data
+    cdef uint8_t *state
+    cdef size_t *starts  # first row of each record, and the end of the last
+    cdef uint8_t *hashes  # 16 bytes a text: those of partition keys, then those of explicit hash keys
+    cdef readonly size_t count
+
+    def __dealloc__(self):
+        free_message(&self.m)
+        free(self.data)
+        free(self.state)
+        free(self.starts)
+        free(self.hashes)
+
+    cdef int reserve(self, size_t count) except -1:
+        """Room for so many records. What `data` says of them is the subclass's to fill in."""
+        memset(&self.m, 0, sizeof(self.m))
+        if count >= NONE:
+            raise ValueError("too many records")
+        self.count = count
+        self.data = <Data *>malloc((count + 1) * sizeof(Data))
+        self.state = <uint8_t *>malloc(count + 1)
+        self.starts = <size_t *>malloc((count + 1) * sizeof(size_t))
+        if self.data == NULL or self.state == NULL or self.starts == NULL:
+            raise MemoryError
+        return 0
+
+    cdef int read_all(self, bint tags, bint hash_keys) except -1:
+        """``tags``: frames with tags are not certain; ``hash_keys``: make those of all keys, too."""
+        cdef Answer answer
+        with nogil:
+            answer = self.read(tags, hash_keys)
+            if answer != NO_MEMORY and hash_keys:
+                answer = self.hash()
+        if answer == NO_MEMORY:
+            raise MemoryError
+        return 0
+
+    cdef Answer read(self, bint tags, bint hash_keys) noexcept nogil:
+        cdef size_t first = 0, last, size, sized, asked, i
+        cdef kpl_message *messages = <kpl_message *>malloc((self.count + 1) * sizeof(kpl_message))
+        cdef uint8_t *digests = <uint8_t *>malloc(16 * (self.count + 1))
+        cdef const uint8_t *at
+        cdef Answer answer = SOUND if messages != NULL and digests != NULL else NO_MEMORY
+        while first < self.count and answer != NO_MEMORY:
+            last, sized, asked = first, 0, 0
+            while last < self.count and (sized < CHUNK or asked % LANES):
+                at, size = self.data[last].at, self.data[last].size
+                self.state[last] = UNCERTAIN
+                if at != NULL:
+                    self.state[last] = AGGREGATED if looks_aggregated(at, size) else PLAIN
+                if self.state[last] == AGGREGATED:
+                    messages[asked].data, messages[asked].size = at + 4, size - FRAME_OVERHEAD
+                    messages[asked].digest = digests + 16 * asked
+                    asked += 1
+                sized += size
+                last += 1
+            kpl_md5_many(messages, asked)
+            asked = 0
+            for i in range(first, last):
+                self.starts[i] = self.m.rows.count
+                at, size = self.data[i].at, self.data[i].size
+                if self.state[i] == AGGREGATED:
+                    answer = NOT_CERTAIN
+                    if memcmp(digests + 16 * asked, at + size - 16, 16) == 0:
+                        self.m.tagged = False
+                        answer = read_message(at + 4, at + size - 16, i, &self.m)
+                        if answer == SOUND and tags and self.m.tagged:
+                            answer = NOT_CERTAIN
+                            self.m.rows.count = self.starts[i]  # the texts stay, unused
+                    asked += 1
+                elif self.state[i] == PLAIN:
+                    answer = self.add_plain(i, hash_keys)
+                else:
+                    answer = NOT_CERTAIN
+                if answer == NO_MEMORY:
+                    break
+                if answer == NOT_CERTAIN:
+                    self.state[i] = UNCERTAIN
+            first = last
+        self.starts[self.count] = self.m.rows.count
+        free(messages)
+        free(digests)
+        return answer
+
+    cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
+        """The row of a plain record; in a subclass."""
+        return NOT_CERTAIN
+
+    cdef Answer hash(self) noexcept nogil:
+        """The hash key of every text: MD5 of a partition key, the number of an explicit hash key."""
+        cdef size_t first = 0, count, pks = self.m.pks.count, ehks = self.m.ehks.count, i
+        cdef kpl_message messages[256]
+        self.hashes = <uint8_t *>malloc(16 * (pks + ehks + 1))
+        if self.hashes == NULL:
+            return NO_MEMORY
+        while first < pks:
+            count = min(<size_t>256, pks - first)
+            for i in range(count):
+                messages[i].data, messages[i].size = self.m.pks.at[first + i].at, self.m.pks.at[first + i].size
+                messages[i].digest = self.hashes + 16 * (first + i)
+            kpl_md5_many(messages, count)
+            first += count
+        for i in range(ehks):
+            read_hash_key(self.m.ehks.at[i].at, self.m.ehks.at[i].size, self.hashes + 16 * (pks + i))
+        return SOUND
+
+    @property
+    def rows(self):
+        return self.m.rows.count
+
+    @property
+    def status(self):
+        return PyBytes_FromStringAndSize(<const char *>self.state, self.count)
+
+    def start(self, size_t record):
+        """The first row of a record; of the record behind the last: how many rows there are."""
+        if record > self.count:
+            raise IndexError(record)
+        return self.starts[record]
+
+    cdef int check(self, size_t start, size_t stop) except -1:
+        if not start <= stop <= self.m.rows.count:
+            raise IndexError((start, stop))
+        return 0

@@ -1,0 +1,264 @@
+# The data column of an Arrow batch -> columns of user records, without an object per user record.
+
+
+cdef class FrameColumns(JudgedFrames):
+    """The Kinesis records of one batch, and the columns of their user records.
+
+    ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length (the last two for
+    plain records). ``allocate(size)`` gives every output buffer. ``tags``: frames with tags are not
+    certain; ``hash_keys``: nor are plain records whose hash key takes more than a look, and hash keys of
+    all keys are made. ``closed``: a byte per Kinesis record, not 0 where its data must stay unopened and
+    unread: these are not certain.
+    """
+
+    cdef Column column
+    cdef Column pk
+    cdef Column ehk
+    cdef object allocate
+
+    def __cinit__(self, Column data not None, Column partition_keys not None, Column explicit_hash_keys not None,
+                  allocate, *, bint tags=False, bint hash_keys=False, const uint8_t[::1] closed=None):
+        cdef size_t i
+        if partition_keys.count != data.count or explicit_hash_keys.count != data.count or (
+            closed is not None and <size_t>closed.shape[0] != data.count
+        ):
+            raise ValueError("columns of different lengths")
+        self.column, self.pk, self.ehk, self.allocate = data, partition_keys, explicit_hash_keys, allocate
+        self.reserve(data.count)
+        for i in range(self.count):
+            self.data[i].at, self.data[i].size = NULL, 0
+            if not data.is_null(i) and (closed is None or not closed[i]):
+                self.data[i].at, self.data[i].size = data.item(i), data.size_of(i)
+                if self.data[i].at == NULL:  # no bytes at all in a column of empty values
+                    self.data[i].at = <const uint8_t *>b""
+        self.read_all(tags, hash_keys)
+
+    cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
+        cdef Row row
+        if self.data[i].size >= NONE or self.pk.size_of(i) >= NONE or self.ehk.size_of(i) >= NONE:
+            return NOT_CERTAIN
+        row.data, row.size, row.pk, row.ehk = self.data[i].at, <uint32_t>self.data[i].size, NONE, NONE
+        row.frame = <uint32_t>i
+        if not self.ehk.is_null(i):
+            if hash_keys and not is_hash_key(self.ehk.item(i), self.ehk.size_of(i)):
+                return NOT_CERTAIN
+            row.ehk = <uint32_t>self.m.ehks.count
+            if not add_text(&self.m.ehks, self.ehk.item(i), self.ehk.size_of(i), i):
+                return NO_MEMORY
+        if not self.pk.is_null(i):
+            row.pk = <uint32_t>self.m.pks.count
+            if not add_text(&self.m.pks, self.pk.item(i), self.pk.size_of(i), i):
+                return NO_MEMORY
+        elif hash_keys and row.ehk == NONE:
+            return NOT_CERTAIN
+        return SOUND if add_row(&self.m.rows, &row) else NO_MEMORY
+
+    def cut(self, size_t start, size_t stop, int64_t budget, const int64_t[::1] widths not None):
+        """The row before which a batch from `start` ends so that it has at most `budget` bytes, or one
+        row. ``widths``: bytes beside keys and data that each record gives to each of its rows."""
+        cdef int64_t left = budget
+        cdef size_t i
+        cdef Row *row
+        self.check(start, stop)
+        if <size_t>widths.shape[0] < self.count:
+            raise IndexError("widths")
+        for i in range(start, stop):
+            row = &self.m.rows.at[i]
+            left -= widths[row.frame] + row.size
+            if row.pk != NONE:
+                left -= self.m.pks.at[row.pk].size
+            if row.ehk != NONE:
+                left -= self.m.ehks.at[row.ehk].size
+            if left < 0:
+                return max(i, start + 1)
+        return stop
+
+    def drop(self, const uint8_t[::1] records not None):
+        """Forget the rows of the records whose byte in ``records`` is not 0."""
+        cdef size_t record, i, kept = 0, first
+        if <size_t>records.shape[0] != self.count:
+            raise IndexError("records")
+        for record in range(self.count):
+            first = kept
+            if not records[record]:
+                for i in range(self.starts[record], self.starts[record + 1]):
+                    self.m.rows.at[kept] = self.m.rows.at[i]
+                    kept += 1
+            self.starts[record] = first
+        self.starts[self.count] = self.m.rows.count = kept
+
+    # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
+
+    def record_numbers(self, size_t start, size_t stop):
+        """int32: the number of each row's Kinesis record."""
+        cdef Output out
+        cdef int32_t *at
+        cdef size_t i
+        self.check(start, stop)
+        out = Output(self.allocate, 4 * (stop - start))
+        at = <int32_t *>out.at
+        for i in range(start, stop):
+            at[i - start] = <int32_t>self.m.rows.at[i].frame
+        return out.buffer
+
+    def sub_sequence_numbers(self, size_t start, size_t stop):
+        """int64: the number of each row within its Kinesis record."""
+        cdef Output out
+        cdef int64_t *at
+        cdef size_t i
+        self.check(start, stop)
+        out = Output(self.allocate, 8 * (stop - start))
+        at = <int64_t *>out.at
+        for i in range(start, stop):
+            at[i - start] = <int64_t>(i - self.starts[self.m.rows.at[i].frame])
+        return out.buffer
+
+    def aggregated(self, size_t start, size_t stop):
+        """Bits: whether each row comes out of an aggregate."""
+        cdef Output out
+        cdef size_t i
+        self.check(start, stop)
+        out = Output(self.allocate, (stop - start + 7) // 8)
+        memset(out.at, 0, (stop - start + 7) // 8)
+        for i in range(stop - start):
+            out.at[i >> 3] |= (self.state[self.m.rows.at[start + i].frame] == 2) << (i & 7)
+        return out.buffer
+
+    def user_data(self, size_t start, size_t stop):
+        """(offsets int32, bytes) of the rows' data. Raises OverflowError beyond 2 GiB."""
+        cdef Output offsets, out
+        cdef size_t i
+        cdef uint64_t total = 0
+        cdef int32_t *ends
+        cdef Row *row
+        self.check(start, stop)
+        for i in range(start, stop):
+            total += self.m.rows.at[i].size
+        if total > 0x7FFFFFFF:
+            raise OverflowError(total)
+        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, total)
+        ends = <int32_t *>offsets.at
+        with nogil:
+            total = 0
+            ends[0] = 0
+            for i in range(start, stop):
+                row = &self.m.rows.at[i]
+                copy(out.at + total, row.data, row.size)
+                total += row.size
+                ends[i - start + 1] = <int32_t>total
+        return offsets.buffer, out.buffer
+
+    def partition_keys(self, size_t start, size_t stop):
+        """(validity or None, offsets int32, bytes) of the rows' partition keys."""
+        return self.texts(start, stop, False)
+
+    def explicit_hash_keys(self, size_t start, size_t stop):
+        """The same of their explicit hash keys; None if no row has one."""
+        return self.texts(start, stop, True)
+
+    cdef object texts(self, size_t start, size_t stop, bint explicit):
+        cdef Text *table = self.m.ehks.at if explicit else self.m.pks.at
+        cdef Output offsets, out, valid = None
+        cdef size_t i, nulls = 0
+        cdef uint64_t total = 0
+        cdef uint32_t index
+        cdef int32_t *ends
+        self.check(start, stop)
+        with nogil:
+            for i in range(start, stop):
+                index = self.m.rows.at[i].ehk if explicit else self.m.rows.at[i].pk
+                if index == NONE:
+                    nulls += 1
+                else:
+                    total += table[index].size
+        if total > 0x7FFFFFFF:
+            raise OverflowError(total)
+        if explicit and nulls == stop - start:
+            return None
+        if nulls:
+            valid = Output(self.allocate, (stop - start + 7) // 8)
+            memset(valid.at, 0, (stop - start + 7) // 8)
+        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, total)
+        ends = <int32_t *>offsets.at
+        with nogil:
+            total = 0
+            ends[0] = 0
+            for i in range(stop - start):
+                index = self.m.rows.at[start + i].ehk if explicit else self.m.rows.at[start + i].pk
+                if index != NONE:
+                    copy(out.at + total, table[index].at, table[index].size)
+                    total += table[index].size
+                    if nulls:
+                        valid.at[i >> 3] |= 1 << (i & 7)
+                ends[i + 1] = <int32_t>total
+        return None if valid is None else valid.buffer, offsets.buffer, out.buffer
+
+    def spread(self, Column column not None, size_t start, size_t stop):
+        """(offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls."""
+        cdef Output offsets, out
+        cdef size_t i = start, last, size, written
+        cdef uint64_t total = 0
+        cdef uint8_t *first
+        cdef int32_t *ends
+        self.check(start, stop)
+        if column.count < self.count:
+            raise IndexError("column")
+        while i < stop:
+            last = self.last_of(i, stop)
+            total += (last - i) * column.size_of(self.m.rows.at[i].frame)
+            i = last
+        if total > 0x7FFFFFFF:
+            raise OverflowError(total)
+        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, total)
+        ends = <int32_t *>offsets.at
+        with nogil:
+            total, i = 0, start
+            ends[0] = 0
+            while i < stop:
+                last = self.last_of(i, stop)
+                first, size = out.at + total, column.size_of(self.m.rows.at[i].frame)
+                copy(first, column.item(self.m.rows.at[i].frame), size)
+                written, size = size, size * (last - i)
+                while written < size:  # what is there, once more behind itself
+                    memcpy(first + written, first, min(written, size - written))
+                    written *= 2
+                size //= last - i
+                while i < last:
+                    total += size
+                    i += 1
+                    ends[i - start] = <int32_t>total
+        return offsets.buffer, out.buffer
+
+    cdef inline size_t last_of(self, size_t row, size_t stop) noexcept nogil:
+        """The row, at most `stop`, before which the user records of the same Kinesis record end."""
+        return min(self.starts[<size_t>self.m.rows.at[row].frame + 1], stop)
+
+    # ── placement ────────────────────────────────────────────────────────────────────────────────────
+
+    def deciding_keys(self, size_t start, size_t stop):
+        """int32: for each row the number, in what `judge` gave, of the key that decides its shard."""
+        cdef Output out
+        cdef int32_t *at
+        cdef size_t i
+        self.check_judged(start, stop)
+        out = Output(self.allocate, 4 * (stop - start))
+        at = <int32_t *>out.at
+        for i in range(start, stop):
+            at[i - start] = <int32_t>self.deciding(&self.m.rows.at[i])
+        return out.buffer
+
+    def hash_keys(self, size_t start, size_t stop):
+        """(offsets int32, bytes): each row's effective hash key, 16 bytes."""
+        cdef Output offsets, out
+        cdef int32_t *ends
+        cdef size_t i
+        self.check_judged(start, stop)
+        if 16 * (stop - start) > 0x7FFFFFFF:
+            raise OverflowError(16 * (stop - start))
+        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, 16 * (stop - start))
+        ends = <int32_t *>offsets.at
+        for i in range(stop - start + 1):
+            ends[i] = <int32_t>(16 * i)
+        for i in range(start, stop):
+            memcpy(out.at + 16 * (i - start), self.hashes + 16 * self.deciding(&self.m.rows.at[i]), 16)
+        return offsets.buffer, out.buffer

@@ -1,0 +1,114 @@
+"""Rows that stay as they are: user records that were opened before, and plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..deaggregation.kcl import fate_of_sound
+from ..deaggregation.policies import Counts
+from ..deaggregation.rows import plain_hash_key
+from ..shards.placement import Judge
+from .fallback import placement_columns
+from .layout import KEPT, Layout, Numbers, Source, cuts, lengths
+
+
+class LastRow(NamedTuple):
+    """A row that was opened before, as far as the next one must know it to tell whether both came out of
+    the same Kinesis record."""
+
+    shard_id: str | None
+    sequence_number: str | None
+    sub_sequence_number: int
+
+
+class UnopenedRows:
+    """Passes rows on. State: the last row, if it was opened before."""
+
+    def __init__(self, layout: Layout, judge: Judge | None, counts: Counts) -> None:
+        self._layout, self._judge, self._counts = layout, judge, counts
+        self._last: LastRow | None = None
+
+    def forget(self) -> None:
+        """Rows of another sort come next."""
+        self._last = None
+
+    def batches(self, source: Source, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The rows ``start`` to before ``end``, without a copy of their data."""
+        self._counts.kinesis_records += end - start
+        self._counts.user_records += end - start
+        names = ("partitionKey", "explicitHashKey", "data")
+        weights = source.width()[start:end] + sum(
+            lengths(source.columns[name].slice(start, end - start)) for name in names
+        )
+        for first, last in cuts(weights, max_bytes):
+            yield self._batch(source, start + first, last - first)
+
+    def _batch(self, source: Source, start: int, count: int) -> pa.RecordBatch:
+        layout = self._layout
+        names = (*layout.shared, "partitionKey", "explicitHashKey", "data")
+        columns = {name: source.columns[name].slice(start, count) for name in names}
+        columns["subSequenceNumber"] = pa.array(np.zeros(count, np.int64))
+        columns["aggregated"] = pa.array(np.zeros(count, bool))
+        if layout.placement:
+            columns |= self._place(source, start, count)
+        if layout.report:
+            columns["kcl"] = pa.repeat(fate_of_sound(None), count)
+            columns["errorCount"] = pa.array(np.zeros(count, np.int64))
+            columns["firstOfRecord"] = pa.array(np.ones(count, bool))
+        if source.opened is not None and source.opened[start : start + count].any():
+            self._keep(source, start, count, columns)
+        else:
+            self._last = None
+        return layout.batch(columns, count)
+
+    def _place(self, source: Source, start: int, count: int) -> dict[str, pa.Array]:
+        assert self._judge is not None
+        # Of a user record out of an aggregate it is known that there is no other hash key.
+        certain = source.columns["aggregated"].slice(start, count).to_pylist()
+        places = [
+            self._judge.on(record.shard_id).place(
+                plain_hash_key(record), certain=record.explicit_hash_key is not None or bool(known)
+            )
+            for record, known in zip(source.kinesis_records(start, start + count), certain, strict=True)
+        ]
+        return placement_columns(list(places))
+
+    def _keep(self, source: Source, start: int, count: int, columns: dict[str, Any]) -> None:
+        """User records that were opened before keep what they say of themselves."""
+        opened = source.opened[start : start + count]  # type: ignore[index]
+        for name in KEPT:
+            own = source.columns.get(name)
+            at = self._layout.schema.get_field_index(name)
+            if own is None or at < 0 or (own.null_count == len(own) and name in _STAND_INS):
+                continue
+            now = columns.get(name, pa.nulls(count, self._layout.schema.field(at).type))
+            columns[name] = pc.if_else(pa.array(opened), own.slice(start, count), now)
+        if self._layout.report and "firstOfRecord" not in source.columns:
+            columns["firstOfRecord"] = pa.array(self._first_of_record(columns, opened))
+
+    def _first_of_record(self, columns: dict[str, pa.Array], opened: Numbers) -> list[bool]:
+        """Which rows do not come out of the same Kinesis record as the row before."""
+        first = []
+        subs = columns["subSequenceNumber"].to_pylist()
+        shards, numbers = columns["shardId"].to_pylist(), columns["sequenceNumber"].to_pylist()
+        for shard, number, sub, was_opened in zip(shards, numbers, subs, opened.tolist(), strict=True):
+            row = LastRow(shard, number, sub or 0) if was_opened else None
+            first.append(not _same_record(self._last, row))
+            self._last = row
+        return first
+
+
+def _same_record(last: LastRow | None, row: LastRow | None) -> bool:
+    """Whether two rows that follow one another came out of the same Kinesis record."""
+    if last is None or row is None or last[:2] != row[:2]:
+        return False
+    return row.sub_sequence_number > 0 or last.sub_sequence_number == -1
+
+
+#: Columns that `Source` makes up as null where a batch lacks them: null there says nothing.
+_STAND_INS = ("subSequenceNumber", "aggregated")
