@@ -33,13 +33,14 @@ def deaggregate(
     policy: Policy = "strict",
     shard_map: ShardMap | str | None = None,
     *,
-    tags: bool = True,
+    tags: bool = False,
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records.
 
-    Columns: the nine of `kpl_codec.arrow.FIELDS`, ``tags`` unless declined, the other columns of
+    Columns: the nine of `kpl_codec.arrow.FIELDS`, ``tags`` if asked for, the other columns of
     ``df``, placement columns with a ``shard_map`` (a ShardMap, or the JSON that list-shards prints),
-    and under the ``report`` policy ``kcl`` and the error columns. Works on streaming DataFrames.
+    and under the ``report`` policy ``kcl``, the error columns and those that counting needs. Works on
+    streaming DataFrames.
 
     ``strict`` fails the job at the first defect (its place is in the error text); ``kcl`` gives what the
     KCL delivers and logs what it drops, per task; ``report`` gives everything, and ``kcl`` as a column.
@@ -61,7 +62,7 @@ def _output(schema: StructType, policy: Policy, shard_map: ShardMap | None, tags
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    from ..arrow import ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Deaggregator
+    from ..arrow import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Deaggregator
 
     known = {
         "string": pa.string(),
@@ -72,7 +73,8 @@ def _output(schema: StructType, policy: Policy, shard_map: ShardMap | None, tags
         "timestamp": pa.timestamp("us", "UTC"),
         "timestamp_ntz": pa.timestamp("us"),
     }
-    ours = {field.name for field in (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS)}
+    named = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+    ours = {field.name for field in named}
     stand_ins = pa.schema(
         # A carried column keeps its Spark type; one of ours must have a type that fits.
         (
@@ -92,7 +94,7 @@ def _output(schema: StructType, policy: Policy, shard_map: ShardMap | None, tags
     )
 
 
-def verify(df: DataFrame, shard_map: ShardMap | str, *, tags: bool = True) -> DataFrame:
+def verify(df: DataFrame, shard_map: ShardMap | str, *, tags: bool = False) -> DataFrame:
     """Every user record of ``df`` with its placement, what the KCL does with it, and every defect.
 
     `deaggregate` under the ``report`` policy with a shard map. Judging needs ``shardId``; without that

@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("policy", ["kcl", "report"])
 def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     records = some_records(120)
-    df = deaggregate(frame_of(spark, records), policy, MAP)
+    df = deaggregate(frame_of(spark, records), policy, MAP, tags=True)
     expected = [
         r for b in deaggregate_batches([batch_of(records)], policy, MAP, tags=True) for r in b.to_pylist()
     ]

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, Literal, cast
 
+from ...deaggregation.policies import POLICIES, Policy
 from ...errors import KplError
 from ...producer.config import ConfigError, ProducerConfig
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
@@ -53,7 +54,7 @@ class Options:
     secrets: Secrets
     starting_position: Position
     ending_position: Position
-    policy: Literal["strict", "kcl", "report", "none"]
+    policy: Policy | Literal["none"]
     placement: bool
     tags: bool
     fail_on_data_loss: bool
@@ -193,7 +194,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
     if not stream:
         raise OptionError(option="streamName", value=stream, expected="the name of a stream")
     policy = (taken.text("policy") or "strict").lower()
-    if policy not in ("strict", "kcl", "report", "none"):
+    if policy not in (*POLICIES, "none"):
         raise OptionError(option="policy", value=policy, expected="strict, kcl, report or none")
     found = Options(
         stream_name=stream,
@@ -208,7 +209,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
             "startingPosition", taken.text("startingPosition", "initialPosition") or "TRIM_HORIZON"
         ),
         ending_position=parse_position("endingPosition", taken.text("endingPosition") or "LATEST"),
-        policy=cast(Literal["strict", "kcl", "report", "none"], policy),
+        policy=cast("Policy | Literal['none']", policy),
         placement=taken.flag("placement", False),
         tags=taken.flag("tags", False),
         fail_on_data_loss=taken.flag("failOnDataLoss", True),
