@@ -95,13 +95,12 @@ class AggregateSize:
     tables seen so far and the running total. An empty aggregate has size 0: there is no such thing.
     """
 
-    __slots__ = ("_explicit_hash_keys", "_partition_keys", "count", "size")
+    __slots__ = ("_explicit_hash_keys", "_partition_keys", "size")
 
     def __init__(self) -> None:
         self._partition_keys: dict[str, int] = {}
         self._explicit_hash_keys: dict[str, int] = {}
         self.size = 0
-        self.count = 0
 
     def after(self, record: UserRecord) -> int:
         """What `size` would be with ``record`` added."""
@@ -142,7 +141,6 @@ class AggregateSize:
             return size
         # ENC-6: "The size an aggregate is said to have MUST be the number of bytes written for it."
         self.size = size
-        self.count += 1
         if new_key:
             partition_keys[key] = pk_index
         if explicit_hash_key is not None and ehk_index is not None:

@@ -170,7 +170,9 @@ class ShardMap:
         return hash((tuple(self._by_id.values()), self.distribution))
 
     def __repr__(self) -> str:
-        return f"<ShardMap of {len(self)} shards, {len(self.open_shards)} open>"
+        if len(self) > 20:
+            return f"<ShardMap of {len(self)} shards, {len(self.open_shards)} open>"
+        return f"ShardMap({list(self)!r}, {self.distribution!r})"
 
     def parents(self, shard_id: str) -> tuple[Shard, ...]:
         """The listed parents of a shard (expired ones are in `unknown_parents`). Raises UnknownShard."""

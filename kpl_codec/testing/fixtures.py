@@ -1,40 +1,59 @@
-"""pytest fixtures: real local Kinesis servers. Use them with one line in a ``conftest.py``:
-
-    pytest_plugins = ["kpl_codec.testing.fixtures"]
+"""pytest fixtures, there wherever kpl-codec is installed beside pytest: real local Kinesis servers.
 
 ``kinesis_local`` and ``kinesalite`` give a running `LocalKinesis`, one for the whole test session.
-``stream_name`` gives a name no other test has.
-Where no server can be had the fixture fails with a LocalKinesisError; it never skips in silence.
+``kinesis_faults`` gives a `FaultProxy` in front of the first, new for each test, without rules.
+``stream_name`` gives a name that no other test has.
+
+Nothing happens before a test asks for one of them, and a fixture of the same name in your own tests goes
+before. ``pytest -p no:kpl_codec.testing.fixtures`` leaves them out. Where no server can be had the fixture
+fails with a LocalKinesisError; it never skips in silence.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from .local_kinesis import LocalKinesis
+if TYPE_CHECKING:
+    from .faults import FaultProxy
+    from .local_kinesis import LocalKinesis
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def kinesis_local() -> Iterator[LocalKinesis]:
-    """The faithful one for resharding: kinesis-local."""
+    """A running kinesis-local: the faithful one for resharding."""
+    from .local_kinesis import LocalKinesis  # pytest loads this module in every run
+
     with LocalKinesis("kinesis-local") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def kinesalite() -> Iterator[LocalKinesis]:
-    """The one with AWS's exact shard boundaries and validation errors: kinesalite."""
+    """A running kinesalite: the one with AWS's exact shard boundaries and validation errors."""
+    from .local_kinesis import LocalKinesis
+
     with LocalKinesis("kinesalite") as server:
         yield server
 
 
 @pytest.fixture
+def kinesis_faults(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
+    """A proxy in front of ``kinesis_local``; faults are added with its method `on`."""
+    from .faults import FaultProxy
+
+    with FaultProxy(kinesis_local.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
 def stream_name() -> str:
     """A stream name of this test's own."""
+    import os
+
     return f"stream-{os.getpid()}-{next(_numbers)}"

@@ -74,3 +74,24 @@ def test_strategies_shrink_to_the_least() -> None:
     assert frame.user_records == (kpl.UserRecord("a", b""),)
     split = find(kst.reshard_histories(), lambda h: len(h.maps) > 1, settings=quiet)
     assert len(split.maps) == 2
+
+
+@pytest.mark.parametrize("name", [name for name in kst.__all__ if name.islower()])
+def test_a_shrunk_example_can_be_pasted(name: str) -> None:
+    """What Hypothesis prints of a failure is code with public names that makes the same value again."""
+    seen = []
+
+    @settings(database=None, max_examples=20, print_blob=False)
+    @given(getattr(kst, name)())
+    def fails(value: object) -> None:
+        seen.append(value)
+        raise AssertionError
+
+    with pytest.raises(AssertionError) as caught:
+        fails()
+    printed = "\n".join(caught.value.__notes__) if hasattr(caught.value, "__notes__") else ""
+    if not printed:
+        pytest.skip("this Python keeps no notes with exceptions")
+    code = printed.partition("value=")[2].rpartition(")")[0]
+    names = {**vars(kpl), **vars(kst)}
+    assert eval(f"({code})", names) in (seen[-1], (seen[-1],))

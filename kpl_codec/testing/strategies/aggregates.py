@@ -128,9 +128,11 @@ def _records(max_records: int, with_tags: bool) -> st.SearchStrategy[tuple[UserR
     return st.lists(user_records(with_tags=with_tags), min_size=1, max_size=max_records).map(tuple)
 
 
-def aggregated_records(*, max_records: int = 20, with_tags: bool = True) -> st.SearchStrategy[Aggregate]:
+@st.composite
+def aggregated_records(draw: st.DrawFn, *, max_records: int = 20, with_tags: bool = True) -> Aggregate:
     """Sound aggregates of 1 to ``max_records`` user records, byte for byte as the KPL writes them."""
-    return _records(max_records, with_tags).map(lambda records: Aggregate(records, _draft(records).frame()))
+    records = draw(_records(max_records, with_tags))
+    return Aggregate(records, _draft(records).frame())
 
 
 _UNKNOWN_FIELDS = st.sampled_from(
