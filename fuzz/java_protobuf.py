@@ -124,8 +124,8 @@ def library(message: bytes) -> str:
     data = frame(message)
     end = len(data) - 16
     try:
-        tables = wire.scan(data, 4, end, key=kcl.java_text)
-        records = list(wire.records(data, 4, end, lenient=True))
+        tables = wire.scan(data, 4, end, dialect=kcl.JAVA)
+        records = list(wire.records(data, 4, end, dialect=kcl.JAVA))
     except MalformedMessage:
         return "ERR"
     if any(kcl._unreadable(record) for record in records):

@@ -25,9 +25,10 @@ SURVIVORS = Path(__file__).with_name("survivors.txt")
 
 #: What is mutated.
 MODULES = (
-    "format.frame", "format.wire", "format.protobuf_parser", "format.message", "format.size", "format.codec",
+    "format.frame", "format.fields", "format.wire", "format.protobuf_parser", "format.message",
+    "format.size", "format.codec",
     "format.hash_keys", "shards.listing", "shards.shard_map", "shards.placement", "deaggregation.kcl",
-    "deaggregation.policies",
+    "deaggregation.policies", "deaggregation.rows",
 )  # fmt: skip
 
 _SETTINGS = """[mutmut]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated, NoUserRecords
-from ..format import frame, wire
+from ..format import fields, frame, wire
 from ..format.codec import is_canonical
 from ..format.hash_keys import HashKeyRange
 from ..limits import DIGEST_SIZE
@@ -178,7 +178,7 @@ def _message(data: bytes, start: int, end: int, budget: _Budget) -> tuple[list[N
     reached = start
     counts = {1: 0, 2: 0, 3: 0}
     try:
-        for found in wire.fields(data, start, end):
+        for found in fields.fields(data, start, end):
             reached = found.end
             name, wire_type = wire.AGGREGATED_RECORD.get(found.number, ("", -1))
             index = counts.get(found.number, 0)
@@ -198,18 +198,18 @@ def _message(data: bytes, start: int, end: int, budget: _Budget) -> tuple[list[N
     return nodes, reached
 
 
-def _record(data: bytes, outer: wire.Field, budget: _Budget) -> tuple[Node, ...]:
+def _record(data: bytes, outer: fields.Field, budget: _Budget) -> tuple[Node, ...]:
     nodes = [Node(outer.offset, outer.start, "head", f"{outer.end - outer.start} bytes")]
     reached = outer.start
     try:
-        for found in wire.fields(data, outer.start, outer.end, nesting=1):
+        for found in fields.fields(data, outer.start, outer.end, nesting=1):
             reached = found.end
             if not budget.take():
                 continue
             name, wire_type = wire.RECORD.get(found.number, ("", -1))
             if not name or found.wire_type != wire_type:
                 nodes.append(_unknown(found, name))
-            elif wire_type == wire.VARINT:
+            elif wire_type == fields.VARINT:
                 nodes.append(Node(found.offset, found.end, name, str(found.value)))
             else:
                 nodes.append(Node(found.offset, found.end, name, f"{found.end - found.start} bytes"))
@@ -218,11 +218,11 @@ def _record(data: bytes, outer: wire.Field, budget: _Budget) -> tuple[Node, ...]
     return tuple(nodes)
 
 
-def _unknown(found: wire.Field, name: str) -> Node:
+def _unknown(found: fields.Field, name: str) -> Node:
     what = f"{name} as {_WIRE_TYPES[found.wire_type]}" if name else f"unknown field {found.number}"
     return Node(found.offset, found.end, what, "" if name else _WIRE_TYPES[found.wire_type])
 
 
-def _text(data: bytes, found: wire.Field) -> str:
+def _text(data: bytes, found: fields.Field) -> str:
     text = data[found.start : min(found.end, found.start + 80)].decode("utf-8", "backslashreplace")
     return repr(text) + ("..." if found.end - found.start > 80 else "")

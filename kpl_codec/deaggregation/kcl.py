@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from ..errors import MalformedMessage
 from ..format import wire
 from ..format.codec import is_aggregated
+from ..format.fields import Dialect
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partition_key_hash
 from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, Judge, ShardJudge
@@ -71,6 +72,10 @@ def java_text(data: bytes) -> str:
     return data.decode("utf-8", "kpl_codec.java")
 
 
+#: As the KCL's protobuf reads.
+JAVA = Dialect(False, java_text)
+
+
 def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
     """What the KCL does with ``data`` read from a shard of that range (None: it knows no range)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
@@ -79,8 +84,8 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
         return RAW
     end = len(data) - DIGEST_SIZE
     try:
-        tables = wire.scan(data, 4, end, key=java_text)
-        if any(_unreadable(record) for record in wire.records(data, 4, end, lenient=True)):
+        tables = wire.scan(data, 4, end, dialect=JAVA)
+        if any(_unreadable(record) for record in wire.records(data, 4, end, dialect=JAVA)):
             return RAW
     except MalformedMessage:
         return RAW
@@ -123,7 +128,7 @@ def _refusal(pk: str | None, ehk: str | None, judge: ShardJudge) -> DropReason |
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
     """The first ``count`` user records as the KCL hands them on: partition key, data, explicit hash
     key. ``count`` is what `outcome` says; tags are discarded (KCL-7)."""
-    tables = wire.scan(data, 4, len(data) - DIGEST_SIZE, key=java_text)
+    tables = wire.scan(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA)
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
     for record, pk, ehk in islice(_keyed(data, tables), count):
         start, end = record.data or (0, 0)
@@ -141,7 +146,7 @@ def _unreadable(record: wire.WireRecord) -> bool:
 
 def _keyed(data: bytes, tables: wire.Scan) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
     """Every user record with its keys as Java looks them up; a partition key of None: it throws."""
-    for record in wire.records(data, 4, len(data) - DIGEST_SIZE, lenient=True):
+    for record in wire.records(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA):
         keys: list[str | None] = []
         failed = False
         for index, table in (

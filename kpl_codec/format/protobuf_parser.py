@@ -1,9 +1,9 @@
 """A sound message through protobuf's runtime: the quick parser where nothing is compiled.
 
-Says None whenever it is not certain. Certain is: protobuf accepts it, required fields are there,
-re-encoding what was understood gives as many bytes as came in (so there were no unknown fields, no
-known field in another wire type, no field twice, no varint longer than need be), every key is one,
-every index is inside its table, and there is at least one user record.
+It gives None unless all of these hold: protobuf accepts the message; required fields are there; what was
+understood, encoded again, has as many bytes as came in (so there are no unknown fields, no known field
+with the wrong wire type, no field twice, no varint longer than need be); every key is one; every index is
+inside its table; there is at least one user record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import HashKeyError
 from ..limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import explicit_hash_key_value
 from .records import Tag
-from .schema import ABSENT, COLUMNS, MESSAGE, OUTLINE
+from .schema import ABSENT, COLUMNS, MESSAGE
 
 #: What AggregatedRecord is made of, in its order.
 Parts = tuple[Any, ...]
@@ -42,7 +42,7 @@ def parse(message: bytes) -> Parts | None:
         tuple(parsed.partition_key_table[:]),
         tuple(parsed.explicit_hash_key_table[:]),
     )
-    if not data or not are_keys(partition_keys) or not are_hash_keys(explicit_hash_keys):
+    if not data or not _are_keys(partition_keys) or not _are_hash_keys(explicit_hash_keys):
         return None
     partition_key_indices = columns.partition_key_index[:]
     if max(partition_key_indices) >= len(partition_keys):
@@ -67,26 +67,6 @@ def parse(message: bytes) -> Parts | None:
     )
 
 
-def outline(message: bytes) -> tuple[tuple[str, ...], tuple[str, ...], list[int]] | None:
-    """Both key tables and the sizes of the user records, which stand at the end; None: not certain."""
-    try:
-        parsed = OUTLINE.FromString(message)
-        parsed.DiscardUnknownFields()
-        # Written again it is the same: nothing unknown, tables first, every length in the fewest bytes.
-        if parsed.SerializeToString() != message:
-            return None
-    except (DecodeError, UnicodeError):
-        return None
-    partition_keys, explicit_hash_keys = (
-        tuple(parsed.partition_key_table[:]),
-        tuple(parsed.explicit_hash_key_table[:]),
-    )
-    lengths = list(map(len, parsed.records[:]))
-    if not lengths or not are_keys(partition_keys) or not are_hash_keys(explicit_hash_keys):
-        return None
-    return partition_keys, explicit_hash_keys, lengths
-
-
 def _tags(records: Any) -> list[tuple[Tag, ...]] | None:
     try:
         tags = [tuple(Tag(t.key, t.value if t.HasField("value") else None) for t in r.tags) for r in records]
@@ -97,7 +77,7 @@ def _tags(records: Any) -> list[tuple[Tag, ...]] | None:
     return tags
 
 
-def are_keys(keys: tuple[Any, ...]) -> bool:
+def _are_keys(keys: tuple[Any, ...]) -> bool:
     """Whether all entries of a table as protobuf gives them are keys (MSG-8, MSG-9)."""
     try:
         text = "".join(keys)
@@ -106,7 +86,7 @@ def are_keys(keys: tuple[Any, ...]) -> bool:
     return len(text) <= MAX_PARTITION_KEY_LENGTH or max(map(len, keys)) <= MAX_PARTITION_KEY_LENGTH
 
 
-def are_hash_keys(keys: tuple[Any, ...]) -> bool:
+def _are_hash_keys(keys: tuple[Any, ...]) -> bool:
     """Whether all entries of a table as protobuf gives them are explicit hash keys (KEY-3)."""
     if not keys:
         return True
@@ -115,7 +95,7 @@ def are_hash_keys(keys: tuple[Any, ...]) -> bool:
     except TypeError:
         return False
     lengths = list(map(len, keys))
-    # Of bytes only ASCII digits are digits, and asking is five times as quick as of text.
+    # Of bytes, only ASCII digits are digits, and the question takes a fifth of the time it takes of text.
     if digits.encode().isdigit() and min(lengths) and max(lengths) <= len(_LARGEST):
         # Digits of the same number compare as the numbers do.
         longest = compress(keys, map(len(_LARGEST).__eq__, lengths))

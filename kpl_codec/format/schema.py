@@ -2,12 +2,11 @@
 
 No generated code: that refuses older protobuf runtimes, and its names clash with aws_kinesis_agg's in
 the default pool. `MESSAGE` is kpl.proto, but for a default of ``explicit_hash_key_index`` that no table
-can hold (2^64 - 1): it cannot be seen on the wire, and "absent" costs no question per record. The two
-others read the same bytes as what they are not, because that is quicker:
+can hold (2^64 - 1): it cannot be seen on the wire, and "absent" costs no question per record.
 
-* `COLUMNS` takes all ``records`` for one message that comes in parts. Parts are merged, so that its
-  repeated fields hold the indices and the data of all user records. Says nothing of which stood where;
-* `OUTLINE` leaves each user record as bytes.
+`COLUMNS` parses the same bytes under another schema, for speed: it takes all ``records`` for one message
+that comes in parts. Parts are merged, so that its repeated fields hold the indices and the data of all
+user records. It does not tell which user record each came from.
 """
 
 from __future__ import annotations
@@ -80,5 +79,3 @@ COLUMNS: Any = _build(
         (4, "tags", _REPEATED, _Field.TYPE_BYTES),
     ],
 )
-#: Each user record left as bytes.
-OUTLINE: Any = _build("outline", (3, "records", _REPEATED, _Field.TYPE_BYTES))

@@ -1,17 +1,16 @@
-"""Walks the bytes of a message and says where they break.
+"""Walks the bytes of a message and finds where they break.
 
-The slow, exact decoder: pure Python, one field at a time, with the offset of everything. The fast
-decoders (message.py, _speedups) give up where they are not certain; what this module then says is
-what holds. It also reads as leniently as the KCL's protobuf does, for kcl.py, and feeds explain.py.
+The slow, exact decoder: pure Python, one field at a time. Where the fast decoders (message.py, _speedups)
+are not certain, this module decides. It also reads as the KCL's protobuf does, for kcl.py, and finds the
+defects that an explanation lists.
 
-Offsets count from the start of ``data``, which is the whole frame. Memory stays linear in the input:
-records are walked, never listed.
+Memory stays linear in the input: records are walked, never listed.
 Specification: spec/01-aggregated-record.md, MSG-1 to MSG-10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..errors import (
@@ -20,17 +19,15 @@ from ..errors import (
     IndexOutOfTable,
     InvalidHashKey,
     InvalidKey,
-    MalformedCode,
     MalformedMessage,
     MissingField,
     NoUserRecords,
     WrongWireType,
 )
-from ..limits import MAX_NESTING, MAX_PARTITION_KEY_LENGTH
+from ..limits import MAX_PARTITION_KEY_LENGTH
+from .fields import LENGTH_DELIMITED, STRICT, VARINT, Dialect, Field, fields
 from .hash_keys import explicit_hash_key_value
 from .records import Tag
-
-VARINT, FIXED64, LENGTH_DELIMITED, START_GROUP, END_GROUP, FIXED32 = range(6)
 
 #: How many frame-level defects `scan` keeps; it counts the rest.
 MAX_KEPT_DEFECTS = 100
@@ -48,120 +45,6 @@ RECORD = {
     4: ("tags", LENGTH_DELIMITED),
 }
 TAG = {1: ("key", LENGTH_DELIMITED), 2: ("value", LENGTH_DELIMITED)}
-
-
-class Field(NamedTuple):
-    """One field: its tag stands at ``offset``, its value fills ``start`` to ``end`` (of a group: all
-    of it, end tag included). ``value`` is a varint's number, else 0."""
-
-    number: int
-    wire_type: int
-    offset: int
-    start: int
-    end: int
-    value: int
-
-
-def read_varint(
-    data: bytes, pos: int, end: int, *, lenient: bool = False, record_index: int | None = None
-) -> tuple[int, int]:
-    """The varint at ``pos`` and the offset behind it. Raises MalformedMessage (truncated,
-    varint-too-long, varint-overflow; the last not when ``lenient``, which keeps the low 64 bits)."""
-    value = shift = 0
-    start = pos
-    while True:
-        if pos >= end:
-            raise MalformedMessage(code="truncated", offset=start, record_index=record_index)
-        byte = data[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        # MSG-2: "A varint MUST NOT be longer than 10 bytes."
-        if shift == 70:
-            raise MalformedMessage(code="varint-too-long", offset=start, record_index=record_index)
-    if value >> 64:
-        # MSG-3: "A varint whose value does not fit 64 bits MUST be refused."
-        if not lenient:
-            raise MalformedMessage(code="varint-overflow", offset=start, record_index=record_index)
-        value &= 2**64 - 1
-    return value, pos
-
-
-def fields(
-    data: bytes,
-    start: int,
-    end: int,
-    *,
-    nesting: int = 0,
-    lenient: bool = False,
-    record_index: int | None = None,
-) -> Iterator[Field]:
-    """The fields of the message between ``start`` and ``end``, in the order of the bytes.
-
-    ``nesting``: how many messages stand around this one. Raises MalformedMessage.
-    """
-
-    def broken(code: MalformedCode, offset: int) -> MalformedMessage:
-        return MalformedMessage(code=code, offset=offset, record_index=record_index)
-
-    groups: list[tuple[int, int]] = []  # (field number, offset) of the groups we are inside
-    outer = start
-    pos = start
-    new = tuple.__new__  # the named one's own takes twice as long
-    while pos < end:
-        offset = pos
-        tag = data[pos]
-        if tag < 0x80:  # one byte, as nearly all
-            pos += 1
-        else:
-            tag, pos = read_varint(data, pos, end, lenient=lenient, record_index=record_index)
-            if lenient:
-                tag &= 0xFFFFFFFF  # Java reads tags as 32 bits and drops what is above
-        number, wire_type = tag >> 3, tag & 7
-        # MSG-1: "The message MUST be well-formed protobuf: field numbers from 1 to 2^29 - 1, wire types
-        # 0 to 5, every length inside its surroundings, every group closed by its own end tag."
-        if not 1 <= number < 2**29:
-            raise broken("field-number", offset)
-        value, begin = 0, pos
-        if wire_type in (VARINT, LENGTH_DELIMITED):
-            if pos < end and data[pos] < 0x80:
-                value = data[pos]
-                pos += 1
-            else:
-                value, pos = read_varint(data, pos, end, lenient=lenient, record_index=record_index)
-            if wire_type == LENGTH_DELIMITED:
-                begin = pos
-                pos += value & 0xFFFFFFFF if lenient else value
-                value = 0
-        elif wire_type == FIXED64:
-            pos += 8
-        elif wire_type == FIXED32:
-            pos += 4
-        elif wire_type == START_GROUP:
-            # MSG-4: "Messages and groups nested more than 100 deep MUST be refused."
-            if nesting + len(groups) >= MAX_NESTING:
-                raise broken("too-deep", offset)
-            if not groups:
-                outer = offset
-            groups.append((number, offset))
-            continue
-        elif wire_type == END_GROUP:
-            if not groups or groups[-1][0] != number:
-                raise broken("stray-end-group", offset)
-            groups.pop()
-            if not groups:
-                yield new(Field, (number, START_GROUP, outer, outer, pos, 0))
-            continue
-        else:
-            raise broken("wire-type", offset)
-        if pos > end:
-            raise broken("truncated", offset)
-        if not groups:
-            yield new(Field, (number, wire_type, offset, begin, pos, value))
-    if groups:
-        raise broken("unterminated-group", groups[-1][1])
 
 
 class WireRecord(NamedTuple):
@@ -217,27 +100,26 @@ def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | Decod
     return text
 
 
-def scan(data: bytes, start: int, end: int, *, key: Callable[[bytes], str] | None = None) -> Scan:
+def scan(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Scan:
     """Read the tables of the message between ``start`` and ``end`` and check its outline.
 
-    With ``key`` (bytes to str) the reading is as lenient as the KCL's: wrong wire types are unknown
-    fields, entries become whatever ``key`` makes of them. Raises MalformedMessage.
+    Not strictly, wrong wire types are unknown fields, and entries become whatever ``dialect.text`` makes
+    of them. Raises MalformedMessage.
     """
-    lenient = key is not None
     result = Scan()
-    for field in fields(data, start, end, lenient=lenient):
+    for field in fields(data, start, end, dialect=dialect):
         name, wire_type = AGGREGATED_RECORD.get(field.number, ("", -1))
         if not name:
             continue  # MSG-11: "Unknown fields MUST be skipped, whatever their number and wire type."
         if field.wire_type != wire_type:
-            if not lenient:
+            if dialect.strict:
                 result.add(_wrong_wire_type(name, field, wire_type, None))
             continue
         if name == "records":
             # The walk of every record is part of the outline: a message with one broken record is no
             # message.
             for inner in fields(
-                data, field.start, field.end, nesting=1, lenient=lenient, record_index=result.record_count
+                data, field.start, field.end, nesting=1, dialect=dialect, record_index=result.record_count
             ):
                 if inner.number == 4 and inner.wire_type == LENGTH_DELIMITED:
                     for _ in fields(
@@ -245,7 +127,7 @@ def scan(data: bytes, start: int, end: int, *, key: Callable[[bytes], str] | Non
                         inner.start,
                         inner.end,
                         nesting=2,
-                        lenient=lenient,
+                        dialect=dialect,
                         record_index=result.record_count,
                     ):
                         pass
@@ -253,7 +135,11 @@ def scan(data: bytes, start: int, end: int, *, key: Callable[[bytes], str] | Non
             continue
         table = result.partition_keys if field.number == 1 else result.explicit_hash_keys
         raw = data[field.start : field.end]
-        entry = key(raw) if key is not None else _strict_key(raw, name, len(table), field.start)
+        entry: str | DecodeError
+        if dialect.strict:
+            entry = _strict_key(raw, name, len(table), field.start)
+        else:
+            entry = dialect.text(raw)
         if isinstance(entry, DecodeError):
             result.add(entry)
             table.append(None)
@@ -273,25 +159,25 @@ def _wrong_wire_type(name: str, field: Field, expected: int, record_index: int |
     )
 
 
-def records(data: bytes, start: int, end: int, *, lenient: bool = False) -> Iterator[WireRecord]:
+def records(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Iterator[WireRecord]:
     """The user records of the message, one at a time, each with the defects of its own fields.
 
     Call `scan` first: this trusts the outline.
     """
     index = 0
-    for field in fields(data, start, end, lenient=lenient):
+    for field in fields(data, start, end, dialect=dialect):
         if field.number == 3 and field.wire_type == LENGTH_DELIMITED:
-            yield _record(data, field, index, lenient)
+            yield _record(data, field, index, dialect)
             index += 1
 
 
-def _record(data: bytes, outer: Field, index: int, lenient: bool) -> WireRecord:
+def _record(data: bytes, outer: Field, index: int, dialect: Dialect) -> WireRecord:
     partition_key_index = explicit_hash_key_index = None
     payload: tuple[int, int] | None = None
     tags: list[Tag] = []
     defects: list[DecodeError] = []
     wrong: set[str] = set()
-    for field in fields(data, outer.start, outer.end, nesting=1, lenient=lenient, record_index=index):
+    for field in fields(data, outer.start, outer.end, nesting=1, dialect=dialect, record_index=index):
         name, wire_type = RECORD.get(field.number, ("", -1))
         if name and field.wire_type != wire_type:
             wrong.add(name)
@@ -305,7 +191,7 @@ def _record(data: bytes, outer: Field, index: int, lenient: bool) -> WireRecord:
         elif name == "data":
             payload = field.start, field.end
         elif name == "tags":
-            tags.append(_tag(data, field, index, lenient, defects))
+            tags.append(_tag(data, field, index, dialect, defects))
     # MSG-6: "A user record without partition_key_index or data MUST be refused, and so must a tag
     # without a key."
     for name, value in (("partition_key_index", partition_key_index), ("data", payload)):
@@ -323,10 +209,10 @@ def _record(data: bytes, outer: Field, index: int, lenient: bool) -> WireRecord:
     )
 
 
-def _tag(data: bytes, outer: Field, record_index: int, lenient: bool, defects: list[DecodeError]) -> Tag:
+def _tag(data: bytes, outer: Field, record_index: int, dialect: Dialect, defects: list[DecodeError]) -> Tag:
     texts: dict[str, str] = {}
     wrong = False
-    for field in fields(data, outer.start, outer.end, nesting=2, lenient=lenient, record_index=record_index):
+    for field in fields(data, outer.start, outer.end, nesting=2, dialect=dialect, record_index=record_index):
         name, wire_type = TAG.get(field.number, ("", -1))
         if name and field.wire_type != wire_type:
             wrong = True
@@ -337,7 +223,7 @@ def _tag(data: bytes, outer: Field, record_index: int, lenient: bool, defects: l
                 texts[name] = raw.decode()
             except UnicodeDecodeError as error:
                 texts[name] = ""
-                if not lenient:
+                if dialect.strict:
                     defects.append(
                         InvalidKey(
                             code="key-utf-8",
@@ -347,7 +233,7 @@ def _tag(data: bytes, outer: Field, record_index: int, lenient: bool, defects: l
                             record_index=record_index,
                         )
                     )
-    if "key" not in texts and (lenient or not wrong):
+    if "key" not in texts and not (dialect.strict and wrong):
         defects.append(MissingField(field="tags.key", offset=outer.offset, record_index=record_index))
     return Tag(texts.get("key", ""), texts.get("value"))
 

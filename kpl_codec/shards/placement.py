@@ -140,9 +140,14 @@ class ShardJudge:
         """The verdict on one hash key. ``certain``: it is known that the record has no other, as one out
         of an aggregate has none."""
         in_range = self.in_range(hash_key)
-        expected = len(self._endings) if hash_key is None else bisect_left(self._endings, hash_key)
+        if hash_key is None:
+            expected = len(self._endings)
+        elif in_range and self._home is not None:
+            expected = self._home
+        else:
+            expected = bisect_left(self._endings, hash_key)
         verdict, expected_id = self.verdict(expected, in_range, certain=certain)
-        return Placement(verdict, hash_key, self.shard_id, expected_id, in_range)
+        return _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, in_range, None))
 
     def place_aggregate(
         self, hash_keys: Sequence[int], used: Sequence[int]
