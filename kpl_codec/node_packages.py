@@ -20,6 +20,7 @@ from .errors import KplError
 
 #: Oldest Node that runs the servers we pin.
 MINIMUM_NODE = 18
+#: Seconds.
 INSTALL_TIMEOUT = 180.0
 
 

@@ -1,4 +1,4 @@
-"""KinesisRecord -> the shapes of reading.py, so that a capture can be made, repaired or replayed.
+"""KinesisRecord -> the shapes of shapes.py, so that a capture can be made, repaired or replayed.
 
 Reading back what is written here gives the same records. What a shape has no place for is refused
 with a CaptureError, code not-representable; what it must have and the record lacks, with missing-field.

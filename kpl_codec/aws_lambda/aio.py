@@ -1,4 +1,4 @@
-"""The same for async handlers: user records of different partition keys at once, of one key in order."""
+"""Async handlers: user records of different partition keys at a time, those of one key in order."""
 
 from __future__ import annotations
 

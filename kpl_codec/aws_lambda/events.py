@@ -33,7 +33,7 @@ AfterFailure = Literal["stop", "continue"]
 
 
 class ShardMaps(Protocol):
-    """What gives the shard map for a stream: `placement.ShardMapCache`."""
+    """What gives the shard map for a stream: `shard_map_cache.ShardMapCache`."""
 
     def shard_map(self, stream_arn: str, shard_id: str | None) -> ShardMap | None: ...
 
@@ -214,7 +214,7 @@ def process_user_records(
       (`powertools.once` does it with the Powertools idempotency utility);
     * ``policy``: "strict", "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user records
       of defective aggregates too: look at ``record.defects``);
-    * ``shard_map``: a ShardMap or a `placement.ShardMapCache`; then ``record.placement`` is set;
+    * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
     * ``context``, ``reserve_ms``: with less time left than that, the rest is reported instead of begun.
 
     A handler that raises anything has failed; it is logged with its traceback to the logger

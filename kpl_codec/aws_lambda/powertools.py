@@ -29,7 +29,7 @@ from ..deaggregation.policies import Drop, Policy
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from ..shards.shard_map import ShardMap
-from .events import Once, ShardMaps, done, units
+from .events import Once, ShardMaps, done, event_records, units
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
@@ -90,7 +90,8 @@ def user_record_event(event: Mapping[str, Any], policy: Policy = "strict") -> di
     Raises DecodeError or CaptureError if any Kinesis record cannot be opened.
     """
     rows: list[dict[str, Any]] = []
-    for raw, unit in zip(event["Records"], units(event, policy, None, _ignore), strict=True):
+    records = event_records(event, "Records")
+    for raw, unit in zip(records, units(event, policy, None, _ignore), strict=True):
         if unit.poison is not None:
             raise unit.poison.error
         rows += [user_record_dict(raw, record) for record in unit.user_records]

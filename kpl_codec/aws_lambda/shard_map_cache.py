@@ -29,7 +29,8 @@ class ShardMapCache:
 
     State per stream: the last map, when it was fetched (``clock``), the last error. A map is fetched
     again when it is older than ``max_age`` seconds, or does not know a record's shard; no sooner than
-    ``min_age`` seconds after the last success, ``max_age`` after a failure.
+    ``min_age`` seconds after the last success, ``max_age`` after a failure. A fetch takes at most ``timeout``
+    seconds.
     """
 
     def __init__(

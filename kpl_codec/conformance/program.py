@@ -29,7 +29,7 @@ class ProgramError(KplError, RuntimeError):
 
 
 class Program:
-    """A running program. Use as a context manager.
+    """A running program. Use as a context manager. ``timeout``: seconds that an answer may take.
 
     ``hello`` holds its name, version and the operations it knows. State: the process.
     """

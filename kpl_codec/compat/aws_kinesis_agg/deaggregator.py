@@ -89,7 +89,7 @@ def _lambda_shape(record: _Record, data_format: str | None) -> tuple[dict[str, A
     shape = "boto3" if data_format == "Boto3" and "kinesis" not in record else shape_of(record)
     if shape == "lambda":
         text = record["kinesis"]["data"]
-        # CMP-4: "Base64 that is none MUST be refused."
+        # CMP-4: "Text that is not base64 MUST be refused."
         # What aws_kinesis_agg gives out has it in bytes.
         text = text.decode("ascii", "replace") if isinstance(text, bytes) else text
         return record, decode_base64(text, "kinesis.data")  # type: ignore[return-value]
