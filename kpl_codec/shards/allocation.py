@@ -8,21 +8,20 @@ on: a binary tree of ideal keys, here for the space [0, 127]:
        4   |        16              48              80              112
        8   |    8       24      40      56      72      88      104     120
 
-A level fills from left to right, or half to half, or as the tree does: always into the thinner side, so
-that no node's two sides ever differ by more than one key (`nth_key` has all three in closed form). The
-allocators take the tree's way, which also repairs a set of keys that became lopsided.
+A level fills from left to right, or half to half, or as the tree does: always into the side with fewer
+keys, so that the two sides of a node never differ by more than one key (`nth_key` has all three in closed
+form). The allocators go by the tree, which also evens out a set of keys that became lopsided.
 
-Their answers are a function of the set of keys they hold and of nothing else: not of the order in which
-existing keys were given, nor of what was allocated before a restart. There is no tree in memory, only
-keys, counted in the halves where there are many: a step per halving, of which there are about log2 of
-the number of keys, and never more than 128.
+Their answers depend on the set of keys they hold and on nothing else: not on the order in which existing
+keys were given, nor on what was allocated before a restart. The next key takes a step per halving: about
+log2 of the number of keys, and never more than 128.
 Specification: spec/08-live-shard-map.md, HKA-1 to HKA-8.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Literal
@@ -32,8 +31,8 @@ from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 
 Order = Literal["left-to-right", "half-to-half", "tree"]
 
-#: More keys than this in one half of a half ... and it is counted by halves itself.
-_BUCKET: Final = 32
+#: With more keys than this a half is cut.
+_BUCKET: Final = 16
 
 
 def _exhausted(space: HashKeyRange) -> HashKeyError:
@@ -79,20 +78,54 @@ def nth_key(n: int, space: HashKeyRange = ALL_HASH_KEYS, order: Order = "tree") 
 
 
 class _Half:
-    """The keys of one halving, counted: the middle itself (``taken``), those below and those above."""
+    """The keys in use from ``low`` up to ``high``, which is not included; a half of a half of ... the space.
 
-    __slots__ = ("above", "below", "count", "taken")
+    ``keys``, ascending, holds all of them while they are few. Then the half is cut at its middle: ``sides``
+    hold those below and above, and ``keys`` the middle alone, if it is in use. ``count``: of all of them.
+    """
 
-    def __init__(self, keys: list[int], middle: int) -> None:
-        at = bisect_left(keys, middle)
-        self.taken = at < len(keys) and keys[at] == middle
+    __slots__ = ("count", "high", "keys", "low", "middle", "sides")
+
+    def __init__(self, low: int, high: int, keys: list[int]) -> None:
+        self.low, self.high, self.keys = low, high, keys
+        self.middle = low + (high - low) // 2
         self.count = len(keys)
-        self.below: _Half | list[int] = keys[:at]
-        self.above: _Half | list[int] = keys[at + self.taken :]
+        self.sides: tuple[_Half, _Half] | None = None
 
+    def cut(self) -> tuple[bool, _Half, _Half]:
+        """Whether the middle is in use, and both sides. Kept where there are many keys, else made anew."""
+        if self.sides is not None:
+            return bool(self.keys), *self.sides
+        at = bisect_left(self.keys, self.middle)
+        taken = self.keys[at : at + 1] == [self.middle]
+        below = _Half(self.low, self.middle, self.keys[:at])
+        above = _Half(self.middle, self.high, self.keys[at + taken :])
+        if self.count > _BUCKET:
+            self.keys, self.sides = self.keys[at : at + taken], (below, above)
+        return taken, below, above
 
-def _size(part: _Half | list[int]) -> int:
-    return len(part) if isinstance(part, list) else part.count
+    def find(self, key: int) -> tuple[list[_Half], int, bool]:
+        """The way to ``key``: this half, the side of it that has the key, and so on; the place of the key in
+        the list of the last one; and whether it is there."""
+        way = [self]
+        while (half := way[-1]).sides is not None or half.count > _BUCKET:
+            _, below, above = half.cut()
+            if key == half.middle:
+                break
+            way.append(below if key < half.middle else above)
+        keys = way[-1].keys
+        at = bisect_left(keys, key)
+        return way, at, keys[at : at + 1] == [key]
+
+    def collect(self, first: int, last: int, found: list[int]) -> None:
+        """Append the keys from ``first`` to ``last``, ascending."""
+        if not self.count or self.low > last or self.high <= first:
+            return
+        if self.sides is not None:
+            self.sides[0].collect(first, last, found)
+        found += [key for key in self.keys if first <= key <= last]
+        if self.sides is not None:
+            self.sides[1].collect(first, last, found)
 
 
 class HashKeyAllocator:
@@ -109,163 +142,82 @@ class HashKeyAllocator:
         existing = sorted(set(keys))
         if existing and not (existing[0] in space and existing[-1] in space):
             raise HashKeyError(reason="outside the allocator's space")
-        self._root: _Half | list[int] = existing
+        self._root = _Half(space.starting_hash_key, space.ending_hash_key + 1, existing)
 
     # -- the set of keys ----------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return _size(self._root)
+        return self._root.count
 
     def __iter__(self) -> Iterator[int]:
         """The keys in use, ascending: all that has to be kept over a restart."""
         return iter(self.keys_between(self.space.starting_hash_key, self.space.ending_hash_key))
 
     def __contains__(self, key: object) -> bool:
-        if not isinstance(key, int) or key not in self.space:
-            return False
-        low, high, part = self._bounds()
-        while isinstance(part, _Half):
-            middle = low + (high - low) // 2
-            if key == middle:
-                return part.taken
-            if key < middle:
-                high, part = middle, part.below
-            else:
-                low, part = middle, part.above
-        at = bisect_left(part, key)
-        return at < len(part) and part[at] == key
+        return isinstance(key, int) and key in self.space and self._root.find(key)[2]
 
     def keys_between(self, first: int, last: int) -> list[int]:
         """The keys in use from ``first`` to ``last``, both included, ascending."""
         found: list[int] = []
-        low, high, part = self._bounds()
-        todo: list[tuple[int, int, _Half | list[int]] | int] = [(low, high, part)]
-        while todo:
-            item = todo.pop()
-            if isinstance(item, int):
-                found.append(item)
-                continue
-            low, high, part = item
-            if high <= first or low > last or not _size(part):
-                continue
-            if isinstance(part, list):
-                found += [key for key in part if first <= key <= last]
-                continue
-            middle = low + (high - low) // 2
-            todo.append((middle, high, part.above))
-            if part.taken and first <= middle <= last:
-                todo.append(middle)
-            todo.append((low, middle, part.below))
+        self._root.collect(first, last, found)
         return found
 
     def add(self, key: int) -> bool:
         """Take ``key`` as in use; False if it was already. Raises HashKeyError outside the space."""
         if key not in self.space:
             raise HashKeyError(reason="outside the allocator's space")
-        if key in self:
+        way, at, there = self._root.find(key)
+        if there:
             return False
-        self._change(key, +1)
+        way[-1].keys.insert(at, key)
+        for half in way:
+            half.count += 1
         return True
 
     def release(self, key: int) -> None:
         """``key`` is free again. Raises HashKeyError(code="not-allocated") if it was not in use."""
         # HKA-6: "A released key MUST be free at once, and its side thinner by one."
-        if key not in self:
+        way, at, there = self._root.find(key)
+        if not there:
             raise HashKeyError(code="not-allocated", reason="the key is not in use")
-        self._change(key, -1)
+        del way[-1].keys[at]
+        for half in way:
+            half.count -= 1
 
     # -- the next key -------------------------------------------------------------------------
 
     def next_key(self) -> int:
         """Allocate the key that balances best. Raises HashKeyError(code="exhausted")."""
         key = self.peek()
-        self._change(key, +1)
+        self.add(key)
         return key
 
     def peek(self) -> int:
         """What `next_key` would give. Raises what it would raise."""
         # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
         # thinner half, the lower one if both hold as many keys."
-        low, high, part = self._bounds()
-        first, last = 0, len(part) if isinstance(part, list) else 0
-        while high > low:
-            middle = low + (high - low) // 2
-            if isinstance(part, _Half):
-                taken, below, above = part.taken, _size(part.below), _size(part.above)
+        half, from_the_start = self._root, True
+        while half.low < half.high:
+            taken, below, above = half.cut()
+            # The lowest key of a half is the middle that it was cut at, unless the space begins with it.
+            if not taken and (from_the_start or half.middle != half.low):
+                return half.middle
+            below_is_full = below.count >= half.middle - half.low - (not from_the_start)
+            above_is_full = above.count >= half.high - half.middle - 1
+            # HKA-7: "A half that is full MUST be passed over, and a full space MUST be an error: no
+            # key is given out twice."
+            if below_is_full and above_is_full:
+                break
+            if not below_is_full and (above_is_full or below.count <= above.count):
+                half = below
             else:
-                at = bisect_left(part, middle, first, last)
-                taken = at < last and part[at] == middle
-                below, above = at - first, last - at - taken
-            if not taken and not self._is_floor_of_another(low, middle):
-                return middle
-            # The lowest key of a half is the middle above it, unless it is where the space begins.
-            room_below = middle - low - (low != self.space.starting_hash_key)
-            go_below = below <= above
-            if below >= room_below:
-                # HKA-7: "A half that is full MUST be passed over, and a full space MUST be an error: no
-                # key is given out twice."
-                go_below = False
-            elif above >= high - middle - 1:
-                go_below = True
-            if go_below:
-                high = middle
-                if isinstance(part, _Half):
-                    part = part.below
-                    first, last = 0, len(part) if isinstance(part, list) else 0
-                else:
-                    last = at
-            else:
-                if above >= high - middle - 1:
-                    break
-                low = middle
-                if isinstance(part, _Half):
-                    part = part.above
-                    first, last = 0, len(part) if isinstance(part, list) else 0
-                else:
-                    first = at + taken
+                half, from_the_start = above, False
         raise _exhausted(self.space)
-
-    def _is_floor_of_another(self, low: int, middle: int) -> bool:
-        return middle == low and low != self.space.starting_hash_key
 
     def __str__(self) -> str:
         """The tree as nested brackets, with the unused middles on the way to used ones:
         "((16) 32 ((48) 56)) 64" is 16, 48 and maybe others in use. For small sets."""
         return _brackets(list(self), self.space.starting_hash_key, self.space.ending_hash_key + 1)
-
-    # -- inside -------------------------------------------------------------------------------
-
-    def _bounds(self) -> tuple[int, int, _Half | list[int]]:
-        return self.space.starting_hash_key, self.space.ending_hash_key + 1, self._root
-
-    def _change(self, key: int, by: int) -> None:
-        """Add (+1) a key that is free or remove (-1) one that is in use."""
-        low, high, part = self._bounds()
-        parent: _Half | None = None
-        side = ""
-        while True:
-            middle = low + (high - low) // 2
-            if isinstance(part, list):
-                if len(part) <= _BUCKET:
-                    if by > 0:
-                        insort(part, key)
-                    else:
-                        del part[bisect_left(part, key)]
-                    return
-                part = _Half(part, middle)
-                if parent is None:
-                    self._root = part
-                else:
-                    setattr(parent, side, part)
-            part.count += by
-            if key == middle:
-                part.taken = by > 0
-                return
-            parent = part
-            if key < middle:
-                high, part, side = middle, part.below, "below"
-            else:
-                low, part, side = middle, part.above, "above"
 
 
 def _brackets(keys: Sequence[int], low: int, high: int) -> str:
