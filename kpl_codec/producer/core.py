@@ -239,6 +239,8 @@ class ProducerCore:
         if flight is None:
             return
         outcome = outcome_of(failure.code, answered=answered)
+        if failure.code == "ResourceNotFoundException":
+            self.live.stream_gone(now)
         if ACTIONS[outcome] is Action.ISOLATE:
             # Its text repeats what was invalid: data and keys.
             self._isolate(flight, failure.code, now)

@@ -69,11 +69,14 @@ class Verdicts:
             # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the
             # time of sending and the predicted shard."
             self._live.invalidate(attempt.started_at, unit.shard, now)
+        self._live.stream_seen(now)
         judged = self._with_verdict(unit, attempt, generation)
         if judged.outcome is Outcome.PLACEMENT_UNKNOWN:
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live."
             self._parked.append(_Parked(unit, judged, generation, min(now + self._patience, unit.expires_at)))
+            if stored.shard_id in self._live.lineage:
+                self._live.stream_gone(now)  # its number is none of the shard's that we know
             if self._probe_at is None:
                 self._live.refresh(now)
                 self._probe_at = now + PROBE_INTERVAL
@@ -84,9 +87,14 @@ class Verdicts:
         if not unit.aggregated:
             return attempt._replace(outcome=Outcome.DELIVERED)
         assert attempt.shard_id is not None
-        known = self._live.lineage.get(attempt.shard_id)
-        if known is None:
+        assert attempt.sequence_number is not None
+        known = self._live.shard_of_record(
+            attempt.shard_id, attempt.sequence_number, generation=generation, answered_at=attempt.ended_at
+        )
+        if known == "unknown":
             return attempt._replace(outcome=Outcome.PLACEMENT_UNKNOWN)
+        if known == "gone":
+            return attempt._replace(outcome=Outcome.MISPLACED)
         # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
         # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
         # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate

@@ -25,19 +25,18 @@ Specification: spec/08-live-shard-map.md, MAP-1 to MAP-17, MAP-19.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal
 
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
-from ..errors import KplError, ShardMapError
+from ..errors import ShardMapError
 from ..format.hash_keys import HashKeyRange
+from .known_stream import KnownStream
 from .lineage import Lineage
-from .listing import another_life, not_known_closed, superseded_shards
+from .map_events import MapChanged, RefreshFailed, StreamUnavailable
 from .refresh import Failure, Refresh, Request, ShardFilterType
-from .shard import Distribution, Shard
+from .shard import Shard
 from .shard_map import ShardMap
 from .trust import Trust, TrustState
 
@@ -52,8 +51,6 @@ __all__ = [
     "StreamUnavailable",
 ]
 
-#: Listings in a row that contradict what is known before they are believed.
-_CONTRADICTIONS: Final = 4
 #: After an error that no retry mends by itself.
 _PERMANENT_BACKOFF: Final = Backoff(1.0, 300.0)
 
@@ -67,43 +64,6 @@ class State(str, Enum):
 
     def __str__(self) -> str:
         return self.value
-
-
-class StreamUnavailable(KplError):
-    """A refresh failed. ``stream``, ``operation``, ``code`` (AWS's name of the error, or a ShardMapError
-    code), ``reason``; ``permanent``: no retry mends it by itself, somebody has to change something."""
-
-    code: str
-    requirement = "MAP-8"
-    stream: str
-    operation: str
-    reason: str
-    permanent: bool = False
-    text = "{operation} of stream {stream} failed: {code}: {reason}"
-
-
-class MapChanged(NamedTuple):
-    """A refresh has given a map, maybe the same as before.
-
-    ``opened`` and ``closed`` shard ids against the map before; on the first map all open ones are
-    opened. ``recreated``: the stream was deleted and created again under its name; nothing known of
-    the old one holds. ``superseded``: listed as open, but together with children that replace them.
-    """
-
-    at: float
-    shard_map: ShardMap
-    opened: tuple[str, ...]
-    closed: tuple[str, ...]
-    recreated: bool
-    superseded: tuple[str, ...]
-
-
-class RefreshFailed(NamedTuple):
-    """A refresh has failed; ``retry_at`` is when the next one starts."""
-
-    at: float
-    error: StreamUnavailable
-    retry_at: float
 
 
 class LiveShardMap:
@@ -134,26 +94,17 @@ class LiveShardMap:
             raise ValueError("give stream_name or stream_arn")
         self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn}
         self._shard_filter = shard_filter
-        self._ttl = closed_shard_ttl
         self._interval = refresh_interval
         self._describe = describe
         self._max_results = max_results
         self._backoff = Backoff(first_backoff, max_backoff, backoff_factor)
         self._trust = Trust(self._backoff)
-        self._map: ShardMap | None = None
-        self._lineage = Lineage(())
-        self._closed: dict[str, tuple[Shard, float]] = {}
-        self._gone: set[str] = set()
-        self._distribution: Distribution = "USER_PARTITION_KEY"
-        self._created: datetime | None = None
+        self._known = KnownStream(closed_shard_ttl)
         self._refresh: Refresh | None = None
         self._retry_at: float | None = None
         self._failures = 0
+        self._failed_at = float("-inf")
         self._requests = 0
-        self._updated_at: float | None = None
-        self._contradictions = 0
-        #: How often the stream was seen to be deleted and created again.
-        self.generation = 0
         #: Why the last refresh failed; None once one has not.
         self.error: StreamUnavailable | None = None
 
@@ -174,17 +125,22 @@ class LiveShardMap:
     @property
     def shard_map(self) -> ShardMap | None:
         """The last sound map, trusted or not; None before the first."""
-        return self._map
+        return self._known.shard_map
 
     @property
     def lineage(self) -> Lineage:
         """Every shard seen in this life of the stream: its range is answered for ever."""
-        return self._lineage
+        return self._known.lineage
 
     @property
     def updated_at(self) -> float | None:
         """When the refresh that gave the map began: what happened before is in it."""
-        return self._updated_at
+        return self._known.listed_at
+
+    @property
+    def generation(self) -> int:
+        """How often the stream was seen to be deleted and created again."""
+        return self._known.generation
 
     @property
     def permanent_error(self) -> StreamUnavailable | None:
@@ -206,7 +162,7 @@ class LiveShardMap:
         """
         # MAP-1: "A prediction MUST come from a trusted map only; otherwise the answer is that none can
         # be made."
-        shard_map = self._map
+        shard_map = self._known.shard_map
         if self._trust.state is not TrustState.TRUSTED or shard_map is None:
             return None
         # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
@@ -219,14 +175,19 @@ class LiveShardMap:
 
         In any state. (`lineage` answers for every shard ever seen.)
         """
-        # MAP-2: "A closed shard MUST stay answerable for its TTL, counted from the refresh that noticed,
-        # and its range in the lineage for ever."
-        closed = self._closed.get(shard_id)
-        if closed is not None:
-            return closed[0].hash_key_range if now - closed[1] <= self._ttl else None
-        if self._map is not None and shard_id in self._map and self._map[shard_id].open:
-            return self._map[shard_id].hash_key_range
-        return None
+        return self._known.hash_key_range(shard_id, now)
+
+    def shard_of_record(
+        self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
+    ) -> Shard | Literal["unknown", "gone"]:
+        """The shard that a record was stored on, as the answer to its put told at ``answered_at``.
+
+        ``generation``: of this map when the record was put. "unknown": not yet, ask again after the next
+        refresh. "gone": it went into a life of the stream that is over. See `KnownStream.shard_of_record`.
+        """
+        found = self._known.shard_of_record(shard_id, sequence_number, generation, answered_at)
+        # While no listing has followed a sign that the stream is another one, nothing is known.
+        return "unknown" if self._trust.state is TrustState.NONE and found != "gone" else found
 
     # -- asking for a refresh -----------------------------------------------------------------
 
@@ -254,16 +215,17 @@ class LiveShardMap:
         ``predicted_shard`` is the shard that was predicted, not the one the record landed on: after a
         split that one is not in the map, and the map would never learn of it.
         """
-        if self._map is None or self._updated_at is None:
+        shard_map, listed_at = self._known.shard_map, self._known.listed_at
+        if shard_map is None or listed_at is None:
             return False
         # MAP-4: "A report MUST be ignored if the map's refresh began at or after the record was sent: it
         # covers what the record saw."
-        if seen_at <= self._updated_at:
+        if seen_at <= listed_at:
             return False
         # MAP-5: "A report MUST be ignored if the predicted shard is not open in the map: the map has
         # learnt that already."
         if predicted_shard is not None and (
-            predicted_shard not in self._map or not self._map[predicted_shard].open
+            predicted_shard not in shard_map or not shard_map[predicted_shard].open
         ):
             return False
         if not self._trust.report(seen_at, now):
@@ -271,6 +233,20 @@ class LiveShardMap:
         if self._refresh is None:
             self._start(now)
         return True
+
+    def stream_gone(self, now: float) -> None:
+        """Somebody's call says that there is no such stream, or a record that it is another one."""
+        # MAP-17: "When a failure says that the stream is gone, trust in the map MUST end until a listing
+        # that began after it."
+        self._trust.end(now)
+        if self._refresh is None and not self._failures:
+            self._start(now)
+
+    def stream_seen(self, now: float) -> None:
+        """Somebody's call has found the stream: a refresh that did not may look again at once."""
+        error = self.permanent_error
+        if error is not None and error.code == "ResourceNotFoundException" and now >= self._failed_at + 1:
+            self.refresh(now)
 
     def _start(self, now: float) -> None:
         self._retry_at = None
@@ -305,7 +281,7 @@ class LiveShardMap:
             return None
         try:
             refresh.listed(answer)
-            return self._install(refresh, now) if refresh.whole else None
+            return self._listed(refresh, now) if refresh.whole else None
         except ShardMapError as error:
             # MAP-7: "A listing that is not sound (gap, overlap, cycle, duplicate, contradiction) MUST NOT
             # become the map; the refresh has failed and is tried again."
@@ -334,8 +310,6 @@ class LiveShardMap:
             stream=self.stream, operation=operation, code=code, reason=reason, permanent=permanent
         )
         if code == "ResourceNotFoundException":
-            # MAP-17: "When a failure says that the stream is gone, trust in the map MUST end until a listing
-            # that began after it."
             self._trust.end(now)
         # MAP-8: "An error that no retry can mend (no such stream, access denied) MUST be given at once to
         # every caller that waits. The map is asked for again after a backoff that grows from 1 s to at most
@@ -345,56 +319,16 @@ class LiveShardMap:
         backoff = _PERMANENT_BACKOFF if permanent else self._backoff
         self._retry_at = now + backoff.seconds(self._failures)
         self._failures += 1
+        self._failed_at = now
         return RefreshFailed(now, self.error, self._retry_at)
 
-    # -- a new map ----------------------------------------------------------------------------
-
-    def _install(self, refresh: Refresh, now: float) -> MapChanged:
-        listed, summary = refresh.shards, refresh.summary
-        created = summary.created if summary else None
-        distribution = summary.distribution if summary else self._distribution
-        superseded = superseded_shards(listed)
-        recreated = self._recreated(listed, created)
-        lineage = (
-            Lineage(listed) if recreated else self._lineage.merged(not_known_closed(listed, self._lineage))
-        )
-        new = ShardMap((shard for shard in listed if shard.shard_id not in superseded), distribution)
-        # From here nothing fails: the map changes as a whole or not at all.
-        old = {shard.shard_id: shard for shard in self._map.open_shards} if self._map else {}
-        if recreated:
-            self.generation += 1
-            old = {}
-            self._closed.clear()
-            self._gone.clear()
-        open_now = {shard.shard_id for shard in new.open_shards}
-        closed = {shard_id: shard for shard_id, shard in old.items() if shard_id not in open_now}
-        self._closed = {i: entry for i, entry in self._closed.items() if now - entry[1] <= self._ttl}
-        self._closed |= {shard_id: (shard, now) for shard_id, shard in closed.items()}
-        self._gone |= closed.keys() | superseded | {shard.shard_id for shard in listed if not shard.open}
-        self._map, self._lineage, self._distribution = new, lineage, distribution
-        self._created = created or (None if recreated else self._created)
-        self._updated_at = refresh.begun
+    def _listed(self, refresh: Refresh, now: float) -> MapChanged:
+        """The refresh is over. Raises ShardMapError for a listing that is not sound."""
+        changed = self._known.learn(refresh.shards, refresh.summary, refresh.begun, now)
         self._refresh = self.error = None
-        self._failures = self._contradictions = 0
+        self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None
-        opened = tuple(sorted(open_now - old.keys()))
-        if self._trust.listed(refresh.begun, changed=bool(opened or closed or recreated), now=now):
+        anything = bool(changed.opened or changed.closed or changed.recreated)
+        if self._trust.listed(refresh.begun, changed=anything, now=now):
             self._start(now)
-        return MapChanged(now, new, opened, tuple(sorted(closed)), recreated, tuple(sorted(superseded)))
-
-    def _recreated(self, listed: Sequence[Shard], created: datetime | None) -> bool:
-        """Whether ``listed`` is another life of the stream. Raises ShardMapError(code="contradiction")."""
-        # MAP-11: "A stream deleted and created again under its name MUST be told from the old one, and
-        # nothing known of the old one kept."
-        same_creation = None
-        if self._created is not None and created is not None:
-            same_creation = self._created == created
-        try:
-            return another_life(listed, self._lineage, self._gone, same_creation)
-        except ShardMapError:
-            # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
-            # time running MUST be believed: it is another life of the stream."
-            self._contradictions += 1
-            if self._contradictions < _CONTRADICTIONS:
-                raise
-            return True
+        return changed

@@ -35,9 +35,9 @@ from kpl_codec.producer import (
 from kpl_codec.producer.answers import Stored
 from kpl_codec.producer.collector import PutRecordsRequest
 from kpl_codec.producer.kinesis_record import Outgoing
-from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
+from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, State
 
-from .model import ModelStream, chance_of
+from .model import ModelError, ModelStream, chance_of
 
 
 class KplRuleCore(ProducerCore):
@@ -66,6 +66,36 @@ class KplRuleCore(ProducerCore):
         return self._failed(unit, misplaced, now) if unit.records else []
 
 
+_JUNK = st.sampled_from([None, "", "x", 5, [], ["x"], {}, {"x": "y"}, True])
+#: Answers of no shape that the service gives.
+HOSTILE = st.one_of(
+    _JUNK,
+    st.fixed_dictionaries({"Records": _JUNK}),
+    st.fixed_dictionaries(
+        {
+            "Records": st.lists(
+                st.one_of(
+                    _JUNK,
+                    st.fixed_dictionaries(
+                        {},
+                        optional={
+                            "ShardId": _JUNK,
+                            "SequenceNumber": _JUNK,
+                            "ErrorCode": _JUNK,
+                            "ErrorMessage": _JUNK,
+                        },
+                    ),
+                ),
+                min_size=1,
+                max_size=3,
+            )
+        }
+    ),
+    st.fixed_dictionaries({"Shards": _JUNK}, optional={"NextToken": _JUNK}),
+    st.fixed_dictionaries({"StreamDescriptionSummary": _JUNK}),
+)
+
+
 class ProducerMachine(RuleBasedStateMachine):
     """One producer, one stream, an adversary that picks what happens next."""
 
@@ -77,6 +107,7 @@ class ProducerMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.stream = ModelStream.of(2)
+        self.late: list[PutRecordsRequest] = []
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = self.core_class(self.config, self.live, chance_of(7))
         self.core.start(self.now)
@@ -138,8 +169,17 @@ class ProducerMachine(RuleBasedStateMachine):
                 break
             calls, self.calls = self.calls, []
             for request, answer in calls:
-                self.core.receive(request, answer or self.serve(request), self.now)
+                self.answer(request, answer)
             self.ask()
+
+    def answer(self, request: PutRecordsRequest | Request, answer: Any) -> None:
+        """Give the core the answer of a call, or what the service says now."""
+        try:
+            answer = self.serve(request) if answer is None else answer
+        except ModelError as error:
+            self.core.fail(request, Failure(str(error)), self.now, answered=True)
+        else:
+            self.core.receive(request, answer, self.now)
 
     @rule(which=st.integers(0, 3), at_once=st.booleans())
     def server_acts(self, which: int, at_once: bool) -> None:
@@ -148,11 +188,12 @@ class ProducerMachine(RuleBasedStateMachine):
         if waiting:
             place = waiting[which % len(waiting)]
             request, _ = self.calls[place]
-            self.calls[place] = (request, self.serve(request))
-            if at_once:
-                request, answer = self.calls.pop(place)
-                self.core.receive(request, answer or {}, self.now)
+            if at_once or self.stream.deleted:
+                del self.calls[place]
+                self.answer(request, None)
                 self.ask()
+            else:
+                self.calls[place] = (request, self.serve(request))
 
     def serve(self, request: PutRecordsRequest | Request) -> dict[str, Any]:
         if isinstance(request, Request):
@@ -176,6 +217,7 @@ class ProducerMachine(RuleBasedStateMachine):
         fault=st.sampled_from(
             [
                 "lost",
+                "late",
                 "cut",
                 "empty",
                 "InternalFailure",
@@ -185,12 +227,16 @@ class ProducerMachine(RuleBasedStateMachine):
         ),
     )
     def something_breaks(self, which: int, fault: str) -> None:
-        refused = fault not in ("lost", "cut", "empty")
+        refused = fault not in ("lost", "cut", "empty")  # or it has not come yet
         call = self.take(which, answered=not refused)
         if call is None:
             return
         request, answer = call
         if isinstance(request, Request):
+            self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
+        elif fault == "late":
+            self.unsure = True
+            self.late.append(request)
             self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
         elif refused:
             self.core.fail(request, Failure(fault), self.now, answered=True)
@@ -202,6 +248,40 @@ class ProducerMachine(RuleBasedStateMachine):
                 short = {"Records": answer["Records"][:-1]} if fault == "cut" else {}
                 self.core.receive(request, short, self.now)
         self.ask()
+
+    @rule()
+    def a_late_request_arrives(self) -> None:
+        """The producer gave it up long ago; the service stores it now."""
+        if self.late and not self.stream.deleted:
+            self.serve(self.late.pop(0))
+
+    @rule(
+        which=st.integers(0, 3),
+        code=st.sampled_from(
+            [
+                "ResourceNotFoundException",
+                "AccessDeniedException",
+                "UnrecognizedClientException",
+                "ValidationException",
+                "LimitExceededException",
+                "ExpiredNextTokenException",
+            ]
+        ),
+    )
+    def a_map_call_is_refused(self, which: int, code: str) -> None:
+        calls = [i for i, (request, _) in enumerate(self.calls) if isinstance(request, Request)]
+        if calls:
+            request, _ = self.calls.pop(calls[which % len(calls)])
+            self.core.fail(request, Failure(code), self.now, answered=True)
+            self.ask()
+
+    @rule(which=st.integers(0, 3), answer=HOSTILE)
+    def an_answer_makes_no_sense(self, which: int, answer: Any) -> None:
+        call = self.take(which, answered=True) or self.take(which, answered=False)
+        if call is not None:
+            self.unsure = self.unsure or isinstance(call[0], PutRecordsRequest)
+            self.core.receive(call[0], answer, self.now)
+            self.ask()
 
     # -- the operator
 
@@ -248,21 +328,24 @@ class ProducerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """The weather clears: everything outstanding ends, and the claims hold."""
+        if self.stream.deleted:
+            self.stream.create_again(3)
         self.stream.throttled.clear()
         self.core.close()
         for _ in range(400):
             self.collect()
-            if not self.core.outstanding:
+            if not self.core.outstanding and self.live.state is State.READY:
                 break
             self.ask()
-            for request, answer in self.calls:
-                self.core.receive(request, answer or self.serve(request), self.now)
-            self.calls.clear()
+            calls, self.calls = self.calls, []
+            for request, answer in calls:
+                self.answer(request, answer)
             timer = self.core.timer()
             self.now = max(self.now + 0.001, min(timer if timer is not None else self.now, self.now + 5.0))
         self.every_user_record_is_somewhere_once()
         self.what_is_called_delivered_a_kcl_consumer_gets()
         assert self.core.outstanding == 0, "never ends"
+        assert self.live.state is State.READY, "the map never came back: no aggregation for life"
         expired = [r for r in self.results.values() if isinstance(r, DeliveryError)]
         assert all(r.outcome in (Outcome.EXPIRED, Outcome.REFUSED) for r in expired)
 
@@ -313,6 +396,51 @@ class AutoMachine(ProducerMachine):
         self.stream.distribution = "USER_PARTITION_KEY" if auto else "AUTO"
 
 
+class RecreatedMachine(ProducerMachine):
+    """The stream is deleted, and made again under its name, while the producer goes on."""
+
+    doubles_matter = False  # what was stored in a life that is gone may be sent again
+
+    @initialize(hints=st.booleans(), describes=st.booleans())
+    def other_streams(self, hints: bool, describes: bool) -> None:
+        self.stream.hints, self.stream.describes = hints, describes
+
+    @rule(shards=st.integers(1, 4))
+    def operator_makes_the_stream_anew(self, shards: int) -> None:
+        self.stream.delete()
+        refused = False
+        for call in [call for call in self.calls if call[1] is None]:  # they come while there is none
+            self.calls.remove(call)
+            self.answer(*call)
+            refused = refused or isinstance(call[0], PutRecordsRequest)
+        if refused or self.stream.hints:  # without hints nothing tells of a stream that nobody missed
+            self.stream.create_again(shards)
+        self.ask()
+
+    @rule(shards=st.integers(1, 4))
+    def operator_makes_the_stream_at_last(self, shards: int) -> None:
+        if self.stream.deleted and self.live.state is not State.READY:
+            self.stream.create_again(shards)
+
+
+class ExtremeMachine(ProducerMachine):
+    """Settings at the ends of their ranges."""
+
+    config = ProducerConfig(
+        aggregation_max_size=600,
+        record_ttl=10**14,
+        record_max_buffered_time=2**63 - 1,
+        rate_limit=2**63 - 1,
+        max_connections=256,
+    )
+
+
+class HastyMachine(ProducerMachine):
+    """As little time as there may be, and all of it for buffering."""
+
+    config = ProducerConfig(aggregation_max_size=64, record_ttl=100, record_max_buffered_time=100)
+
+
 class ReshardProofAutoMachine(AutoMachine):
     config = ReshardProofMachine.config
 
@@ -336,6 +464,9 @@ MACHINES = [
     BucketMachine,
     AutoMachine,
     ReshardProofAutoMachine,
+    RecreatedMachine,
+    ExtremeMachine,
+    HastyMachine,
 ]
 QUICK = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
