@@ -19,7 +19,7 @@ from kpl_codec.shards.live_shard_map import (
 )
 from kpl_codec.shards.shard_map import Shard
 
-from .model import ModelStream, pages, replace
+from .model import ModelStream, pages, replace, sequence_number
 
 KEYS = [0, 1, 2**125, 2**126, 2**127 - 1, 2**127, 2**127 + 2**126, MAX_HASH_KEY]
 THROTTLED = Failure("LimitExceededException")
@@ -558,3 +558,30 @@ def test_shards_with_names_of_another_kind():
     live.refresh(1)
     event = answer(live, 1, [Shard("a", HashKeyRange(0, 9)), Shard("c", HashKeyRange(10, MAX_HASH_KEY))])
     assert (event.opened, event.recreated) == (("a", "c"), False)
+
+
+@pytest.mark.requirement("MAP-18")
+def test_the_shard_of_a_record_is_never_one_of_another_life():
+    live, stream = ready(1, now=10.0)
+    shard = stream.shards[0]
+    mine = sequence_number(0, 0, 5)  # given out by the shard that was made at 0
+    others = sequence_number(0, 500, 505)  # by one of the same id that was made at 500
+
+    def of(number, generation, answered_at):
+        found = live.shard_of_record(shard.shard_id, number, generation=generation, answered_at=answered_at)
+        return found if isinstance(found, str) else found.hash_key_range
+
+    assert of(mine, 0, 20.0) == of("123", 0, 20.0) == of("no number", 0, 20.0) == shard.hash_key_range
+    assert of(others, 0, 20.0) == "unknown"
+    new = ModelStream(4, now=500)
+    live.stream_gone(21.0)
+    assert of(mine, 0, 20.0) == of("123", 0, 20.0) == "unknown"
+    answer(live, 21.0, new.open_shards(), new.summary())
+    assert live.generation == 1
+    assert of(others, 0, 20.0) == of("123", 1, 22.0) == new.shards[0].hash_key_range
+    assert of(mine, 0, 20.0) == of("123", 0, 20.0) == "gone"
+    # A server whose numbers only look like hints: listed again, it is still the same stream.
+    assert of(mine, 1, 30.0) == "unknown"
+    live.refresh(30.0)
+    answer(live, 30.0, new.open_shards(), new.summary())
+    assert of(mine, 1, 30.0) == of(mine, 1, 40.0) == new.shards[0].hash_key_range
