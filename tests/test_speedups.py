@@ -258,7 +258,7 @@ def test_columns_are_the_same_with_and_without(
     ).slice(min(1, len(frames)))
 
     def columns() -> Any:
-        run = arrow.Deaggregator(batch.schema, policy, shard_map, max_batch_bytes=2000)
+        run = arrow.Deaggregator(batch.schema, policy, shard_map=shard_map, max_batch_bytes=2000)
         return pa.Table.from_batches(run.process(batch), schema=run.schema).combine_chunks(), run.counts
 
     compiled = columns()

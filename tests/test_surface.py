@@ -23,8 +23,6 @@ PUBLIC = (
 )  # fmt: skip
 #: Functions that take more by position: a put takes what a record is made of; the others are containers.
 POSITIONAL = {"Producer.put", "AsyncProducer.put", "Counts.__init__", "HashKeyAllocator.__init__"}
-#: Still to change: their callers are many.
-POSITIONAL |= {"Deaggregator.__init__", "deaggregate_batches", "deaggregate"}
 
 
 def public() -> dict[str, Any]:

@@ -68,8 +68,8 @@ class Deaggregator:
         self,
         schema: pa.Schema,
         policy: Policy = "strict",
-        shard_map: ShardMap | None = None,
         *,
+        shard_map: ShardMap | None = None,
         tags: bool = False,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     ) -> None:
@@ -141,8 +141,8 @@ class Deaggregator:
 def deaggregate_batches(
     batches: Iterable[pa.RecordBatch],
     policy: Policy = "strict",
-    shard_map: ShardMap | None = None,
     *,
+    shard_map: ShardMap | None = None,
     tags: bool = False,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
@@ -158,7 +158,7 @@ def deaggregate_batches(
         for batch in batches:
             if deaggregator is None:
                 deaggregator = Deaggregator(
-                    batch.schema, policy, shard_map, tags=tags, max_batch_bytes=max_batch_bytes
+                    batch.schema, policy, shard_map=shard_map, tags=tags, max_batch_bytes=max_batch_bytes
                 )
             yield from deaggregator.process(batch)
 

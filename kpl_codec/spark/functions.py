@@ -31,8 +31,8 @@ _log = logging.getLogger("kpl_codec.spark")
 def deaggregate(
     df: DataFrame,
     policy: Policy = "strict",
-    shard_map: ShardMap | str | None = None,
     *,
+    shard_map: ShardMap | str | None = None,
     tags: bool = False,
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records.
@@ -83,7 +83,7 @@ def _output(schema: StructType, policy: Policy, shard_map: ShardMap | None, tags
         )
         for field in schema.fields
     )
-    out = Deaggregator(stand_ins, policy, shard_map, tags=tags).schema
+    out = Deaggregator(stand_ins, policy, shard_map=shard_map, tags=tags).schema
     types = {field.name: field.dataType for field in schema.fields}
     made = from_arrow_schema(pa.schema(field for field in out if field.name in ours))
     return StructType(
@@ -102,7 +102,7 @@ def verify(df: DataFrame, shard_map: ShardMap | str, *, tags: bool = False) -> D
     """
     if "shardId" not in df.columns:
         raise ValueError("verify needs a column shardId: a verdict is about the shard a record lies on")
-    return deaggregate(df, "report", shard_map, tags=tags)
+    return deaggregate(df, "report", shard_map=shard_map, tags=tags)
 
 
 def is_aggregated(column: Column | str) -> Column:
@@ -138,7 +138,7 @@ def _task(
             nonlocal deaggregator
             for batch in batches:
                 if deaggregator is None:
-                    deaggregator = Deaggregator(batch.schema, policy, shard_map, tags=tags)
+                    deaggregator = Deaggregator(batch.schema, policy, shard_map=shard_map, tags=tags)
                 yield from deaggregator.process(batch)
 
         yield from coalesce(process(), DEFAULT_BATCH_BYTES)

@@ -25,13 +25,13 @@ _IN = pa.schema(
 
 def checked_schema(shard_map: ShardMap) -> pa.Schema:
     """The columns of `check`: those of `kpl_codec.arrow` under the report policy, and where it was read."""
-    return Deaggregator(_IN, "report", shard_map, tags=True).schema
+    return Deaggregator(_IN, "report", shard_map=shard_map, tags=True).schema
 
 
 def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` out: every user record judged, and every
     unreadable bit as a row with its error and no sub-sequence number."""
-    deaggregator = Deaggregator(_IN, "report", shard_map, tags=True)
+    deaggregator = Deaggregator(_IN, "report", shard_map=shard_map, tags=True)
 
     def rows() -> Iterator[pa.RecordBatch]:
         for batch in captured:

@@ -163,7 +163,7 @@ def test_columns_equal_objects(
 ) -> None:
     batch = batch_of(records, large=large)
     batch, records = batch.slice(min(skip, len(records))), records[skip:]
-    deaggregator = Deaggregator(batch.schema, policy, shard_map, tags=True, max_batch_bytes=limit)
+    deaggregator = Deaggregator(batch.schema, policy, shard_map=shard_map, tags=True, max_batch_bytes=limit)
     rows: list[dict] = []
     error = None
     try:
@@ -188,8 +188,8 @@ def test_columns_equal_objects(
 @pytest.mark.requirement("SPK-2")
 @given(st.lists(kinesis_records, max_size=6), st.sampled_from(["kcl", "report"]), st.sampled_from(MAPS))
 def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> None:
-    once = list(deaggregate_batches([batch_of(records)], policy, shard_map, tags=True))
-    twice = list(deaggregate_batches(once, policy, shard_map, tags=True))
+    once = list(deaggregate_batches([batch_of(records)], policy, shard_map=shard_map, tags=True))
+    twice = list(deaggregate_batches(once, policy, shard_map=shard_map, tags=True))
     # of frames' own rows only
     strip = {"explicitHashKey", "hashKey", "expectedShardId", "placement", "inRange"}
     first = [row for b in once for row in b.to_pylist()]

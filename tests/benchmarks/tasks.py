@@ -90,7 +90,7 @@ class KplCodec:
         from kpl_codec.arrow import Deaggregator
 
         batch = self.batch()
-        return Deaggregator(batch.schema, self.policy, shard_map).process(batch)
+        return Deaggregator(batch.schema, self.policy, shard_map=shard_map).process(batch)
 
     def batch(self) -> Any:
         import pyarrow as pa

@@ -177,7 +177,7 @@ def scanned(
 
     scan = Scan(shard_map)
     found: list[Finding] = []
-    for out in deaggregate_batches([batch], "report", shard_map, max_batch_bytes=max_batch_bytes):
+    for out in deaggregate_batches([batch], "report", shard_map=shard_map, max_batch_bytes=max_batch_bytes):
         found += findings_of(scan.process(out))
     found += findings_of(scan.finish())
     return scan.tally, found

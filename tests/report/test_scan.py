@@ -163,7 +163,7 @@ def test_two_partitions_count_what_one_does(batch: pa.RecordBatch, at: int, max_
 @settings(max_examples=40, deadline=None)
 @given(batches(), st.integers(0, 200))
 def test_a_kinesis_record_cut_between_two_scans_counts_once(batch: pa.RecordBatch, at: int) -> None:
-    rows = [out for out in deaggregate_batches([batch], "report", THREE)]
+    rows = [out for out in deaggregate_batches([batch], "report", shard_map=THREE)]
     if not rows:
         return
     table = pa.Table.from_batches(rows).combine_chunks().to_batches()

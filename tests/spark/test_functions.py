@@ -50,9 +50,11 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("policy", ["kcl", "report"])
 def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     records = some_records(120)
-    df = deaggregate(frame_of(spark, records), policy, MAP, tags=True)
+    df = deaggregate(frame_of(spark, records), policy, shard_map=MAP, tags=True)
     expected = [
-        r for b in deaggregate_batches([batch_of(records)], policy, MAP, tags=True) for r in b.to_pylist()
+        r
+        for b in deaggregate_batches([batch_of(records)], policy, shard_map=MAP, tags=True)
+        for r in b.to_pylist()
     ]
     got = [{name: plain(value) for name, value in row.asDict(recursive=True).items()} for row in df.collect()]
     for row in (*got, *expected):

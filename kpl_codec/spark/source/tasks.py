@@ -206,7 +206,7 @@ class TaskReader:
         deaggregator = Deaggregator(
             pa.schema(KINESIS_FIELDS),
             options.policy,
-            shard_map,
+            shard_map=shard_map,
             tags=options.tags,
             max_batch_bytes=options.max_batch_bytes,
         )
