@@ -8,11 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..adapters.columns import standard_name
 from ..errors import CaptureError
 from .files import Piece
 from .rows import CAPTURE_SCHEMA, Rows, first_line
-
-_ALIASES = {"stream": "streamname", "arrivaltimestamp": "approximatearrivaltimestamp", "shard": "shardid"}
 
 
 def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBatch]:
@@ -51,11 +50,9 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
     """Our name -> the file's. Raises CaptureError without a column ``data``."""
-    wanted = {field.name.lower(): field.name for field in list(CAPTURE_SCHEMA)[:8]}
     found: dict[str, str] = {}
     for name in schema.names:
-        low = name.lower().replace("_", "")
-        ours = wanted.get(_ALIASES.get(low, low))
+        ours = standard_name(name)
         if ours is not None:
             found.setdefault(ours, name)
     # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text

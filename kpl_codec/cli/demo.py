@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     say(f"captured {count} Kinesis records to {folder / 'capture'}")
     say(f"starting Spark (Java: {ensure_java()})")
     log_file = str(folder / "spark.log")
-    spark = local_session("kpl-codec demo", log_file=log_file)
+    spark = local_session("kpl-codec demo", quick_start=True, log_file=log_file)
     engine = SparkEngine(spark)
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = str((folder / "results").absolute())

@@ -85,7 +85,10 @@ def spark_engine(args: argparse.Namespace, app_name: str) -> Any:
         note("starting Spark ...")
     memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
     log_file = log_in(args.output)
-    return SparkEngine(local_session(app_name, cores=args.cores or "*", memory=memory, log_file=log_file))
+    session = local_session(
+        app_name, cores=args.cores or "*", memory=memory, quick_start=True, log_file=log_file
+    )
+    return SparkEngine(session)
 
 
 def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece] | None) -> bool:

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shards.json").write_text(recipe.shard_map().to_json())
     log_file = str(folder / LOG)
-    spark = local_session("kpl-codec generate", log_file=log_file)
+    spark = local_session("kpl-codec generate", quick_start=True, log_file=log_file)
     with spark_errors(log_file), progress(SparkEngine(spark).progress, "generating"):
         generated(spark, recipe).write.parquet(str(folder / "capture"))
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"

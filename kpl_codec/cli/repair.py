@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="--apply and --stream go together")
     check_results(args.results, planned=args.apply)
     log_file = str(Path(args.results) / LOG) if is_local(args.results) else None
-    spark = local_session("kpl-codec repair", log_file=log_file)
+    spark = local_session("kpl-codec repair", quick_start=True, log_file=log_file)
     with spark_errors(log_file), progress(SparkEngine(spark).progress, "repairing", quiet=args.quiet):
         if args.apply:
             given = {"region_name": args.region, "endpoint_url": args.endpoint_url}

@@ -4,8 +4,8 @@
     df.write.parquet("capture/")
 
 What a record holds depends on the seed and its number only, not on how many tasks make it: tests and
-benchmarks of other days and other machines see the same bytes. Aggregates hold user records of one shard,
-as a KPL's do; ``mixed_every`` and ``broken_every`` put known faults among them.
+benchmarks on other days and other machines see the same bytes. An aggregate holds user records of one shard,
+as the KPL's do; ``mixed_every`` and ``broken_every`` put known faults among them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _SCHEMA = (
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to make. ``user_records`` is exact. Sizes are bytes; an ``every`` of 0 is never.
+    """What to make: exactly ``user_records``. ``data_size`` is in bytes.
 
-    ``mixed_every``: every so many Kinesis records one has user records of two shards. ``broken_every``:
-    one has a wrong digest. Raises ValueError for what cannot be made.
+    ``mixed_every`` N: every Nth Kinesis record has user records of two shards; ``broken_every`` N: every Nth
+    has a wrong digest; 0: none. Raises ValueError for what cannot be made.
     """
 
     user_records: int

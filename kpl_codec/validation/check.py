@@ -47,22 +47,36 @@ def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[p
 
 def _prepared(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with shard ids found where they are missing."""
-    given = batch["shardId"]
-    origins: pa.Array = pa.repeat("given", batch.num_rows)
-    if given.null_count:
-        files = batch["file"].to_pylist()
-        numbers = batch["sequenceNumber"].to_pylist()
-        found = [
-            (shard_id, "given") if shard_id is not None else _shard_of(files[row], numbers[row])
-            for row, shard_id in enumerate(given.to_pylist())
-        ]
-        given = pa.array([shard_id for shard_id, _ in found], pa.string())
-        origins = pa.array([origin for _, origin in found], pa.string())
-    columns = {"shardId": given, "shardIdFrom": origins}
+    columns = _shards_found(batch)
     return pa.RecordBatch.from_arrays(
         [columns.get(f.name, batch[f.name] if f.name in batch.schema.names else None) for f in _IN],
         schema=_IN,
     )
+
+
+def with_shards(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with its columns ``shardId`` and ``shardIdFrom`` filled."""
+    for name, column in _shards_found(batch).items():
+        at = batch.schema.get_field_index(name)
+        batch = batch.set_column(at, batch.schema.field(at), column)
+    return batch
+
+
+def _shards_found(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """``shardId`` without the gaps that can be filled, and ``shardIdFrom``."""
+    given = batch["shardId"].cast(pa.string())
+    origins: pa.Array = pa.repeat("given", batch.num_rows)
+    if given.null_count:
+        names = batch.schema.names
+        files = batch["file"].to_pylist() if "file" in names else [""] * batch.num_rows
+        numbers = batch["sequenceNumber"].to_pylist()
+        found = [
+            (shard_id, "given") if shard_id is not None else _shard_of(files[row] or "", numbers[row])
+            for row, shard_id in enumerate(given.to_pylist())
+        ]
+        given = pa.array([shard_id for shard_id, _ in found], pa.string())
+        origins = pa.array([origin for _, origin in found], pa.string())
+    return {"shardId": given, "shardIdFrom": origins}
 
 
 _SHARD_IN_PATH = re.compile(r"shardId-[0-9]{12}")

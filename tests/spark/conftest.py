@@ -17,6 +17,6 @@ os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
 def spark() -> Iterator[Any]:
     from kpl_codec.spark import local_session
 
-    session = local_session("kpl-codec tests", cores=2, memory="1g")
+    session = local_session("kpl-codec tests", cores=2, memory="1g", quick_start=True)
     yield session
     session.stop()

@@ -85,7 +85,89 @@ def test_mistakes_are_told_before_a_job_starts(spark: Any) -> None:
     with pytest.raises(kpl.ShardMapError, match="gap"):
         verify(df, kpl.ShardMap.to_json(MAP).replace('"0"', '"5"'))
     with pytest.raises(ValueError, match="shardId"):
-        verify(df.drop("shardId"), MAP)
+        verify(df.drop("shardId", "sequenceNumber"), MAP)
+    for expression, named in [
+        ("7L as hashKey", "hashKey"),
+        ("'a' as tags", "tags"),
+        ("'a' as Error", "Error"),
+    ]:
+        with pytest.raises(ValueError, match=named):
+            verify(df.selectExpr("*", expression), MAP)
+    with pytest.raises(ValueError, match="2 times"):
+        deaggregate(spark.sql("select X'00' as data, 'a' as shardid, 'b' as ShardId"))
+    with pytest.raises(ValueError, match="conflicts"):
+        deaggregate(df, conflicts="overwrite")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="input_kcl"):
+        verify(df.selectExpr("*", "1 as kcl", "2 as input_kcl"), MAP, conflicts="rename")
+
+
+@pytest.mark.requirement("SPK-9")
+def test_columns_in_the_way_are_kept_under_another_name(spark: Any) -> None:
+    df = frame_of(spark, some_records(5)).selectExpr("*", "'mine' as error", "7L as Kcl", "1.5 as placement")
+    out = verify(df, MAP, conflicts="rename")
+    for row in out.collect():
+        assert (row.input_error, row.input_Kcl, float(row.input_placement)) == ("mine", 7, 1.5)
+        assert row.kcl in ("delivered", "dropped", "altered", "raw", None)
+    # What an earlier run added is no conflict, and running twice does no harm.
+    assert sorted(map(repr, verify(out, MAP).collect())) == sorted(map(repr, out.collect()))
+
+
+@pytest.mark.requirement("SPK-9")
+def test_columns_of_a_catalog_table_are_lower_case(spark: Any) -> None:
+    df = frame_of(spark, some_records(30))
+    lower = df.toDF(*[name.lower() for name in df.columns])
+    assert verify(lower, MAP).collect() == verify(df, MAP).collect()
+    assert verify(lower, MAP).columns == verify(df, MAP).columns
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert "shardid" in deaggregate(lower).columns  # another column than shardId
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.requirement("SPK-16", "SPK-5")
+def test_verify_takes_rows_of_the_connectors(spark: Any) -> None:
+    """awslabs gives no shard id; Databricks says stream."""
+    hinted = "49587497311274533994574834252742144236107130636007899138"
+    data = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(2**127))])
+    awslabs = spark.createDataFrame(
+        [(data, "orders", "k", hinted), (data, "orders", "k", "1")],
+        "data binary, streamName string, partitionKey string, sequenceNumber string",
+    )
+    rows = verify(awslabs, MAP).collect()
+    assert [(r.shardId, r.shardIdFrom) for r in rows] == [
+        ("shardId-000000000000", "sequence-number"),
+        ("shardId-000000000000", "sequence-number"),
+        (None, None),
+        (None, None),
+    ]
+    assert [r.placement for r in rows][2:] == ["unknown-shard"] * 2
+    databricks = awslabs.selectExpr(
+        "partitionKey", "data", "streamName as stream", "'shardId-000000000001' as shardId", "sequenceNumber"
+    )
+    rows = verify(databricks, MAP).collect()
+    assert {(r.streamName, r.shardId) for r in rows} == {("orders", "shardId-000000000001")}
+    assert "shardIdFrom" not in rows[0]
+
+
+@pytest.mark.requirement("SPK-8")
+def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
+    from pyspark.serializers import CloudPickleSerializer
+
+    from kpl_codec.shards.shard_map import Shard
+
+    shards = [Shard(f"shardId-{n:012d}", held) for n, held in enumerate(kpl.ALL_HASH_KEYS.split(3000))]
+    large = kpl.ShardMap(shards)
+    df = frame_of(spark, some_records(40)).repartition(8)
+    plan = verify(df, large)._jdf.queryExecution().logical()
+    assert len(plan.functionExpr().func().command()) < 20_000 < len(CloudPickleSerializer().dumps(large))
+    assert len(verify(df, large).collect()) == len(verify(df, MAP).collect())
+
+
+@pytest.mark.requirement("SPK-7")
+def test_is_aggregated_refuses_text(spark: Any) -> None:
+    with pytest.raises(Exception, match="unbase64"):
+        spark.sql("select 'text' as data").select(is_aggregated("data")).collect()
 
 
 @pytest.mark.requirement("SPK-5", "DAG-2")
@@ -98,10 +180,11 @@ def test_strict_fails_the_job_with_the_place(spark: Any) -> None:
 @pytest.mark.requirement("SPK-6", "KCL-4")
 def test_what_the_kcl_policy_drops_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     from kpl_codec.spark.functions import _task
+    from kpl_codec.spark.shared import Shared
 
     mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(2**127))])
     batch = batch_of([kpl.KinesisRecord("a", mixed, "1", "shardId-000000000001", None, None)])
-    assert list(_task("kcl", MAP, tags=True)(iter([batch]))) == []
+    assert list(_task("kcl", Shared(MAP, broadcast=False), tags=True)(iter([batch]))) == []
     assert "{'out-of-range': 2}" in caplog.text
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from ...validation.check import checked_schema
 from ...validation.results import FormatError
 from ...validation.task import Job
+from ..shared import Shared, shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,10 +74,10 @@ class SparkEngine:
 
         numbers = self.spark.range(0, len(job.tasks), 1, len(job.tasks))
         if output_format == "parquet":
-            numbers.mapInArrow(_each(job, _counted), WRITTEN).collect()
+            numbers.mapInArrow(_each(shared(self.spark, job), _counted), WRITTEN).collect()
             return
         schema = from_arrow_schema(checked_schema(job.shard_map))
-        rows = numbers.mapInArrow(_each(job, Job.rows), schema)
+        rows = numbers.mapInArrow(_each(shared(self.spark, job), Job.rows), schema)
         rows.write.format(output_format).save(f"{job.output}/user-records")
 
 
@@ -90,13 +91,13 @@ def _counted(job: Job, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def _each(
-    job: Job, work: Callable[[Job, int], Iterator[pa.RecordBatch]]
+    job: Shared[Job], work: Callable[[Job, int], Iterator[pa.RecordBatch]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow over the numbers of tasks."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from work(job, number)
+                yield from work(job.get(), number)
 
     return run

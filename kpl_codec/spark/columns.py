@@ -1,0 +1,149 @@
+"""The columns of a user's DataFrame: which are ours, which are in the way, and what comes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from ..adapters.columns import standard_name
+from ..arrow import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Deaggregator
+from ..deaggregation.policies import Policy
+from ..shards.shard_map import ShardMap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+Conflicts = Literal["refuse", "rename"]
+#: What a name that is in the way gets in front of it.
+_PREFIX = "input_"
+
+
+def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, conflicts: Conflicts) -> DataFrame:
+    """``df`` with our names where the session takes a column's name for one of ours, and without columns in
+    the way of those that will be added. Raises ValueError, TypeError."""
+    # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
+    # of one to be added MUST be refused, or kept under another name if asked, unless an earlier run added
+    # it."
+    if conflicts not in ("refuse", "rename"):
+        raise ValueError(f"conflicts {conflicts!r}: refuse or rename")
+    added = [
+        *([TAGS_FIELD] if tags else ()),
+        *(PLACEMENT_FIELDS if placement else ()),
+        *((*ERROR_FIELDS, *COUNTING_FIELDS) if policy == "report" else ()),
+    ]
+    exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+
+    def fold(name: str) -> str:
+        return name if exact else name.lower()
+
+    names: dict[str, list[str]] = {}
+    for name in df.columns:
+        names.setdefault(fold(name), []).append(name)
+    new: dict[str, str] = {}
+    for field in (*FIELDS, *added):
+        found = names.get(fold(field.name), [])
+        if len(found) > 1:
+            raise ValueError(f"column {field.name} is there {len(found)} times: {', '.join(found)}")
+        new |= {name: field.name for name in found}
+    # Our own columns come with those two, which say that a row was opened.
+    from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(new.values())
+    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    ours = dict(_spark_types(added))
+    in_the_way = [
+        name
+        for name, standard in new.items()
+        if standard in ours and not (from_earlier_run and types[name] == ours[standard])
+    ]
+    if in_the_way and conflicts == "refuse":
+        told = ", ".join(f"{name} ({types[name]})" for name in in_the_way)
+        raise ValueError(
+            f"the result has columns of the same name: {told}. Rename yours, or say conflicts='rename' to "
+            f"keep them as {_PREFIX}{in_the_way[0]} and so on"
+        )
+    new |= {name: _PREFIX + name for name in in_the_way}
+    taken = [name for name in in_the_way if fold(_PREFIX + name) in names]
+    if taken:
+        raise ValueError(f"cannot keep {taken[0]} as {_PREFIX}{taken[0]}: there is such a column")
+    for name, standard in new.items():
+        if name != standard:
+            df = df.withColumnRenamed(name, standard)
+    return df
+
+
+def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
+    """``df`` with the names that `validate` gives to connectors' columns. Where it has no ``shardId``, also
+    with empty columns ``shardId`` and ``shardIdFrom`` for `check.with_shards` to fill, and True.
+    Raises ValueError."""
+    from pyspark.sql import functions as f
+
+    present = set(df.columns)
+    for field in df.schema.fields:
+        standard = standard_name(field.name)
+        if standard is not None and standard not in present and field.name != "shard":
+            fits = {"data": "binary", "approximateArrivalTimestamp": "timestamp"}.get(standard, "string")
+            if field.dataType.simpleString() == fits:
+                df = df.withColumnRenamed(field.name, standard)
+                present.add(standard)
+    names = {name.lower() for name in df.columns}
+    if "shardid" in names:
+        return df, False
+    if "sequencenumber" not in names:
+        raise ValueError(
+            "verify needs a column shardId or sequenceNumber: a verdict is about the shard a record lies on"
+        )
+    empty = f.lit(None).cast("string")
+    return df.withColumn("shardId", empty).withColumn("shardIdFrom", empty), True
+
+
+def output_schema(
+    schema: StructType, policy: Policy, shard_map: ShardMap | None, *, tags: bool
+) -> StructType:
+    """The Spark schema of the result; the workers see the real Arrow one. Raises TypeError, CaptureError,
+    ValueError."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    known = {
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+    }
+    names = {field.name for field in (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)}
+    stand_ins = pa.schema(
+        # A carried column keeps its Spark type; one of ours must have a type that fits.
+        (
+            field.name,
+            known.get(field.dataType.simpleString(), pa.struct([])) if field.name in names else pa.null(),
+        )
+        for field in schema.fields
+    )
+    out = Deaggregator(stand_ins, policy, shard_map=shard_map, tags=tags).schema
+    types = {field.name: field.dataType for field in schema.fields}
+    ours = {field.name for field in out} & names
+    made = from_arrow_schema(pa.schema(field for field in out if field.name in ours))
+    # One of our names that this run does not add is carried as it is.
+    added = {f.name for f in FIELDS} | {
+        *([TAGS_FIELD.name] if tags else ()),
+        *(f.name for f in PLACEMENT_FIELDS if shard_map is not None),
+        *(f.name for f in (*ERROR_FIELDS, *COUNTING_FIELDS) if policy == "report"),
+    }
+    return StructType(
+        [
+            made[field.name] if field.name in added else StructField(field.name, types[field.name])
+            for field in out
+        ]
+    )
+
+
+def _spark_types(fields: list[pa.Field]) -> list[tuple[str, str]]:
+    """Fields as names and Spark types."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    made = from_arrow_schema(pa.schema(fields))
+    return [(field.name, field.dataType.simpleString()) for field in made.fields]
