@@ -65,6 +65,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--once", action="store_true", help="with --follow: end when all that is there now is read")
     add("--interval", type=float, default=30.0, help="with --follow: seconds between batches (%(default)s)")
+    add(
+        "--repaired",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="results whose repair was put after the records were captured; may be repeated. Copies among "
+        "the records are recognised without it",
+    )
     add("--repair", action="store_true", help="also plan a repair; nothing is put (see kpl-codec repair)")
     add_engine(parser)
     add("--quiet", action="store_true", help="no progress display")
@@ -78,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
     # Everything that can be known to be wrong is told before Spark takes its seconds to start.
     if args.input is not None and (args.shards is None or args.follow):
         raise UsageError(reason="--input needs --shards, and does not go with --follow")
+    if args.repaired and args.follow:
+        raise UsageError(reason="--repaired does not go with --follow, which reads on where it stopped")
     if args.once and not args.follow:
         raise UsageError(reason="--once goes with --follow")
     if args.repair and (args.follow or args.output_format != "parquet"):
@@ -125,7 +135,14 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
         if args.stream is not None:
             from ..spark.validation.stream import validate_stream
 
-            return validate_stream(engine.spark, _options(args), shard_map, args.output, title=args.title)
+            return validate_stream(
+                engine.spark,
+                _options(args),
+                shard_map,
+                args.output,
+                title=args.title,
+                repairs=args.repaired,
+            )
         return validate(
             args.input,
             shard_map,
@@ -133,6 +150,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
             engine=engine,
             output_format=args.output_format,
             title=args.title,
+            repairs=args.repaired,
         )
 
 

@@ -54,6 +54,17 @@ PLACEMENT = (
         "PLC-3",
     ),
     Kind(
+        "repaired",
+        "info",
+        "Dropped by the KCL, and put again",
+        "The KCL drops user records of this aggregate, and `kpl-codec repair` has put all of them again: "
+        "their copies say so by a tag, or the log of the repair does.",
+        "Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.",
+        "Nothing.",
+        ("shard_id", "sequence_number", "user_records", "detail"),
+        "SPK-34",
+    ),
+    Kind(
         "stray",
         "error",
         "Record outside its shard",

@@ -27,6 +27,7 @@ class Run:
     known: int = 0  # hash keys known
     outside: int = 0
     dropped: int = 0
+    repaired: int = 0  # dropped, and put again
     delivered: int = 0
     raw: int = 0
     whole_seen: bool = False  # a row of sub-sequence number -1
@@ -72,6 +73,7 @@ class Sums:
         self.known = summed(rows.known)
         self.outside = summed(rows.outside)
         self.dropped = summed(rows.dropped)
+        self.repaired = summed(rows.fate("repaired"))
         self.delivered = summed(rows.fate("delivered") | rows.fate("altered"))
         self.raw = summed(rows.fate("raw"))
         self.aggregated = summed(rows.aggregated | (rows.sub == -1))

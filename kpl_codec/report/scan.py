@@ -245,6 +245,7 @@ class Scan:
         run.known += int(runs.known[at])
         run.outside += int(runs.outside[at])
         run.dropped += int(runs.dropped[at])
+        run.repaired += int(runs.repaired[at])
         run.delivered += int(runs.delivered[at])
         run.raw += int(runs.raw[at])
         if self._map is not None and run.aggregated:
@@ -266,6 +267,20 @@ class Scan:
         raw = run.raw and not run.dropped  # the KCL does not open it, so it cannot drop it
         if run.dropped or run.empty:
             tally.add_loss(_reason(run), run.dropped)
+        if run.repaired and not run.dropped:
+            yield Finding(
+                kind="repaired",
+                shard_id=run.shard_id,
+                sequence_number=run.sequence_number,
+                user_records=run.repaired,
+                requirement=kind_of("repaired").requirement,
+                file=run.file,
+                line=run.line,
+                position=run.position,
+                approximate_arrival_timestamp=run.arrival,
+                detail=f"copies of {run.repaired} user records that the KCL drops were put and are delivered",
+            )
+            return
         kind = aggregate_kind(inside, outside)
         if raw or (kind != "mixed" and kind != "foreign"):
             return

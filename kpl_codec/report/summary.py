@@ -69,6 +69,12 @@ def verdict(report: Report) -> str:
         )
     if not report.clean:
         return "Every record can be read and reaches a KCL consumer; some things need a look."
+    repaired = report.totals.kcl.get("repaired", 0)
+    if repaired:
+        return (
+            f"Every user record reaches a KCL consumer: {plural(repaired, 'user record')} that it drops were "
+            "put again by a repair."
+        )
     if report.distribution is None:
         return "Every record can be read. Placement was not checked: there is no shard map."
     return "Clean: every record can be read, lies where it belongs, and reaches a KCL consumer."
@@ -109,6 +115,7 @@ def counts(report: Report) -> list[Count]:
         raw, altered = totals.kcl.get("raw", 0), totals.kcl.get("altered", 0)
         rows += [
             Count("Lost at the KCL", lost, f"{percent(lost, user)} of the user records", bad=True),
+            Count("Repaired", totals.kcl.get("repaired", 0), "dropped by the KCL, and put again"),
             Count("Unopened by the KCL", raw, "it hands the whole frame on as one record"),
             Count("Altered by the KCL", altered, "delivered under another key"),
         ]

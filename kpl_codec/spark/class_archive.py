@@ -2,8 +2,8 @@
 
 Loading some 15,000 classes from jars is most of what a Spark session waits for. Java can keep them in a file
 (class data sharing) and map it. The first session writes the file when its Java ends, about 160 MB in the
-user's cache folder; later sessions of the same Spark and Java use it. Java checks what it maps and does without
-where something does not fit, so nothing depends on the file: it may be deleted at any time. With
+user's cache folder; later sessions of the same Spark and Java use it. Java checks what it maps and does
+without where something does not fit, so nothing depends on the file: it may be deleted at any time. With
 KPL_CODEC_NO_CACHE in the environment none is made or used.
 """
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from .. import arrow
 from ..adapters.columns import standard_name
 from ..arrow import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Deaggregator
 from ..deaggregation.policies import Policy
@@ -28,11 +29,7 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, confl
     # it."
     if conflicts not in ("refuse", "rename"):
         raise ValueError(f"conflicts {conflicts!r}: refuse or rename")
-    added = [
-        *([TAGS_FIELD] if tags else ()),
-        *(PLACEMENT_FIELDS if placement else ()),
-        *((*ERROR_FIELDS, *COUNTING_FIELDS) if policy == "report" else ()),
-    ]
+    added = _added(policy, placement=placement, tags=tags)
     exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
 
     def fold(name: str) -> str:
@@ -128,17 +125,20 @@ def output_schema(
     ours = {field.name for field in out} & names
     made = from_arrow_schema(pa.schema(field for field in out if field.name in ours))
     # One of our names that this run does not add is carried as it is.
-    added = {f.name for f in FIELDS} | {
-        *([TAGS_FIELD.name] if tags else ()),
-        *(f.name for f in PLACEMENT_FIELDS if shard_map is not None),
-        *(f.name for f in (*ERROR_FIELDS, *COUNTING_FIELDS) if policy == "report"),
-    }
+    added = {field.name for field in _added(policy, placement=shard_map is not None, tags=tags)}
+    added |= {field.name for field in FIELDS}
     return StructType(
         [
             made[field.name] if field.name in added else StructField(field.name, types[field.name])
             for field in out
         ]
     )
+
+
+def _added(policy: Policy, *, placement: bool, tags: bool) -> list[pa.Field]:
+    """The columns that the result has beside those of a user record."""
+    nothing = pa.schema([("data", pa.binary())])
+    return list(arrow.output_schema(nothing, policy, placement=placement, tags=tags))[len(FIELDS) :]
 
 
 def _spark_types(fields: list[pa.Field]) -> list[tuple[str, str]]:

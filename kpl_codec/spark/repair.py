@@ -10,6 +10,9 @@ The plan says of every user record that the KCL drops what becomes of it:
                           it again when a shard was split. Looked for only where a reshard explains the drop
     cannot                its partition key is not known, or may not be written
 
+Each copy carries a tag that names the one it stands for (`validation.repaired`): the next `validate` knows
+the repaired ones by it, reports them as such, and no plan has them again.
+
 Applying writes down each delivery (old place, new place) before it goes on, and skips what is written
 down: run again after a failure it puts the rest. Between a put and its line in the log at most
 2 * LOG_EVERY user records (500) can be put twice, by a process that was killed.
@@ -40,10 +43,14 @@ from ..errors import EncodeError, KplError
 from ..format.records import Tag
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.misplacement_causes import ACROSS_SHARDS
+from ..validation import repaired
 from ..validation.storage import write_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ..aws.delivery_future import DeliveryFuture
+    from ..aws.producer import Producer
 
 #: Deliveries between two writes of the log; as many again may be under way.
 LOG_EVERY = 250
@@ -304,9 +311,8 @@ def _put_rows(rows: pq.ParquetFile, log: _Log, client_settings: dict[str, Any], 
                 elif old in done:
                     counts["put-before"] += 1
                 else:
-                    tags = tuple(Tag(tag["key"], tag["value"]) for tag in row["tags"] or ())
                     try:
-                        future = producer.put(row["partitionKey"], row["data"], _canonical(row), tags)
+                        future = _put(producer, row, old)
                     except EncodeError as error:  # larger than the producer may put
                         log.add({"old": old, "outcome": "failed", "error": str(error), "stored": False})
                         counts["failed"] += 1
@@ -316,6 +322,16 @@ def _put_rows(rows: pq.ParquetFile, log: _Log, client_settings: dict[str, Any], 
         producer.flush()
         settle(keep=0)
     return counts
+
+
+def _put(producer: Producer, row: dict[str, Any], old: tuple[Any, ...]) -> DeliveryFuture:
+    """Puts a copy of the user record, with a tag that says of which. Raises EncodeError."""
+    tags = tuple(Tag(tag["key"], tag["value"]) for tag in row["tags"] or ())
+    key, data, hash_key = row["partitionKey"], row["data"], _canonical(row)
+    try:
+        return producer.put(key, data, hash_key, (*tags, Tag(repaired.TAG, repaired.tag_value(old))))
+    except EncodeError:  # too large with the tag; only the log knows it then
+        return producer.put(key, data, hash_key, tags)
 
 
 def _canonical(row: dict[str, Any]) -> str | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ..captures import is_local, plan
 from ..shards.shard_map import ShardMap
+from .repaired import Repaired, read_copied, read_logs
 from .results import Validation, finish, prepare_output
-from .task import Job, pack
+from .task import Job, clear, gather, pack, work_folder
 
 
 class Engine(Protocol):
@@ -29,6 +31,17 @@ class Engine(Protocol):
         """Tasks done, and tasks known."""
 
 
+def run_knowing_repairs(run: Callable[[Repaired], None], output: str, known: Repaired) -> None:
+    """Calls ``run`` with the user records known to be repaired; once more with those that copies among the
+    records tell of, if any that the KCL drops may be among them."""
+    run(known)
+    found = known | read_copied(f"{work_folder(output)}/copies")
+    tally = gather(work_folder(output))
+    if found != known and any(kcl == "dropped" for *_, kcl in tally.groups):
+        clear(output)
+        run(found)
+
+
 def validate(
     inputs: Sequence[str],
     shard_map: ShardMap,
@@ -37,9 +50,12 @@ def validate(
     engine: Engine,
     output_format: str = "parquet",
     title: str | None = None,
+    repairs: Sequence[str] = (),
     task_bytes: int | None = None,
 ) -> Validation:
     """Check everything under ``inputs`` and write the results under ``output``, which must be empty.
+
+    ``repairs``: folders of earlier results whose repair was applied after ``inputs`` were captured.
 
     Raises InputError, OutputError and FormatError before anything is started. What is wrong inside the
     input is never raised, it is found.
@@ -54,5 +70,10 @@ def validate(
     engine.check_format(output_format)
     prepare_output(output)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
-    engine.run(Job(pack(pieces, task_bytes=task_bytes), shard_map, output), output_format)
+    job = Job(pack(pieces, task_bytes=task_bytes), shard_map, output, read_logs(repairs))
+
+    def run(repaired: Repaired) -> None:
+        engine.run(replace(job, repaired=repaired), output_format)
+
+    run_knowing_repairs(run, output, job.repaired)
     return finish(output, shard_map, inputs=inputs, title=title)

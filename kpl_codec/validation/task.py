@@ -6,13 +6,14 @@ writes the same files twice, so nothing is counted twice, whichever attempt wins
     WORK/user-records/part-00007.parquet    the columns of `checked_schema`
     WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
     WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for repeats
+    WORK/copies/part-00007.json             copies that repair put (repaired.py)
     WORK/tally/part-00007.json              counts (report/counters.py)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,7 @@ from ..report.counters import Tally
 from ..report.scan import FINDINGS_SCHEMA, Scan
 from ..shards.shard_map import ShardMap
 from .check import check, checked_schema
+from .repaired import Repaired, copied_places, write_copied
 from .repeats import RECORDS_SCHEMA
 from .storage import whole_file
 
@@ -55,11 +57,14 @@ class Job:
     tasks: list[list[Piece]]
     shard_map: ShardMap
     output: str
+    repaired: Repaired = field(default_factory=Repaired)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The user records of a task; once they are through, its findings and counts are written."""
         captured = (batch for piece in self.tasks[number] for batch in read_piece(piece))
-        yield from judged(captured, self.shard_map, work_folder(self.output), part_name(number))
+        yield from judged(
+            captured, self.shard_map, work_folder(self.output), part_name(number), repaired=self.repaired
+        )
 
     def run(self, number: int) -> int:
         """Does a task: writes its files; gives the number of user records."""
@@ -85,7 +90,7 @@ def users_folder(output: str) -> str:
 def make_folders(work: str) -> None:
     """The folders that `judged` writes to."""
     system, inner = open_path(work)
-    for name in ("findings", "kinesis-records", "tally"):
+    for name in ("findings", "kinesis-records", "copies", "tally"):
         system.create_dir(f"{inner}/{name}", recursive=True)
 
 
@@ -112,11 +117,17 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: str
 
 
 def judged(
-    captured: Iterable[pa.RecordBatch], shard_map: ShardMap, work: str, name: str
+    captured: Iterable[pa.RecordBatch],
+    shard_map: ShardMap,
+    work: str,
+    name: str,
+    *,
+    repaired: Repaired,
 ) -> Iterator[pa.RecordBatch]:
     """The user records in ``captured`` (batches of CAPTURE_SCHEMA); once they are through, the findings,
-    Kinesis records and counts stand under ``work``."""
+    Kinesis records, copies that repair put, and counts stand under ``work``."""
     scan = Scan(shard_map)
+    copies: list[str] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
         whole_file(f"{work}/findings/{name}.parquet") as findings_file,
@@ -124,7 +135,7 @@ def judged(
         whole_file(f"{work}/kinesis-records/{name}.parquet") as records_file,
         pq.ParquetWriter(records_file, RECORDS_SCHEMA) as records,
     ):
-        for batch in check(captured, shard_map):
+        for batch in map(repaired.mark, check(captured, shard_map)):
             # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
             # its shard and sequence number."
             found = scan.process(batch)
@@ -137,12 +148,24 @@ def judged(
             if kept.num_rows:
                 firsts = pc.and_(pc.equal(kept["subSequenceNumber"], 0), pc.is_valid(kept["sequenceNumber"]))
                 records.write_batch(kept.select(RECORDS_SCHEMA.names).filter(firsts))
+                copies += copied_places(kept)
                 yield kept
         found = scan.finish()
         if found.num_rows:
             findings.write_batch(found)
+    if copies:
+        write_copied(copies, f"{work}/copies/{name}.json")
     with whole_file(f"{work}/tally/{name}.json") as out:
         out.write(scan.tally.to_bytes())
+
+
+def clear(output: str) -> None:
+    """Delete what tasks have written, for them to run anew."""
+    for folder in (work_folder(output), users_folder(output)):
+        system, inner = open_path(folder)
+        if system.get_file_info(inner).type != fs.FileType.NotFound:
+            system.delete_dir(inner)
+    make_folders(work_folder(output))
 
 
 def gather(work: str) -> Tally:

@@ -78,6 +78,33 @@ def test_a_naive_stream_is_made_whole(spark: Any, stream: Stream, tmp_path: Path
     assert "planned" in capsys.readouterr().err
 
 
+@pytest.mark.requirement("SPK-34", "SPK-32")
+def test_advice_that_is_followed_ends_clean(spark: Any, stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    """validate, repair, validate, repair: the second validate is clean and the second repair puts nothing."""
+    stream.put(5)
+    stream.put(12, naive=True)
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert stream.validate(first) == 1
+    assert repair(stream, first) == 0
+    assert repair(stream, first, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+    capsys.readouterr()
+    assert stream.validate(second, "--repair") == 0
+    out = capsys.readouterr().out
+    assert "put again by a repair" in out.replace("\n", " ")
+    assert "nothing to do" in out
+    kinds = Counter(f["kind"] for f in pq.read_table(second / "findings").to_pylist())
+    assert kinds["repaired"] >= 10
+    assert set(kinds) <= {"repaired", "on-parent", "explicit-hash-key-implied"}
+    assert repair(stream, second, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+    # What comes later is found as ever.
+    stream.put(3, naive=True)
+    assert stream.validate(tmp_path / "third", "--repair") == 1
+    assert repair(stream, tmp_path / "third", "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+
+
 @pytest.mark.requirement("SPK-32")
 def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
     rows = [

@@ -78,7 +78,7 @@ class SparkEngine:
             return
         schema = from_arrow_schema(checked_schema(job.shard_map))
         rows = numbers.mapInArrow(_each(shared(self.spark, job), Job.rows), schema)
-        rows.write.format(output_format).save(f"{job.output}/user-records")
+        rows.write.format(output_format).mode("overwrite").save(f"{job.output}/user-records")
 
 
 def count_batch(user_records: int) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ everything it writes goes to places named after the batch, which a second run re
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -32,6 +32,8 @@ from ...report.counters import Tally
 from ...report.scan import findings_batch
 from ...report.whole import findings_of_the_whole
 from ...shards.shard_map import ShardMap
+from ...validation.job import run_knowing_repairs
+from ...validation.repaired import Repaired, read_logs
 from ...validation.results import LOG, OutputError, Validation, finish, prepare_output, write_report
 from ...validation.storage import move_folder, sweep, write_text
 from ...validation.task import (
@@ -57,17 +59,24 @@ def validate_stream(
     output: str,
     *,
     title: str | None = None,
+    repairs: Sequence[str] = (),
 ) -> Validation:
     """Check what lies between the starting and the ending position of ``options`` (`parse_options`).
 
-    Raises OutputError, OptionError, NoDataSource; StreamUnavailable and DataLoss come wrapped by Spark.
+    ``repairs``: folders of earlier results whose repair was applied. Where the records hold copies that
+    repair put, they are read twice. Raises OutputError, OptionError, NoDataSource; StreamUnavailable and
+    DataLoss come wrapped by Spark.
     """
     _register(spark)
     output = os.path.abspath(output) if is_local(output) else output
     prepare_output(output)
     df = spark.read.format("kpl-kinesis").options(**_unopened(options)).load()
-    work = _judge_and_write(shard_map, work_folder(output), users_folder(output))
-    df.mapInArrow(work, WRITTEN).collect()
+
+    def run(repaired: Repaired) -> None:
+        work = _judge_and_write(shard_map, work_folder(output), users_folder(output), repaired)
+        df.mapInArrow(work, WRITTEN).collect()
+
+    run_knowing_repairs(run, output, read_logs(repairs))
     stream = options["streamName"]
     return finish(output, shard_map, inputs=[stream], title=title, source=f"Kinesis stream {stream}")
 
@@ -99,7 +108,7 @@ def _unopened(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _judge_and_write(
-    shard_map: ShardMap, work: str, users: str
+    shard_map: ShardMap, work: str, users: str, repaired: Repaired
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow over Kinesis records: the judged user records go to the folder ``users``, findings
     and counts to ``work``."""
@@ -109,7 +118,7 @@ def _judge_and_write(
 
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
-        rows = judged(map(_captured, batches), shard_map, work, name)
+        rows = judged(map(_captured, batches), shard_map, work, name, repaired=repaired)
         yield count_batch(write_users(rows, shard_map, users, name))
 
     return run
@@ -175,7 +184,7 @@ def _batch(
     own = f"_work/{number}-{uuid4().hex}"
     work, users = f"{output}/{own}", f"{output}/{own}/user-records"
     make_folders(work)
-    if not df.mapInArrow(_judge_and_write(shard_map, work, users), WRITTEN).collect():
+    if not df.mapInArrow(_judge_and_write(shard_map, work, users, Repaired()), WRITTEN).collect():
         write_users([], shard_map, users, part_name(0))  # a batch without tasks
     tally = gather(work)
     if number:

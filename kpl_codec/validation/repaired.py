@@ -1,0 +1,131 @@
+"""User records that the KCL drops and that `kpl-codec repair` has put again.
+
+A copy that repair puts carries a tag that names the place of the one it stands for: the KCL passes tags over,
+and no two user records of one content are taken for each other. What is known of repairs comes from these
+tags in the records checked, and from the logs of repairs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from ..captures import open_path
+from .storage import whole_file
+
+#: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
+TAG = "kpl_codec.repair"
+#: What `mark` says of a user record in place of "dropped".
+REPAIRED = "repaired"
+Place = tuple[str, str, int]
+
+
+def tag_value(place: Place) -> str:
+    """The value of the tag of a copy of the user record at ``place``."""
+    return "/".join(map(str, place))
+
+
+class Repaired:
+    """Places of user records that were put again. Memory: a bit for each, and about 200 bytes for each
+    Kinesis record."""
+
+    def __init__(self, places: Iterable[Place] = ()) -> None:
+        self._bits: dict[tuple[str, str], int] = {}
+        for shard_id, number, index in places:
+            key = shard_id, number
+            self._bits[key] = self._bits.get(key, 0) | 1 << index
+
+    def __bool__(self) -> bool:
+        return bool(self._bits)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Repaired) and self._bits == other._bits
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __or__(self, other: Repaired) -> Repaired:
+        both = Repaired()
+        both._bits = dict(self._bits)
+        for key, bits in other._bits.items():
+            both._bits[key] = both._bits.get(key, 0) | bits
+        return both
+
+    def __contains__(self, place: tuple[str | None, str | None, int | None]) -> bool:
+        shard_id, number, index = place
+        if shard_id is None or number is None or index is None or index < 0:
+            return False
+        return bool(self._bits.get((shard_id, number), 0) >> index & 1)
+
+    def mark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with "repaired" in the column ``kcl`` where it says "dropped" and a copy was put."""
+        if not self._bits:
+            return batch
+        dropped = pc.fill_null(pc.equal(batch["kcl"], "dropped"), False)
+        rows = pc.indices_nonzero(dropped)
+        names = ("shardId", "sequenceNumber", "subSequenceNumber")
+        places = zip(*(batch[name].take(rows).to_pylist() for name in names), strict=True)
+        # SPK-34: "A user record that the KCL drops and that repair has put again MUST be told as repaired,
+        # known by the tag of its copy or by the log of the repair, and MUST NOT be planned to be put once
+        # more."
+        fates = pa.array([REPAIRED if place in self else "dropped" for place in places], pa.string())
+        at = batch.schema.get_field_index("kcl")
+        return batch.set_column(at, "kcl", pc.replace_with_mask(batch["kcl"], dropped, fates))
+
+
+def copied_places(batch: pa.RecordBatch) -> Iterator[str]:
+    """The tag values of copies among judged user records that a KCL consumer gets."""
+    tags = batch["tags"]
+    if tags.null_count == len(tags):
+        return
+    # `flatten` leaves null lists out, `list_parent_indices` too.
+    flat = tags.flatten()
+    ours = pc.fill_null(pc.equal(flat.field("key"), TAG), False)
+    rows = pc.list_parent_indices(tags).filter(ours)
+    fates = batch["kcl"].take(rows).to_pylist()
+    for value, fate in zip(flat.field("value").filter(ours).to_pylist(), fates, strict=True):
+        if fate == "delivered" and value is not None:
+            yield value
+
+
+def write_copied(values: Sequence[str], path: str) -> None:
+    """What a task found, for `read_copied`."""
+    with whole_file(path) as out:
+        out.write(json.dumps(list(values)).encode())
+
+
+def read_copied(folder: str) -> Repaired:
+    """What all tasks found in ``folder``."""
+    system, inner = open_path(folder)
+    places: list[Place] = []
+    for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+        if not file.base_name.startswith("."):
+            with system.open_input_stream(file.path) as source:
+                places += filter(None, map(_place, json.loads(source.read())))
+    return Repaired(places)
+
+
+def _place(value: str) -> Place | None:
+    """The place in a tag's value; None if somebody else wrote it."""
+    shard_id, _, rest = value.partition("/")
+    number, _, index = rest.partition("/")
+    # An aggregate has less than a million user records; a number from outside is not to fill the memory.
+    if shard_id and number and index.isascii() and index.isdigit() and len(index) < 7:
+        return shard_id, number, int(index)
+    return None
+
+
+def read_logs(results: Iterable[str]) -> Repaired:
+    """What the logs of repairs in these folders of results say was put. Raises InputError."""
+    places: list[Place] = []
+    for folder in results:
+        system, inner = open_path(folder)
+        for file in system.get_file_info(fs.FileSelector(f"{inner}/repair/log", allow_not_found=True)):
+            if file.base_name.endswith(".jsonl"):
+                with system.open_input_stream(file.path) as source:
+                    entries = map(json.loads, source.read().decode().splitlines())
+                    places += [tuple(entry["old"]) for entry in entries if entry["outcome"] == "put"]
+    return Repaired(place for place in places if None not in place)
