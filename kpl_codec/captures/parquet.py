@@ -1,4 +1,7 @@
-"""Captured records in Parquet, named as the Kinesis connectors name columns. Memory: some rows at a time."""
+"""Captured records in Parquet, named as the Kinesis connectors name columns.
+
+Memory: some pages of each column, whatever the size of a row group.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,15 @@ from .files import Piece
 from .rows import CAPTURE_SCHEMA, Rows, first_line
 
 
+#: Bytes of a batch, about.
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
 def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBatch]:
     """The row groups whose middle is in the piece."""
     try:
-        file = pq.ParquetFile(source)
+        # Pages are read as they are needed: a row group may be larger than the memory.
+        file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         columns = _columns(file.schema_arrow)
     except (pa.ArrowException, OSError, CaptureError) as error:
         if piece.start == 0:
@@ -36,7 +44,9 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
             continue
         read = 0
         try:
-            for batch in file.iter_batches(500, row_groups=[number], columns=list(columns.values())):
+            for batch in file.iter_batches(
+                _batch_rows(group), row_groups=[number], columns=list(columns.values())
+            ):
                 yield _captured(batch, columns, piece.path, first + read)
                 read += batch.num_rows
         except (pa.ArrowException, OSError) as error:
@@ -46,6 +56,11 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
     if row == 0 and piece.start == 0:
         rows.unreadable("empty", "no rows", 0)
         yield from rows.take()
+
+
+def _batch_rows(group: pq.RowGroupMetaData) -> int:
+    """Rows of a batch of about 4 MiB."""
+    return max(1, min(500, group.num_rows * _BATCH_BYTES // max(1, group.total_byte_size)))
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:

@@ -109,7 +109,8 @@ def test_columns_in_the_way_are_kept_under_another_name(spark: Any) -> None:
         assert (row.input_error, row.input_Kcl, float(row.input_placement)) == ("mine", 7, 1.5)
         assert row.kcl in ("delivered", "dropped", "altered", "raw", None)
     # What an earlier run added is no conflict, and running twice does no harm.
-    assert sorted(map(repr, verify(out, MAP).collect())) == sorted(map(repr, out.collect()))
+    users = out.where("subSequenceNumber >= 0")
+    assert sorted(map(repr, verify(users, MAP).collect())) == sorted(map(repr, users.collect()))
 
 
 @pytest.mark.requirement("SPK-9")
