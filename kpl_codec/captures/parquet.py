@@ -16,7 +16,6 @@ from ..errors import CaptureError
 from .files import Piece
 from .rows import CAPTURE_SCHEMA, Rows, first_line
 
-
 #: Bytes of a batch, about.
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -60,7 +59,7 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
 
 def _batch_rows(group: pq.RowGroupMetaData) -> int:
     """Rows of a batch of about 4 MiB."""
-    return max(1, min(500, group.num_rows * _BATCH_BYTES // max(1, group.total_byte_size)))
+    return max(1, min(500, int(group.num_rows) * _BATCH_BYTES // max(1, int(group.total_byte_size))))
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
