@@ -1,4 +1,4 @@
-"""Rows of captured Kinesis records, and of what could not be read, on their way into batches."""
+"""Batches of captured Kinesis records, and of what could not be read."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ class Rows:
         self._path = path
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
-        #: Whether there was anything at all: a record, a value without records, something unreadable.
+        #: Whether there was a record, a value without records, or something unreadable.
         self.seen = False
 
     def record(
         self, record: KinesisRecord, stream: str | None, position: int, line: int | None, index: int
     ) -> None:
+        """Adds a Kinesis record; ``index``: which of the value at ``position``."""
         arrival = record.approximate_arrival_timestamp
         self._add(
             stream,
@@ -67,6 +68,7 @@ class Rows:
     def unreadable(
         self, code: str, text: str, position: int, line: int | None = None, index: int | None = None
     ) -> None:
+        """Adds what could not be read, and why."""
         self._add(*(None,) * 8, self._path, position, line, index, code, text[:500])
 
     def _add(self, *row: Any) -> None:
@@ -75,6 +77,7 @@ class Rows:
         self.seen = True
 
     def full(self) -> bool:
+        """Whether there is enough for a batch."""
         return self._bytes >= _BATCH_BYTES or len(self._rows) >= _BATCH_ROWS
 
     def take(self) -> Iterator[pa.RecordBatch]:

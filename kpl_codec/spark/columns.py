@@ -111,7 +111,8 @@ def output_schema(
         "timestamp": pa.timestamp("us", "UTC"),
         "timestamp_ntz": pa.timestamp("us"),
     }
-    names = {field.name for field in (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)}
+    every = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+    names = {field.name for field in every}
     stand_ins = pa.schema(
         # A carried column keeps its Spark type; one of ours must have a type that fits.
         (

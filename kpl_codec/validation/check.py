@@ -29,8 +29,8 @@ def checked_schema(shard_map: ShardMap) -> pa.Schema:
 
 
 def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` out: every user record judged, and every
-    unreadable bit as a row with its error and no sub-sequence number."""
+    """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` out: every user record with its verdict; what
+    could not be read as a row with its error and without a sub-sequence number."""
     deaggregator = Deaggregator(_IN, "report", shard_map=shard_map, tags=True)
 
     def rows() -> Iterator[pa.RecordBatch]:

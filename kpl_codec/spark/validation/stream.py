@@ -180,7 +180,7 @@ def _batch(
     system, inner = open_path(output)
     if system.get_file_info(f"{inner}/_work").type != fs.FileType.NotFound:
         system.delete_dir(f"{inner}/_work")
-    # A place of its own for each run: a task that was given up may write a while longer.
+    # A folder of its own for each run: tasks of an earlier run that failed may still be writing.
     own = f"_work/{number}-{uuid4().hex}"
     work, users = f"{output}/{own}", f"{output}/{own}/user-records"
     make_folders(work)
