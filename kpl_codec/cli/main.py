@@ -32,9 +32,9 @@ COMMANDS = {
 #: What to install when an import fails: module -> extra.
 EXTRAS = {
     "pyspark": "spark-local",
-    "pyarrow": "spark-local",
+    "pyarrow": "cli",
     "pandas": "spark-local",
-    "numpy": "spark-local",
+    "numpy": "cli",
     "boto3": "aws",
     "botocore": "aws",
     "rich": "cli",

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "--input", action="append", metavar="PATH", help="file, folder or URI; may be repeated"
+        "--input", action="extend", nargs="+", metavar="PATH", help="files, folders or URIs; may be repeated"
     )
     source.add_argument("--stream", metavar="NAME", help="read this stream")
     add("--shards", metavar="FILE", help="what aws kinesis list-shards printed (with --stream: asked for)")

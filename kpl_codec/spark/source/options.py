@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Literal, cast
 
@@ -112,8 +113,10 @@ class _Taken:
             for name, value in options.items()
             if name.lower() not in _SPARKS_OWN
         }
+        self._known: list[str] = []
 
     def text(self, *names: str) -> str | None:
+        self._known += names[:1]
         found = [self._left.pop(name.lower()) for name in names if name.lower() in self._left]
         if len(found) > 1:
             raise OptionError(option=found[1][0], value="...", expected=f"only one of {', '.join(names)}")
@@ -150,9 +153,10 @@ class _Taken:
         # anything is read, with its name and what was expected."
         if self._left:
             name, value = next(iter(self._left.values()))
-            raise OptionError(
-                option=name, value=value, expected="an option of kpl-kinesis; see KNOWN_OPTIONS"
-            )
+            like = get_close_matches(name, self._known, 1)
+            hint = f" ({like[0]}, perhaps)" if like else ""
+            expected = f"an option of kpl-kinesis{hint}: {', '.join(sorted(self._known, key=str.lower))}"
+            raise OptionError(option=name, value=value, expected=expected)
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
