@@ -37,12 +37,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         recipe = Recipe(
             args.user_records,
-            args.shard_count,
-            args.per_aggregate,
-            args.data_size,
-            args.seed,
-            args.mixed_every,
-            args.broken_every,
+            shards=args.shard_count,
+            per_aggregate=args.per_aggregate,
+            data_size=args.data_size,
+            seed=args.seed,
+            mixed_every=args.mixed_every,
+            broken_every=args.broken_every,
         )
     except ValueError as error:
         raise UsageError(reason=str(error)) from None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,7 @@ class Recipe:
     """
 
     user_records: int
+    _: KW_ONLY
     shards: int = 4
     per_aggregate: int = 500
     data_size: int = 100
