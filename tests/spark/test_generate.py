@@ -22,7 +22,9 @@ def digest(df: Any) -> str:
 def test_the_same_however_many_tasks_make_it(spark: Any) -> None:
     recipe = Recipe(5_001, shards=3, per_aggregate=50, seed=7)
     assert digest(generated(spark, recipe, tasks=1)) == digest(generated(spark, recipe, tasks=5))
-    assert digest(generated(spark, Recipe(5_001, shards=3, per_aggregate=50, seed=8))) != digest(generated(spark, recipe))
+    assert digest(generated(spark, Recipe(5_001, shards=3, per_aggregate=50, seed=8))) != digest(
+        generated(spark, recipe)
+    )
 
 
 def test_generated_and_validated(spark: Any, tmp_path: Path, capsys: Any) -> None:
