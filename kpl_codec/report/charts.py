@@ -209,7 +209,10 @@ def key_space(report: Report) -> Svg | None:
             gone = max(tall * misplaced / count, 2)
             drawn.append(rect(x, top + height - gone, slot - 0.4, gone, "lost", tip))
     y = top + height * (1 - mean / most)
-    drawn += [line(LEFT, y, WIDTH - RIGHT, y, "mean"), label(LEFT - 9, y + 4, f"mean {mean:,.1f}", "end")]
+    drawn += [
+        line(LEFT, y, WIDTH - RIGHT, y, "mean"),
+        label(LEFT - 9, y + 4, f"mean {mean:,.{1 if mean < 1000 else 0}f}", "end"),
+    ]
     if y > top + 14:
         drawn.append(label(LEFT - 9, top + 6, f"most {number(most)}", "end"))
     if opened:

@@ -12,7 +12,7 @@ from ..pictures.terminal import line, table, wrapped
 from ..shards.misplacement_causes import CAUSES
 from .kinds import Severity
 from .model import CauseCount, Finding, KclLoss, Report
-from .summary import REASONS, counts, span_text, state, verdict
+from .summary import REASONS, counts, span_text, state, verdict, worst_first
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _MARKS: dict[Severity, str] = {"critical": "CRITICAL", "error": "ERROR", "warning": "WARNING", "info": "info"}
@@ -100,7 +100,7 @@ def _shards(report: Report) -> Iterator[RenderableType]:
     """The worst shards: those that lose most, then those with most on them."""
     skew = f"; the fullest open shard has {report.skew:.2f} times the mean" if report.skew is not None else ""
     yield line(("Shards" + skew, "bold"))
-    shown = sorted(report.shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))[:_SHARDS]
+    shown = worst_first(report.shards)[:_SHARDS]
     rows = [
         [
             shard.shard_id if len(shard.shard_id) <= 30 else shard.shard_id[:29] + "…",

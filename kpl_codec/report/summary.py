@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..pictures.labels import number, percent, plural, size
@@ -144,6 +145,11 @@ def _per_aggregate(report: Report) -> str:
     totals = report.totals
     opened = totals.user_records - totals.plain_records - totals.broken_frames
     return f"{opened / totals.aggregated_records:,.1f} user records each" if totals.aggregated_records else ""
+
+
+def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
+    """Those of which the KCL loses most, then those with most misplaced, then those with most on them."""
+    return sorted(shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))
 
 
 def state(shard: ShardFacts) -> str:

@@ -262,6 +262,36 @@ def many_findings(kinds: Iterable[str] = tuple(KINDS), each: int = 2000) -> Repo
     return report_of(tally, ShardMap(shards), stream_name="a-large-one")
 
 
+def large_report() -> Report:
+    """Thirty days of a stream of 500 shards: six hot ones, and an aggregate here and there that is lost."""
+    rnd = random.Random(3)
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
+    tally = Tally()
+    first = int(START.timestamp()) - 30 * 86400
+    for index, shard in enumerate(shards):
+        own = shard.shard_id
+        for hour in range(0, 30 * 24, 3):
+            count = int(rnd.gauss(300, 40) * (1 + 9 * (index % 97 == 0)))
+            lost = rnd.randrange(1, 5) if rnd.random() < 0.003 else 0
+            tally.add_cell(first + 3600 * hour, own, count, count * 200, lost)
+            tally.add_group(own, own, "expected", "delivered", count - lost, count * 200, "1")
+            tally.slots[index * 256 // 500][0] += count
+            if lost:
+                number = str(10**55 + 3600 * hour)
+                tally.slots[index * 256 // 500][1] += lost
+                tally.add_group(own, shards[index - 7].shard_id, "stray", "dropped", lost, 200 * lost, number)
+                tally.add_loss("out-of-range", lost)
+                tally.add_finding(
+                    Finding("mixed-aggregate", own, number, user_records=lost, inside=1, outside=lost,
+                            dropped=lost, cause="across-shards")
+                )  # fmt: skip
+        tally.add_kinesis_records(own, 24_000, 24_000)
+        tally.add_arrivals(own, first, first + 30 * 86400)
+        tally.kinesis_records += 24_000
+        tally.aggregates[""] += 24_000
+    return report_of(tally, ShardMap(shards), stream_name="orders")
+
+
 #: Texts that want out of the place they are put in.
 HOSTILE: Sequence[str] = (
     "<script>window.hit=1</script>",

@@ -147,6 +147,62 @@ def test_thousands_of_findings_are_bounded_and_say_what_is_left_out(
         assert page.complaints == []
 
 
+# -- tables ----------------------------------------------------------------------------------------
+
+SHARDS = """[...document.querySelectorAll("#shards tbody tr")].filter(r => !r.hidden)
+    .map(r => r.querySelector("th").textContent)"""
+
+
+def test_a_table_of_five_hundred_shards_is_sorted_and_searched(
+    browser: Browser, pages: dict[str, str], reports: dict[str, Report]
+) -> None:
+    shards = list(reports["large"].shards)
+    with browser.page(pages["large"]) as page:
+        worst = sorted(shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))
+        assert page.evaluate(SHARDS) == [shard.shard_id for shard in worst[:50]]
+        page.click("#shards thead th:nth-child(5) button")  # user records, most first
+        most = max(shard.user_records for shard in shards)
+        assert page.evaluate(SHARDS)[0] == next(s.shard_id for s in shards if s.user_records == most)
+        assert page.evaluate("document.querySelector('#shards [aria-sort=descending]').textContent") == (
+            "User records"
+        )
+        page.click("#shards thead th:nth-child(5) button")
+        least = min(shard.user_records for shard in shards)
+        assert page.evaluate(SHARDS)[0] in {s.shard_id for s in shards if s.user_records == least}
+        page.click("#shards .search")
+        page.press("000000000123 open")
+        assert page.evaluate(SHARDS) == ["shardId-000000000123"]
+        assert page.evaluate("document.querySelector('#shards .count').textContent") == "1 of 500 match"
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate(SHARDS) == ["shardId-000000000123"]
+        assert page.complaints == []
+
+
+def test_a_phone_has_no_headings_to_click_but_a_choice(browser: Browser, pages: dict[str, str]) -> None:
+    with browser.page(pages["large"], width=360) as page:
+        page.evaluate(
+            """(() => { const s = document.querySelector("#shards .sort"); s.value = "0";
+                s.dispatchEvent(new Event("input", {bubbles: true})); })()"""
+        )
+        assert page.evaluate(SHARDS)[:2] == ["shardId-000000000000", "shardId-000000000001"]
+        page.click("#shards .more")
+        assert len(page.evaluate(SHARDS)) == 200
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_losses_can_be_seen_among_five_hundred_shards(
+    width: int, browser: Browser, pages: dict[str, str]
+) -> None:
+    with browser.page(pages["large"], width=width) as page:
+        drawn = page.evaluate(
+            """[...document.querySelectorAll("#map rect.lost")].map(r => r.getBoundingClientRect())
+                .map(b => [b.width, b.height])"""
+        )
+        assert len(drawn) > 100
+        assert all(wide >= 2 and tall >= 1.5 for wide, tall in drawn)
+        assert page.evaluate("document.querySelectorAll('#map .shard-edge').length") == 0
+
+
 # -- hostile text ----------------------------------------------------------------------------------
 
 
