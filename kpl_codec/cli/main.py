@@ -22,6 +22,7 @@ CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "demo": "Fill a local Kinesis stream by several encoders, split a shard, and find what is lost.",
     "validate": "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop.",
+    "watch": "Watch a stream for as long as it lives, read little of it, and tell what is being lost.",
     "repair": "Put again, aggregated per shard, the user records that validate found lost at the KCL.",
     "inspect": "Show one record byte by byte, with its defects, and what the KCL makes of it.",
     "shards": "List a stream's shards, predict where keys go, show their history, watch them change.",
@@ -39,6 +40,8 @@ EXTRAS = {
     "botocore": "aws",
     "rich": "cli",
     "jinja2": "cli",
+    "prometheus_client": "watch",
+    "opentelemetry": "otel",
     "hypothesis": "testing",
     "aws_kinesis_agg": "demo",
 }

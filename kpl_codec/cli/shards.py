@@ -15,7 +15,7 @@ from ..shards.history import history_of
 from ..shards.lineage import Lineage
 from ..shards.placement import Verdict
 from ..shards.shard_map import Shard, ShardMap
-from . import watch
+from . import shard_changes
 from .source import UsageError, add_keys, add_source, hashed_keys, load_shard_map, write_text
 
 _GOOD = {Verdict.EXPECTED, Verdict.EXPLICIT_HASH_KEY_IMPLIED, Verdict.DISTRIBUTION_AUTO}
@@ -50,7 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     history.add_argument("--aggregated", action="store_true", help="the record came out of an aggregate")
     history.set_defaults(action=_history)
 
-    watch.configure(commands.add_parser("watch", help="tell of every split, merge and failure as it happens"))
+    shard_changes.configure(
+        commands.add_parser("watch", help="tell of every split, merge and failure as it happens")
+    )
 
     for command in (listing, predict, history):
         command.add_argument("--json", action="store_true", help="JSON instead of tables")

@@ -1,96 +1,260 @@
-"""``kpl-codec shards watch``: tell of every split, merge and failure as it happens."""
+"""`kpl-codec watch`: what is wrong with a stream, now, told while it happens."""
 
 from __future__ import annotations
 
 import argparse
+import re
+import signal
+import threading
 import time
-from datetime import datetime, timezone
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
-from ..pictures.diagrams import key_space
-from ..pictures.labels import share, short_id
-from ..pictures.terminal import Part, json_line, line, render, use_color, width, write_on
-from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
-from ..shards.shard_map import Shard
+from ..pictures.terminal import json_line, note, write, write_on
+from ..sentinel import Finding, Limits, Watch
+from ..sentinel.findings import SEVERITIES, at_least_as_bad
+from ..sentinel.measures import Measure
 from .source import UsageError, add_connection, client_of, stream_arguments
+
+if TYPE_CHECKING:
+    from ..aws.sentinel import StreamWatcher
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
+#: Shards and findings that the live table has room for.
+_MOST_ROWS = 20
+
+
+def duration(text: str) -> float:
+    """Seconds of 90, 90s, 5m, 2h or 1d; for argparse."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"no duration: {text!r} (use 90s, 5m, 2h)")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _share(text: str) -> float:
+    value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError("a share is above 0 and at most 1 (or 100%)")
+    return value
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--stream", required=True, metavar="NAME", help="a stream's name or ARN")
+    parser.add_argument("--stream", metavar="NAME", help="a stream's name or ARN")
     add_connection(parser)
-    parser.add_argument("--interval", type=float, default=10.0, help="seconds between looks (default: 10)")
-    parser.add_argument("--looks", type=int, help="stop after so many looks (default: never)")
-    parser.add_argument("--json", action="store_true", help="a JSON object a line")
-    parser.set_defaults(action=run)
+    reading = parser.add_argument_group("what is read")
+    reading.add_argument("--share", type=_share, default=0.05, help="of each shard's time (default: 5%%)")
+    reading.add_argument("--all", action="store_true", help="read everything, not a share")
+    reading.add_argument("--period", type=duration, default=20.0, help="look at every shard once in it (20s)")
+    reading.add_argument("--since", type=duration, default=0.0, help="with --all: begin so long ago")
+    default = Limits()
+    for name, what in (
+        ("shard_calls", "calls a second on one shard, of the 5 it allows"),
+        ("calls", "calls a second in all"),
+        ("shard_bytes", "bytes a second of one shard"),
+        ("bytes", "bytes a second in all"),
+    ):
+        value = getattr(default, name)
+        option = f"--max-{name.replace('_', '-')}"
+        reading.add_argument(option, type=float, default=value, help=f"{what} (default: {value:,.0f})")
+    telling = parser.add_argument_group("what is told")
+    telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
+    telling.add_argument("--names", action="store_true", help="name hot partition keys, not their hash keys")
+    telling.add_argument("--webhook", metavar="URL", help="post findings there, as Slack reads them")
+    telling.add_argument(
+        "--prometheus", type=int, metavar="PORT", help="metrics at http://127.0.0.1:PORT/metrics"
+    )
+    telling.add_argument("--page", type=int, metavar="PORT", help="the last hour at http://127.0.0.1:PORT/")
+    telling.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen there (127.0.0.1)")
+    telling.add_argument("--otel", action="store_true", help="metrics through the OpenTelemetry API")
+    telling.add_argument("--cloudwatch", action="store_true", help="metrics by PutMetricData, every minute")
+    telling.add_argument("--emf", action="store_true", help="metrics as CloudWatch EMF lines, every minute")
+    ending = parser.add_argument_group("when it ends")
+    ending.add_argument("--for", dest="seconds", type=duration, metavar="TIME", help="end after 5m, 2h ...")
+    ending.add_argument(
+        "--fail-on",
+        choices=SEVERITIES,
+        default="critical",
+        help="exit with 1 if one was so bad (critical)",
+    )
+    parser.add_argument(
+        "--print-alarms",
+        choices=("cloudformation", "terraform", "prometheus-rules"),
+        help="print ready alarms for these metrics, and end",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look until interrupted, 0 after ``--looks``. Raises StreamUnavailable where no retry helps."""
-    from ..aws.shard_map import run_refresh
+    """0: nothing as bad as --fail-on was found; 1: something was; 2: no shard could be looked at."""
+    if args.print_alarms:
+        from ..outlets.alarms import alarms
 
-    if args.interval <= 0:
-        raise UsageError(reason="--interval must be above 0")
-    client = client_of(args)
-    live = LiveShardMap(**stream_arguments(args.stream), refresh_interval=args.interval)
-    live.refresh(time.monotonic())
-    looks = 0
-    while True:
-        event = run_refresh(live, client)
-        if event is not None:
-            looks += 1
-            tell(event, args.json, first=looks == 1)
-        timer = live.timer()
-        if live.permanent_error is not None:
-            raise live.permanent_error
-        if args.looks is not None and looks >= args.looks:
-            return 0
-        if timer is not None:
-            time.sleep(max(0.0, timer - time.monotonic()))
+        write(alarms(args.print_alarms, args.stream or "STREAM"))
+        return 0
+    if not args.stream:
+        raise UsageError(reason="--stream says which stream to watch")
+    if args.since and not args.all:
+        raise UsageError(reason="--since needs --all: a sample looks at the slots of now")
+    from ..aws.sentinel import StreamWatcher
+
+    with ExitStack() as stack:
+        outlets = list(_outlets(args, stack))
+
+        def tell(finding: Finding) -> None:
+            for outlet in outlets:
+                outlet.finding(finding)
+
+        def measure(measured: list[Measure], now: float) -> None:
+            for outlet in outlets:
+                outlet.measures(measured, now)
+
+        watcher = StreamWatcher(
+            client_of(args),
+            **stream_arguments(args.stream),
+            share=1.0 if args.all else args.share,
+            period=args.period,
+            since=args.since,
+            limits=Limits(args.max_shard_calls, args.max_calls, args.max_shard_bytes, args.max_bytes),
+            names=args.names,
+            on_finding=tell,
+            on_measures=measure,
+        )
+        if args.page is not None:
+            from ..outlets.page import PageServer
+
+            outlets.append(stack.enter_context(PageServer(watcher.watch, args.bind, args.page)))
+        outlets.insert(0, stack.enter_context(_Terminal(watcher, args)))
+        with _signals(watcher.stop):
+            watcher.run(args.seconds)
+    if not watcher.watch.measured.looks:
+        note(f"kpl-codec: no shard of {args.stream} could be looked at")
+        return 2
+    bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
+    return 1 if bad else 0
 
 
-def tell(event: MapChanged | RefreshFailed, as_json: bool, *, first: bool) -> None:
-    """What one look found. Nothing, where nothing is new."""
-    now = datetime.now(timezone.utc).replace(microsecond=0)
-    if isinstance(event, MapChanged) and not (event.opened or event.closed or event.recreated or first):
+def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Any]:
+    """What the arguments ask for; each has ``finding`` and ``measures``."""
+    name = args.stream.rpartition("/")[2]
+    if args.webhook:
+        from ..outlets.webhook import Webhook
+
+        yield stack.enter_context(Webhook(args.webhook))
+    if args.prometheus is not None:
+        from ..outlets.prometheus import PrometheusEndpoint
+
+        yield stack.enter_context(PrometheusEndpoint(name, args.bind, args.prometheus))
+    if args.otel:
+        from ..outlets.opentelemetry import OpenTelemetryOutlet
+
+        yield OpenTelemetryOutlet(name)
+    if args.cloudwatch:
+        from ..aws.sentinel_metrics import PutMetrics
+
+        yield stack.enter_context(PutMetrics(name, region=args.region))
+    if args.emf:
+        from ..outlets.emf import EmfLines
+
+        yield EmfLines(name)
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and Ctrl-C end the watch in order, with its exit status."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    if as_json:
-        write_on(json_line({"Time": now.isoformat(), **_facts(event)}))
-        return
-    parts = _change(event, first) if isinstance(event, MapChanged) else _failure(event)
-    said: list[Part] = [f"{now:%H:%M:%S}  "]
-    for index, part in enumerate(parts):
-        said += [", ", part] if index else [part]
-    write_on(render(line(*said), color=use_color(), fit=False))
-    if isinstance(event, MapChanged) and event.opened:
-        write_on(key_space(event.shard_map.open_shards, width()) + "\n")
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _facts(event: MapChanged | RefreshFailed) -> dict[str, Any]:
-    if isinstance(event, RefreshFailed):
-        return {"Failed": event.error.code, "RetryInSeconds": event.retry_at - event.at}
-    return {
-        "Opened": event.opened,
-        "Closed": event.closed,
-        "Recreated": event.recreated,
-        "OpenShards": len(event.shard_map.open_shards),
-        "Distribution": event.shard_map.distribution,
-    }
+class _Terminal:
+    """Findings as they come, and on a terminal a table that renews itself. Costs before and at the end."""
+
+    def __init__(self, watcher: StreamWatcher, args: argparse.Namespace) -> None:
+        from rich.console import Console
+
+        self._watcher, self._json = watcher, args.json
+        self._stream = args.stream
+        self._console = Console(stderr=True)
+        self._live: Any = None
+        self._began = time.monotonic()
+        self._told_cost = False
+
+    def __enter__(self) -> _Terminal:
+        if not self._json and self._console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, auto_refresh=False, transient=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+        seconds = max(0.001, time.monotonic() - self._began)
+        measured = self._watcher.watch.measured
+        made = sum(measured.calls.values())
+        calls = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.calls.items()))
+        read = self._watcher.watch.sentinel.totals
+        self._say(
+            f"{seconds:.0f} s: {made:,} calls ({made / seconds:.2f} a second: {calls or 'none'}), "
+            f"{sum(measured.failed.values()):,} failed; {measured.looks:,} looks, {measured.missed:,} "
+            f"missed; {read['kinesis_records']:,} Kinesis records and {read['bytes']:,} bytes read"
+        )
+
+    def finding(self, finding: Finding) -> None:
+        """Tell of one finding."""
+        if self._json:
+            write_on(json_line(finding.to_json()))
+            return
+        when = time.strftime("%H:%M:%S", time.localtime(finding.last_seen))
+        text = f"{when}  {finding.severity:<8} {finding.state:<5} {finding.text}"
+        self._say(text, _STYLES[finding.severity])
+
+    def measures(self, measured: list[Measure], now: float) -> None:
+        """Tell of the cost once it is known; renew the table."""
+        watch = self._watcher.watch
+        if not self._told_cost and watch.shards:
+            self._told_cost = True
+            self._say(str(watch.cost()))
+        if self._live is not None:
+            self._live.update(_table(self._stream, watch, now), refresh=True)
+
+    def _say(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _failure(event: RefreshFailed) -> list[Part]:
-    return [(f"{event.error}, again in {event.retry_at - event.at:.0f} s", "red")]
+def _table(stream: str, watch: Watch, now: float) -> Any:
+    """The shards with what is lost on each, as far as they have room."""
+    from rich.table import Table
 
-
-def _change(event: MapChanged, first: bool) -> list[Part]:
-    said: list[Part] = [("the stream was made anew", "yellow")] if event.recreated else []
-    if not first:
-        said += [(f"{short_id(shard_id)} closed", "dim") for shard_id in event.closed]
-        said += [(_opened(event.shard_map[shard_id]), "green") for shard_id in event.opened]
-    return [*said, f"{len(event.shard_map.open_shards)} open shards"]
-
-
-def _opened(shard: Shard) -> str:
-    parents = " + ".join(map(short_id, shard.parent_shard_ids))
-    out_of = f", out of {parents}" if parents else ""
-    return f"{short_id(shard.shard_id)} opened ({share(shard.hash_key_range)}{out_of})"
+    sentinel = watch.sentinel
+    lost = sentinel.lost(now)
+    title = f"{lost} user records lost in the last hour" if lost.seen else "nothing lost was seen"
+    table = Table(title=f"{stream}: {title}", title_style="bold red" if lost.seen else "bold green")
+    for head in ("shard", "read"):
+        table.add_column(head)
+    for head in ("last look", "user records/s", "kB/s", "lost, last hour"):
+        table.add_column(head, justify="right")
+    rows = []
+    for shard_id, state in watch.shards.items():
+        here = sentinel.lost(now, shard_id)
+        records, size = sentinel.rate(shard_id, now)
+        how = "whole" if state.window is None else f"{state.looks} slots"
+        cells = (shard_id, how, f"{now - state.looked_at:.0f} s", f"{records:,.0f}", f"{size / 1000:,.1f}")
+        rows.append((-here.estimate, shard_id, [*cells, str(here) if here.seen else "-"]))
+    for estimate, _, row in sorted(rows)[:_MOST_ROWS]:
+        table.add_row(*row, style="red" if estimate else "")
+    if len(rows) > _MOST_ROWS:
+        table.caption = f"and {len(rows) - _MOST_ROWS} shards that lose less"
+    return table

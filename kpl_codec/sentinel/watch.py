@@ -187,10 +187,15 @@ class Watch:
     def _push(self, state: ShardWatch, at: float) -> None:
         heappush(self._heap, (at, state.shard_id))
 
+    @property
+    def next_tick(self) -> float:
+        """When `tick` should be called."""
+        return self._ticked + 5.0
+
     def timer(self) -> float:
         """When `next_call` or `tick` should be asked again."""
         due = self._heap[0][0] if self._heap else float("inf")
-        return min(max(due, self._not_before), self._ticked + 5.0)
+        return min(max(due, self._not_before), self.next_tick)
 
     def next_call(self, now: float) -> Call | None:
         """A call to make now, None if there is none yet (see `timer`)."""

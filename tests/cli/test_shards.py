@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from kpl_codec.cli.main import main
-from kpl_codec.cli.watch import tell
+from kpl_codec.cli.shard_changes import tell
 from kpl_codec.shards.live_shard_map import MapChanged, RefreshFailed, StreamUnavailable
 from kpl_codec.shards.shard_map import ShardMap
 

@@ -1,0 +1,179 @@
+"""A watch on a stream with boto3: the calls, the clock and the threads.
+
+    watcher = StreamWatcher(client, "orders", on_finding=print)
+    watcher.run(seconds=300)             # or in a thread, until watcher.stop()
+
+What is read when, and what it means, is `kpl_codec.sentinel`'s business. One thread owns all state; some
+more make calls. The client should try each call once (`kpl_codec.aws.client.kinesis_client` does): retries
+of its own would go past the budget.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from ..sentinel import Call, Finding, Sentinel, Watch
+from ..sentinel.findings import Severity, at_least_as_bad
+from ..sentinel.measures import Measure, measures
+from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request
+from .calls import CALL_ERRORS, failure_of, send
+
+#: Seconds between two routine refreshes of the shard map, and at least between two others.
+_REFRESH, _REFRESH_AGAIN = 10.0, 2.0
+#: Seconds between two asks for a stream that is gone.
+_GONE: Final = 5.0
+_METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
+
+_Job = Call | Request
+
+
+class StreamWatcher:
+    """See the module. ``on_finding`` is called with every finding that is new, has doubled or is over;
+    ``on_measures`` with all numbers every ``measure_every`` seconds and at the end, in the thread that runs.
+
+    ``watch_settings`` are those of `kpl_codec.sentinel.Watch`. ``names``: name hot partition keys.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        stream_name: str | None = None,
+        *,
+        stream_arn: str | None = None,
+        on_finding: Callable[[Finding], None] = lambda finding: None,
+        on_measures: Callable[[list[Measure], float], None] = lambda measured, now: None,
+        measure_every: float = 10.0,
+        names: bool = False,
+        quiet: float = 600.0,
+        workers: int = 4,
+        **watch_settings: Any,
+    ) -> None:
+        self._client = client
+        self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn}
+        self._live = LiveShardMap(
+            stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON", refresh_interval=_REFRESH
+        )
+        name = stream_name or str(stream_arn).rpartition("/")[2]
+        self.watch = Watch(Sentinel(name, names=names, quiet=quiet), **watch_settings)
+        self._on_finding, self._on_measures = on_finding, on_measures
+        self._measure_every, self._measured_at = measure_every, float("-inf")
+        self._workers = workers
+        self._done: SimpleQueue[tuple[_Job, Any] | None] = SimpleQueue()
+        self._asked_at = float("-inf")
+        self._stop = threading.Event()
+        #: The worst severity that was told so far.
+        self.worst: Severity | None = None
+
+    def stop(self) -> None:
+        """End `run` soon. May be called from any thread, and from a signal handler."""
+        self._stop.set()
+        self._done.put(None)
+
+    def run(self, seconds: float | None = None) -> None:
+        """Watch until `stop`, or for ``seconds``.
+
+        Raises StreamUnavailable where the shards of the stream cannot be had at the start, and no retry can
+        help. What fails later is tried again for as long as it takes, and told as findings.
+        """
+        end = None if seconds is None else time.monotonic() + seconds
+        self._live.refresh(time.monotonic())
+        with ThreadPoolExecutor(self._workers, "kpl-codec sentinel") as pool:
+            under_way = 0
+            while not self._stop.is_set() and (end is None or time.monotonic() < end):
+                self._refresh_if_old()
+                job = self._next() if under_way < self._workers else None
+                if job is not None:
+                    under_way += 1
+                    pool.submit(self._make, job)
+                    continue
+                try:
+                    done = self._done.get(timeout=self._pause(end))
+                except Empty:
+                    self._tick()
+                    continue
+                if done is not None:
+                    under_way -= 1
+                    self._take(*done)
+                self._tick()
+        self._measure(time.time())
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _next(self) -> _Job | None:
+        return self._live.next_request(time.monotonic()) or self.watch.next_call(time.time())
+
+    def _make(self, job: _Job) -> None:
+        """In a worker: one call, and what came of it."""
+        try:
+            if isinstance(job, Request):
+                answer = send(self._client, job)
+            else:
+                stream = self._stream if job.operation == "GetShardIterator" else {}
+                answer = getattr(self._client, _METHODS[job.operation])(**stream, **job.arguments)
+        except CALL_ERRORS as error:
+            answer = failure_of(error)
+        except BaseException as error:  # noqa: BLE001  raised again where `run` can let it out
+            answer = error
+        self._done.put((job, answer))
+
+    def _take(self, job: _Job, answer: Any) -> None:
+        now = time.time()
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(job, Call):
+            if isinstance(answer, Failure):
+                self._tell(self.watch.fail(job, answer, now))
+            else:
+                self._tell(self.watch.receive(job, answer, now))
+            return
+        self.watch.measured.calls[job.operation] += 1
+        clock = time.monotonic()
+        if isinstance(answer, Failure):
+            self.watch.measured.failed[answer.code] += 1
+            self._live.fail(job, answer, clock)
+            if (error := self._live.permanent_error) is not None and self._live.shard_map is None:
+                raise error
+            return
+        event = self._live.receive(job, answer, clock)
+        if isinstance(event, MapChanged):
+            self._tell(self.watch.use(event.shard_map, now, recreated=event.recreated))
+
+    def _refresh_if_old(self) -> None:
+        clock = time.monotonic()
+        wait = _GONE if self._live.permanent_error is not None else _REFRESH_AGAIN
+        if (
+            self.watch.map_is_old or self._live.permanent_error is not None
+        ) and clock - self._asked_at > wait:
+            self._asked_at = clock
+            self._live.refresh(clock)
+
+    def _pause(self, end: float | None) -> float:
+        clock = time.monotonic()
+        wakes = [clock + 1.0, clock + self.watch.timer() - time.time()]
+        if (timer := self._live.timer()) is not None:
+            wakes.append(timer)
+        if end is not None:
+            wakes.append(end)
+        return max(0.001, min(wakes) - clock)
+
+    def _tick(self) -> None:
+        now = time.time()
+        if now >= self.watch.next_tick:
+            self._tell(self.watch.tick(now))
+        if now - self._measured_at >= self._measure_every:
+            self._measure(now)
+
+    def _measure(self, now: float) -> None:
+        self._measured_at = now
+        self._on_measures(measures(self.watch, now), now)
+
+    def _tell(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            if self.worst is None or at_least_as_bad(finding.severity, self.worst):
+                self.worst = finding.severity
+            self._on_finding(finding)

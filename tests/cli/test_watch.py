@@ -1,0 +1,78 @@
+"""`kpl-codec watch`, as a process against a real server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from ..aws.test_sentinel import naive
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+
+def command(server: LocalKinesis, stream: str, *arguments: str) -> list[str]:
+    connection = ["--region", "us-east-1", "--endpoint-url", server.endpoint_url]
+    return [sys.executable, "-m", "kpl_codec.cli.main", "watch", "--stream", stream, *connection, *arguments]
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+
+
+def run(arguments: list[str]) -> Any:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_local, stream):
+    clean = run(command(kinesis_local, stream, "--all", "--for", "4s", "--json"))
+    assert (clean.returncode, clean.stdout) == (0, "")
+    assert "2 open shards, everything is read" in clean.stderr
+    assert "calls a second" in clean.stderr
+    naive(kinesis_local.client(), stream, 5)
+    gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--for", "5s", "--json"))
+    assert gate.returncode == 1, gate.stderr
+    rows = [json.loads(line) for line in gate.stdout.splitlines()]
+    assert {row["kind"] for row in rows} == {"naive-aggregator"}
+    assert all(row["severity"] == "critical" and row["lost_user_records"]["seen"] for row in rows)
+    assert "an order" not in gate.stdout
+    assert "customer" not in gate.stdout + gate.stderr
+
+
+def test_killed_and_started_again(kinesis_local, stream):
+    arguments = command(kinesis_local, stream, "--all", "--json")
+    for end, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 1)):
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        time.sleep(4)
+        naive(kinesis_local.client(), stream, 3)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["kind"] == "naive-aggregator"
+        process.send_signal(end)
+        assert process.wait(20) == status
+        process.stdout.close()
+
+
+def test_a_stream_that_is_not_there_is_a_failure(kinesis_local):
+    missing = run(command(kinesis_local, "nowhere", "--for", "5s"))
+    assert missing.returncode == 2
+    assert "ResourceNotFoundException" in missing.stderr
+
+
+def test_nothing_looked_at_is_a_failure_not_a_clean_stream(kinesis_local, proxy, stream):
+    from kpl_codec.testing.faults import error
+
+    proxy.on("GetRecords", error("AccessDeniedException"))
+    arguments = command(kinesis_local, stream, "--for", "4s")
+    arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
+    blind = run(arguments)
+    assert blind.returncode == 2
+    assert "could be looked at" in blind.stderr
