@@ -17,6 +17,7 @@ EXTRAS: dict[str, str] = {
     "pandas": "spark",
     "pyarrow": "spark",
     "pyspark": "spark-local",
+    "prometheus_client": "watch",
     "rich": "cli",
 }
 

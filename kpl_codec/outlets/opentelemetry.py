@@ -1,0 +1,42 @@
+"""The measures through the OpenTelemetry API (the ``otel`` extra), read when its SDK asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..sentinel import Finding
+from ..sentinel.measures import METRICS, Measure
+
+
+class OpenTelemetryOutlet:
+    """``meter``: an OpenTelemetry meter; by default that of the global provider."""
+
+    def __init__(self, stream: str, meter: Any = None) -> None:
+        from opentelemetry import metrics
+
+        self._stream = stream
+        self._measured: Sequence[Measure] = ()
+        meter = meter or metrics.get_meter("kpl_codec.sentinel")
+        for name, metric in METRICS.items():
+            create = (
+                meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
+            )
+            create(f"kpl_sentinel.{name}", [self._reader(name)], unit=metric.unit, description=metric.meaning)
+
+    def _reader(self, name: str) -> Any:
+        from opentelemetry.metrics import CallbackOptions, Observation
+
+        def read(options: CallbackOptions) -> Iterable[Observation]:
+            for measure in self._measured:
+                if measure.name == name:
+                    yield Observation(measure.value, {"stream": self._stream, **measure.attributes})
+
+        return read
+
+    def finding(self, finding: Finding) -> None:
+        """Nothing: what is open is among the measures."""
+
+    def measures(self, measured: Sequence[Measure], now: float) -> None:
+        """Keep them until they are asked for."""
+        self._measured = measured

@@ -1,0 +1,101 @@
+"""Findings to a webhook, as JSON that Slack reads (``text`` and ``blocks``) and others can."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Sequence
+from queue import Full, Queue
+from types import TracebackType
+from typing import Any, Final
+
+from ..backoff import Backoff
+from ..sentinel import Finding
+from ..sentinel.measures import Measure
+
+_MARKS: Final = {
+    "critical": ":red_circle:",
+    "error": ":large_orange_circle:",
+    "warning": ":warning:",
+    "info": ":memo:",
+}
+#: Findings that wait to be posted; tries for each; seconds for one.
+_WAITING, _TRIES, _TIMEOUT = 100, 4, 10.0
+_WAIT = Backoff(0.5, 10.0)
+
+
+def message(finding: Finding) -> dict[str, Any]:
+    """What is posted for ``finding``. Its fields stand under ``finding``, which Slack passes over."""
+    mark = _MARKS[finding.severity] if finding.state != "over" else ":white_check_mark:"
+    state = {"open": "", "grown": "more: ", "over": "over: "}[finding.state]
+    text = f"{mark} *{finding.stream}* {state}{_plain(finding.text)}"
+    return {
+        "text": text,
+        "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text[:2900]}}],
+        "finding": finding.to_json(),
+    }
+
+
+def _plain(text: str) -> str:
+    """Slack's three characters escaped, so that no text is taken for a link or a mention."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+class Webhook:
+    """Posts findings in a thread of its own: a slow receiver holds up nothing. A context manager.
+
+    ``failed`` counts findings that could not be posted after some tries, or for which no room was left.
+    """
+
+    def __init__(self, url: str) -> None:
+        if not url.startswith(("https://", "http://")):
+            raise ValueError("a webhook's URL begins with https:// or http://")
+        self._url = url
+        self._queue: Queue[dict[str, Any] | None] = Queue(_WAITING)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kpl-codec webhook", daemon=True)
+        self.failed = 0
+
+    def __enter__(self) -> Webhook:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._put(None)
+        self._thread.join(_TIMEOUT)
+
+    def finding(self, finding: Finding) -> None:
+        """Post ``finding``, soon."""
+        # SEN-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
+        # be counted."
+        self._put(message(finding))
+
+    def measures(self, measured: Sequence[Measure], now: float) -> None:
+        """Nothing: a webhook is told of findings."""
+
+    def _put(self, item: dict[str, Any] | None) -> None:
+        try:
+            self._queue.put_nowait(item)
+        except Full:
+            self.failed += 1
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            if not self._post(json.dumps(item).encode()):
+                self.failed += 1
+
+    def _post(self, body: bytes) -> bool:
+        headers = {"Content-Type": "application/json", "User-Agent": "kpl-codec"}
+        for failures in range(_TRIES):
+            try:
+                request = urllib.request.Request(self._url, body, headers, method="POST")
+                with urllib.request.urlopen(request, timeout=_TIMEOUT):
+                    return True
+            except OSError:  # refused, timed out, an HTTP error: all of them
+                if self._closing.wait(_WAIT.seconds(failures)):
+                    return False
+        return False

@@ -1,0 +1,311 @@
+"""What is told, as those who receive it read it: Prometheus, OpenTelemetry, CloudWatch, Slack."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import boto3
+import hcl2
+import pytest
+import yaml
+from botocore.stub import Stubber
+from cfnlint.api import lint_all
+from jsonschema import validate
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client.parser import text_string_to_metric_families
+
+from kpl_codec.aws.sentinel_metrics import PutMetrics
+from kpl_codec.outlets.alarms import NoStreamName, alarms
+from kpl_codec.outlets.emf import EmfLines
+from kpl_codec.outlets.opentelemetry import OpenTelemetryOutlet
+from kpl_codec.outlets.prometheus import PREFIX, PrometheusEndpoint
+from kpl_codec.outlets.webhook import Webhook
+from kpl_codec.sentinel import Finding, Sentinel, Watch
+from kpl_codec.sentinel.measures import METRICS, NAMESPACE, Deltas, cloudwatch_name, measures
+
+from ..sentinel.model import START, ModelStream, open_map, run
+from ..sentinel.test_watch import Traffic, watched
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[Watch, list[Finding]]:
+    """Ten minutes of a stream with a naive aggregator."""
+    stream = ModelStream(open_map(2))
+    Traffic(stream, rate=10, naive=0.1).fill(START - 60, START + 600)
+    watch = watched(stream)
+    return watch, run(watch, stream, START, START + 600)
+
+
+@pytest.mark.requirement("SEN-24")
+def test_every_metric_is_told_also_of_a_clean_stream(told):
+    watch, _ = told
+    measured = measures(watch, START + 600)
+    lost = watch.sentinel.lost(START + 600)
+    values = {m.name: m.value for m in measured if not m.attributes}
+    names = ("lost_user_records_low", "lost_user_records", "lost_user_records_high")
+    assert [values[name] for name in names] == [lost.low, lost.estimate, lost.high]
+    assert {m.name for m in measured} <= set(METRICS)
+    assert all(tuple(m.attributes) == METRICS[m.name].attributes for m in measured)
+    clean = ModelStream(open_map(2))
+    watch = watched(clean)
+    run(watch, clean, START, START + 60)
+    always = {m.name for m in measures(watch, START + 60)}
+    assert always == set(METRICS) - {"shard_lost_user_records", "failed_calls"}
+
+
+@pytest.mark.requirement("SEN-24")
+def test_prometheus_reads_the_endpoint(told):
+    watch, _ = told
+    measured = measures(watch, START + 600)
+    with PrometheusEndpoint("orders", "127.0.0.1", 0) as endpoint:
+        endpoint.measures(measured, START + 600)
+        with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    assert len(samples) == len(measured)
+    for measure in measured:
+        name = PREFIX + measure.name + ("_total" if METRICS[measure.name].kind == "counter" else "")
+        labels = {"stream": "orders", **measure.attributes}
+        assert [s.value for s in samples if (s.name, s.labels) == (name, labels)] == [measure.value]
+
+
+@pytest.mark.requirement("SEN-24")
+def test_opentelemetry_observes_every_measure(told):
+    watch, _ = told
+    reader = InMemoryMetricReader()
+    outlet = OpenTelemetryOutlet("orders", MeterProvider([reader]).get_meter("test"))
+    measured = measures(watch, START + 600)
+    outlet.measures(measured, START + 600)
+    data = json.loads(reader.get_metrics_data().to_json())
+    (scope,) = data["resource_metrics"][0]["scope_metrics"]
+    points = {
+        (metric["name"], tuple(sorted(point["attributes"].items()))): point["value"]
+        for metric in scope["metrics"]
+        for point in metric["data"]["data_points"]
+    }
+    for measure in measured:
+        attributes = tuple(sorted({"stream": "orders", **measure.attributes}.items()))
+        assert points[f"kpl_sentinel.{measure.name}", attributes] == measure.value
+    assert len(points) == len(measured)
+
+
+#: After CloudWatch's published schema of the embedded metric format.
+EMF = {
+    "type": "object",
+    "required": ["_aws"],
+    "properties": {
+        "_aws": {
+            "type": "object",
+            "required": ["Timestamp", "CloudWatchMetrics"],
+            "properties": {
+                "Timestamp": {"type": "integer"},
+                "CloudWatchMetrics": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["Namespace", "Dimensions", "Metrics"],
+                        "properties": {
+                            "Dimensions": {"type": "array", "items": {"type": "array", "maxItems": 30}},
+                            "Metrics": {"type": "array", "maxItems": 100},
+                        },
+                    },
+                },
+            },
+        }
+    },
+}
+
+
+@pytest.mark.requirement("SEN-24")
+def test_emf_lines_hold_what_their_directives_name(told, capsys):
+    watch, _ = told
+    outlet = EmfLines("orders")
+    measured = measures(watch, START + 600)
+    outlet.measures(measured, START + 600)
+    outlet.measures(measured, START + 630)  # within the minute: nothing
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told_of = 0
+    for line in lines:
+        validate(line, EMF)
+        (directive,) = line["_aws"]["CloudWatchMetrics"]
+        assert directive["Namespace"] == NAMESPACE
+        assert all(isinstance(line[name], str) for name in directive["Dimensions"][0])
+        assert all(isinstance(line[metric["Name"]], (int, float)) for metric in directive["Metrics"])
+        told_of += len(directive["Metrics"])
+    assert told_of == len(measured)
+
+
+def test_counters_are_added_up_once():
+    deltas = Deltas()
+    watch = Watch(Sentinel("orders"))
+    sums: dict[str, float] = {}
+    for calls in (3, 3, 10):
+        watch.measured.looks = calls
+        for measure in deltas.of(measures(watch, START)):
+            sums[measure.name] = sums.get(measure.name, 0) + measure.value
+    assert sums["looks"] == 10
+
+
+@pytest.mark.requirement("SEN-24")
+def test_put_metric_data_is_as_the_service_takes_it(told):
+    """botocore checks every argument against the service's own model; the stub answers."""
+    watch, _ = told
+    client = boto3.client(
+        "cloudwatch", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
+    )
+    measured = measures(watch, START + 600)
+    with Stubber(client) as stub:
+        stub.add_response("put_metric_data", {})
+        stub.add_client_error("put_metric_data", "InternalServiceFault")
+        with PutMetrics("orders", client=client) as outlet:
+            outlet.measures(measured, START + 600)
+            outlet.measures(measured, START + 630)
+            outlet.measures(measured, START + 661)
+        stub.assert_no_pending_responses()
+    assert outlet.failed == 1
+
+
+class Receiver:
+    """A real HTTP server that keeps what is posted to it; fails the first ``failures``."""
+
+    def __init__(self, failures: int = 0, slow: float = 0.0) -> None:
+        bodies: list[Any] = []
+        left = [failures]
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                time.sleep(slow)
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                left[0] -= 1
+                if left[0] < 0:
+                    bodies.append(body)
+                self.send_response(200 if left[0] < 0 else 503)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.bodies = bodies
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
+
+    def __enter__(self) -> Receiver:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.mark.requirement("SEN-25")
+def test_a_webhook_gets_findings_in_order_and_again_after_a_failure(told):
+    _, findings = told
+    with Receiver(failures=1) as receiver:
+        with Webhook(receiver.url) as webhook:
+            for finding in findings:
+                webhook.finding(finding)
+            end = time.monotonic() + 20
+            while len(receiver.bodies) < len(findings) and time.monotonic() < end:
+                time.sleep(0.02)
+        assert [body["finding"] for body in receiver.bodies] == [f.to_json() for f in findings]
+        assert all(body["blocks"][0]["text"]["text"] == body["text"] for body in receiver.bodies)
+        assert webhook.failed == 0
+
+
+@pytest.mark.requirement("SEN-25")
+def test_a_receiver_that_is_gone_holds_up_nothing(told):
+    _, findings = told
+    began = time.monotonic()
+    with Webhook("http://127.0.0.1:9/") as webhook:
+        for finding in findings[:1] * 150:
+            webhook.finding(finding)
+        assert time.monotonic() - began < 1
+    assert webhook.failed >= 49
+
+
+# -- alarms ---------------------------------------------------------------------------------------
+
+
+def complaints(template: str) -> list[str]:
+    """What cfn-lint says of a template, without notes (I...)."""
+    return [str(match) for match in lint_all(template) if not match.rule.id.startswith("I")]
+
+
+def test_cloudformation_alarms_lint_clean_and_name_real_metrics():
+    text = alarms("cloudformation", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders")
+    assert complaints(text) == []
+    names = {cloudwatch_name(name) for name in METRICS}
+    resources = yaml.load(text.replace("!", "x"), yaml.SafeLoader)["Resources"]
+    assert len(resources) == 3
+    for resource in resources.values():
+        assert resource["Properties"]["MetricName"] in names
+        assert resource["Properties"]["Namespace"] == NAMESPACE
+
+
+def test_terraform_alarms_parse_and_name_real_metrics():
+    parsed = hcl2.loads(alarms("terraform", "orders"))
+    names = {cloudwatch_name(name) for name in METRICS}
+    found = [
+        body for resource in parsed["resource"] for blocks in resource.values() for body in blocks.values()
+    ]
+    assert len(found) == 3
+    for body in found:
+        assert body["metric_name"].strip('"') in names
+
+
+RULES = {
+    "type": "object",
+    "required": ["groups"],
+    "properties": {
+        "groups": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "rules"],
+                "properties": {
+                    "rules": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["alert", "expr"],
+                            "additionalProperties": False,
+                            "properties": {
+                                "alert": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+                                "expr": {"type": "string"},
+                                "for": {"type": "string", "pattern": "^[0-9]+[smh]$"},
+                                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                                "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+                            },
+                        },
+                    }
+                },
+            },
+        }
+    },
+}
+
+
+def test_prometheus_rules_have_the_rules_shape_and_name_real_metrics():
+    rules = yaml.safe_load(alarms("prometheus-rules", "orders"))
+    validate(rules, RULES)
+    known = {PREFIX + name + ("_total" if m.kind == "counter" else "") for name, m in METRICS.items()}
+    for rule in rules["groups"][0]["rules"]:
+        used = set(re.findall(r"kpl_sentinel_\w+", rule["expr"]))
+        assert used
+        assert used <= known
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+
+
+@pytest.mark.requirement("SEN-26")
+@pytest.mark.parametrize("name", ['a"b', "a b", "", "x" * 129, "a\nb", "${x}"])
+def test_no_other_text_gets_into_a_template(name):
+    with pytest.raises(NoStreamName):
+        alarms("terraform", name)
