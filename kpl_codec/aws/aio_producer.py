@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from ..format.records import Tag
-from ..producer import Delivery, Pending, ProducerClosed, ProducerConfig, ProducerFull
+from ..producer import Delivery, Pending, ProducerClosed, ProducerConfig
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Request, State
@@ -116,7 +116,7 @@ class AsyncProducer(ProducerBase):
         elif self.config.when_full == "drop":
             self._drop(future)
         elif self.config.when_full == "fail":
-            raise ProducerFull(records=self._core.outstanding, bytes=self._core.outstanding_bytes)
+            raise self._core.full()
         else:
             waiter: asyncio.Future[None] = loop.create_future()
             self._waiting.append((pending, waiter))

@@ -27,6 +27,7 @@ from .answers import Malformed, NotStored, Stored, parse_put_records
 from .collector import PutRecordsRequest
 from .config import ProducerConfig
 from .kinesis_record import Outgoing, build_all
+from .ledger import Ledger
 from .metrics import Meter, Observe
 from .ordering import order_of
 from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
@@ -43,6 +44,10 @@ class _Flight(NamedTuple):
     units: list[Outgoing]
     started_at: float
     generation: int
+
+    def attempt(self, unit: Outgoing, outcome: Outcome, now: float, **facts: str | None) -> Attempt:
+        """The attempt that this call was for one of its Kinesis records."""
+        return Attempt(outcome, self.started_at, now, unit.shard, **facts)
 
 
 class ProducerCore:
@@ -64,8 +69,7 @@ class ProducerCore:
         self.config = config
         self.live = live
         self.prepare = Preparation(config)
-        self.outstanding = 0
-        self.outstanding_bytes = 0
+        self._ledger = Ledger(config)
         self._ttl = config.ttl_seconds
         self._buffering = config.buffering_seconds
         self._meter = Meter(observe) if observe is not None else None
@@ -74,9 +78,7 @@ class ProducerCore:
         self._order = order_of(config.ordering, self._placer.place)
         self._verdicts = Verdicts(config, live)
         self._in_flight: dict[int, _Flight] = {}
-        self._results: list[tuple[Pending, Delivery | DeliveryError]] = []
         self._requests = 0
-        self._accepted = 0
         self._closed = False
 
     # -- records in ---------------------------------------------------------------------------
@@ -88,16 +90,20 @@ class ProducerCore:
     @property
     def accepted(self) -> int:
         """User records accepted until now; the last one has this ``number``."""
-        return self._accepted
+        return self._ledger.accepted
+
+    @property
+    def outstanding(self) -> int:
+        """User records accepted that have not left by `results`, or wait there."""
+        return self._ledger.outstanding
 
     def has_room(self, size: int) -> bool:
         """Whether a user record of ``size`` bytes would be accepted now."""
-        # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
-        # max_outstanding_bytes of data and partition keys, be held."
-        return (
-            self.outstanding < self.config.max_outstanding_records
-            and self.outstanding_bytes + size <= self.config.max_outstanding_bytes
-        )
+        return self._ledger.has_room(size)
+
+    def full(self) -> ProducerFull:
+        """The error for a user record that there is no room for."""
+        return ProducerFull(records=self.outstanding, bytes=self._ledger.outstanding_bytes)
 
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
         """Take a user record (from `prepare`). From here it ends in `results`, exactly once.
@@ -108,24 +114,21 @@ class ProducerCore:
         if self._closed:
             raise ProducerClosed(code="closed")
         if not self.has_room(pending.size):
-            raise ProducerFull(records=self.outstanding, bytes=self.outstanding_bytes)
-        self._accepted += 1
-        pending.number = self._accepted
+            raise self.full()
         # PRD-8: "The time to live MUST count from the moment a user record was put, and no deadline lie
         # beyond it."
         pending.accepted_at = now if put_at is None else put_at
         pending.expires_at = pending.accepted_at + self._ttl
         pending.deadline = pending.accepted_at + self._buffering
         pending.map_deadline = pending.accepted_at + self._ttl / 10
-        self.outstanding += 1
-        self.outstanding_bytes += pending.size
+        self._ledger.accept(pending)
         if self._meter is not None:
             self._meter.accepted()
         self._order.enter(pending, now)
 
     def flush(self) -> None:
         """Send everything accepted so far without waiting for company, retries included."""
-        self._placer.flush(self._accepted + 1)
+        self._placer.flush(self.accepted + 1)
 
     def close(self) -> None:
         """Accept nothing more, and flush. What is outstanding still ends in `results`."""
@@ -138,7 +141,7 @@ class ProducerCore:
         self._closed = True
         for flight in self._in_flight.values():
             for unit in flight.units:
-                self._note(unit, Attempt(Outcome.NO_ANSWER, flight.started_at, now, unit.shard))
+                self._note(unit, flight.attempt(unit, Outcome.NO_ANSWER, now))
         everything = [pending for place in self._places() for pending in place]
         for judged in self._verdicts.take_all():
             self._note(judged.unit, judged.attempt)
@@ -185,7 +188,7 @@ class ProducerCore:
             self._in_flight[self._requests] = _Flight(units, now, self.live.generation)
             calls.append(PutRecordsRequest(self._requests, build_all(units)))
             if self._meter is not None:
-                self._meter.sent(units, self.outstanding, now)
+                self._meter.sent(units, self.outstanding, self._ledger.oldest_put_at, now)
         self._order.place_held(now)
         return calls
 
@@ -225,6 +228,7 @@ class ProducerCore:
         retries: list[Pending] = []
         for unit, entry in zip(flight.units, entries, strict=True):
             retries += self._answered(unit, entry, flight, now)
+        self._queue.answered(flight.started_at, now)
         self._order.enter_again(retries, now)
         self._order.place_held(now)
 
@@ -257,18 +261,9 @@ class ProducerCore:
     def _all_failed(self, flight: _Flight, outcome: Outcome, failure: Failure, now: float) -> None:
         retries: list[Pending] = []
         for unit in flight.units:
-            retries += self._failed(
-                unit,
-                Attempt(
-                    outcome,
-                    flight.started_at,
-                    now,
-                    unit.shard,
-                    code=failure.code,
-                    message=failure.reason or None,
-                ),
-                now,
-            )
+            attempt = flight.attempt(unit, outcome, now, code=failure.code, message=failure.reason or None)
+            retries += self._failed(unit, attempt, now)
+        self._queue.answered(flight.started_at, now)
         self._order.enter_again(retries, now)
         self._order.place_held(now)
 
@@ -277,15 +272,8 @@ class ProducerCore:
     ) -> list[Pending]:
         """What became of one Kinesis record; gives the user records to send again."""
         if isinstance(entry, Stored):
-            self._queue.succeeded(unit.shard)
-            attempt = Attempt(
-                Outcome.DELIVERED,
-                flight.started_at,
-                now,
-                unit.shard,
-                shard_id=entry.shard_id,
-                sequence_number=entry.sequence_number,
-            )
+            self._queue.stored(unit.shard)
+            attempt = flight.attempt(unit, Outcome.DELIVERED, now, **entry._asdict())
             attempt = self._verdicts.judge(unit, entry, attempt, flight.generation, now)
             return [] if attempt.outcome is Outcome.PLACEMENT_UNKNOWN else self._judged(unit, attempt, now)
         outcome = outcome_of(entry.code) if isinstance(entry, NotStored) else Outcome.COUNT_MISMATCH
@@ -293,7 +281,7 @@ class ProducerCore:
         if ACTIONS[outcome] is Action.ISOLATE:
             outcome = Outcome.REFUSED  # it is by itself already: the service judged this one record
             message = None  # it may repeat the record
-        attempt = Attempt(outcome, flight.started_at, now, unit.shard, code=entry.code, message=message)
+        attempt = flight.attempt(unit, outcome, now, code=entry.code, message=message)
         return self._failed(unit, attempt, now)
 
     def _judged(self, unit: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
@@ -303,8 +291,14 @@ class ProducerCore:
         assert attempt.shard_id is not None
         assert attempt.sequence_number is not None
         for index, pending in enumerate(unit.records):
-            attempts = (*pending.attempts, attempt)
-            self._finish(pending, Delivery(attempt.shard_id, attempt.sequence_number, index, attempts))
+            delivery = Delivery(
+                attempt.shard_id,
+                attempt.sequence_number,
+                index,
+                (*pending.attempts, attempt),
+                pending.attempts_left_out,
+            )
+            self._finish(pending, delivery)
         if self._meter is not None:
             self._meter.delivered(unit, attempt.shard_id)
         return []
@@ -314,21 +308,21 @@ class ProducerCore:
         if self._meter is not None:
             self._meter.failed(attempt.code or attempt.outcome.value)
         for pending in unit.records:
-            pending.attempts += (attempt,)
+            pending.note(attempt)
 
     def _failed(self, unit: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
         """An attempt that did not deliver: fail what must, give what is to be sent again."""
         self._note(unit, attempt)
         action = ACTIONS[attempt.outcome]
+        throttled = attempt.outcome is Outcome.THROTTLED
         if action is Action.BACK_OFF:
-            self._queue.failed(unit.shard, now)
-        throttled = attempt.outcome is Outcome.THROTTLED and self.config.fail_if_throttled
+            self._queue.failed(unit.shard, throttled=throttled)
         # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
         # its time to live."
         deadline = now + self._buffering / 2
         again: list[Pending] = []
         for pending in unit.records:
-            if action is Action.FAIL or throttled:
+            if action is Action.FAIL or (throttled and self.config.fail_if_throttled):
                 self._fail(pending, attempt.outcome, attempt.code)
             elif pending.expires_at <= now:
                 self._fail(pending, Outcome.EXPIRED)
@@ -345,15 +339,16 @@ class ProducerCore:
         user records of an aggregate each by itself; what is refused alone has failed.
         """
         units = flight.units
+        self._queue.refused_as_invalid(now)
         if len(units) == 1 and len(units[0].records) == 1:
             self._all_failed(flight, Outcome.REFUSED, Failure(code), now)
             return
         for unit in units:
-            self._note(unit, Attempt(Outcome.INVALID, flight.started_at, now, unit.shard, code=code))
+            self._note(unit, flight.attempt(unit, Outcome.INVALID, now, code=code))
         if len(units) > 1:
             half = len(units) // 2
-            self._queue.isolate(units[:half])
             self._queue.isolate(units[half:])
+            self._queue.isolate(units[:half])
             return
         for pending in units[0].records:
             pending.alone = True
@@ -365,6 +360,8 @@ class ProducerCore:
     def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
         if outcome is None:
             return
+        if isinstance(outcome, RefreshFailed) and self._meter is not None:
+            self._meter.map_failed(outcome.error.code)
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged):
             moved += self._placer.map_changed(recreated=outcome.recreated)
@@ -379,21 +376,24 @@ class ProducerCore:
 
     def results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
         """The user records that have come to their end since the last call."""
-        results, self._results = self._results, []
-        return results
+        return self._ledger.take_results()
 
     def _fail(
         self, pending: Pending, outcome: Outcome, code: str | None = None, *, held: bool = False
     ) -> None:
         # PRD-10: "Every accepted user record MUST end exactly once: as a Delivery, or as a DeliveryError with
         # the reason and all attempts."
-        error = DeliveryError(outcome=outcome, code=code or outcome.value, attempts=pending.attempts)
+        error = DeliveryError(
+            outcome=outcome,
+            code=code or outcome.value,
+            attempts=pending.attempts,
+            attempts_left_out=pending.attempts_left_out,
+            left_out_may_be_stored=pending.may_be_stored,
+        )
         self._finish(pending, error, held=held)
 
     def _finish(self, pending: Pending, result: Delivery | DeliveryError, *, held: bool = False) -> None:
-        self.outstanding -= 1
-        self.outstanding_bytes -= pending.size
-        self._results.append((pending, result))
+        self._ledger.end(pending, result)
         # One that expired while held was not where its key is under way: those there are not done.
         if not held:
             self._order.ended(pending)

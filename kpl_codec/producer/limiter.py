@@ -1,8 +1,12 @@
-"""What a shard may get: two token buckets, a real backoff after errors, and the queue in front.
+"""What a shard may get: two token buckets, a rate that adapts, a backoff after failures, and the queue.
 
 One lane per predicted shard. Records without a prediction share a lane that has no buckets (nobody
 knows whose tokens to take), but a backoff like the others.
-Specification: spec/05-producer.md, PRD-20 and PRD-21.
+
+The rate of a shard is a share, 1 at first, of what it may get. Worked example: a shard takes 100 records a
+second, because others write to it too; the full rate is 1500. Answers that throttle halve the share: 1500,
+750, 375, 187, 94 a second. From there it rises by 75 a second each second until an answer throttles again.
+Specification: spec/05-producer.md, PRD-20, PRD-21 and PRD-43.
 """
 
 from __future__ import annotations
@@ -17,50 +21,55 @@ from .partitioner import Chance
 
 #: PRD-21.
 BACKOFF: Final = Backoff(0.1, 5.0)
+#: PRD-43: the lowest share, what it is multiplied with, and what is added to it a second.
+LOWEST_SHARE: Final = 0.005
+DECREASE: Final = 0.5
+INCREASE: Final = 0.05
 
 
 class TokenBucket:
-    """``rate`` tokens a second, at most ``capacity`` of them; full at first. Time is an argument."""
+    """``rate`` tokens a second, at most ``capacity`` of them; full at first. Time is an argument.
 
-    __slots__ = ("_at", "_tokens", "capacity", "rate")
+    ``share``: the part of rate and capacity that is given at present.
+    """
+
+    __slots__ = ("_at", "_tokens", "capacity", "rate", "share")
 
     def __init__(self, rate: float, capacity: float) -> None:
         self.rate = rate
         self.capacity = capacity
+        self.share = 1.0
         self._tokens = capacity
         self._at: float | None = None
 
     def _refill(self, now: float) -> None:
         if self._at is not None and now > self._at:
-            self._tokens = min(self.capacity, self._tokens + (now - self._at) * self.rate)
+            self._tokens += (now - self._at) * self.rate * self.share
+        self._tokens = min(self._tokens, self.capacity * self.share)
         self._at = now if self._at is None else max(self._at, now)
 
     def wait(self, cost: float, now: float) -> float:
         """Seconds until ``cost`` tokens are there: 0 if they are. At most a full bucket is asked for."""
         self._refill(now)
-        missing = min(cost, self.capacity) - self._tokens
-        return missing / self.rate if missing > 1e-9 else 0.0
+        missing = min(cost, self.capacity * self.share) - self._tokens
+        return missing / (self.rate * self.share) if missing > 1e-9 else 0.0
 
     def take(self, cost: float) -> None:
+        """Take tokens; a cost above the capacity leaves a debt."""
         self._tokens -= cost
 
 
 class Lane:
     """The way to one shard. ``queue``: closed Kinesis records that wait for tokens or for the backoff.
 
-    ``waiting_since``: since when the first of them could not be sent, for the partitioner.
+    ``waiting_since``: since when the first of them could not be sent, for the partitioner. ``next_at``: when
+    it may go, as far as known. ``backoff_until``: nothing goes before. All in seconds.
     """
 
     __slots__ = (
-        "_buckets",
-        "_chance",
-        "_failures",
-        "backoff_until",
-        "next_at",
-        "queue",
-        "shard",
-        "waiting_since",
-    )
+        "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "next_at", "queue",
+        "shard", "waiting_since",
+    )  # fmt: skip
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
         self.shard = shard
@@ -69,6 +78,8 @@ class Lane:
         self.waiting_since: float | None = None
         self.next_at = float("-inf")
         self._failures = 0
+        self._share_from = float("-inf")  # what was sent before has had its say
+        self._raised_at: float | None = None
         self._chance = chance
         self._buckets: tuple[TokenBucket, TokenBucket] | None = None
         if shard is not None:
@@ -98,15 +109,42 @@ class Lane:
             self._buckets[1].take(unit.full_size)
         return unit
 
-    def failed(self, now: float) -> None:
-        """An attempt failed: nothing goes to this shard for a while, longer each time."""
-        # PRD-21: "After an attempt failed its shard MUST be left alone for a backoff that doubles from
-        # 100 ms to at most 5 s, less a random part of at most half, and starts anew after a success."
-        if now < self.backoff_until:
-            return  # many records of one shard in one answer are one failure
-        self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
-        self._failures += 1
+    def answered(self, *, stored: bool, failed: bool, throttled: bool, sent_at: float, now: float) -> None:
+        """There is an answer about what was sent to this shard at ``sent_at``.
 
-    def succeeded(self) -> None:
-        self._failures = 0
-        self.backoff_until = float("-inf")
+        ``stored``: some of it was. ``failed``: some of it was not, ``throttled``: because it was too much.
+        """
+        if throttled:
+            self._slow_down(sent_at, now)
+        elif not failed:
+            self._speed_up(now)
+        # PRD-21: "After an attempt failed its shard MUST be left alone for a backoff that doubles from
+        # 100 ms to at most 5 s, less a random part of at most half, and starts anew after an answer in which
+        # something of the shard was stored."
+        if stored:
+            self._failures = 0
+        if not failed:
+            self.backoff_until = float("-inf")
+        elif now >= self.backoff_until:  # calls that ran side by side and failed are one failure
+            self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
+            self._failures += 1
+
+    def _slow_down(self, sent_at: float, now: float) -> None:
+        # PRD-43: "An answer that throttles records of a shard MUST halve the rate at which it gets more, at
+        # most once for what was sent before; answers that throttle none raise it by a twentieth of the full
+        # rate a second."
+        if sent_at >= self._share_from:
+            self._set_share(max(LOWEST_SHARE, self._share() * DECREASE))
+            self._share_from = self._raised_at = now
+
+    def _speed_up(self, now: float) -> None:
+        if self._raised_at is not None:
+            self._set_share(min(1.0, self._share() + INCREASE * min(1.0, now - self._raised_at)))
+            self._raised_at = now if self._share() < 1.0 else None
+
+    def _share(self) -> float:
+        return self._buckets[0].share if self._buckets is not None else 1.0
+
+    def _set_share(self, share: float) -> None:
+        for bucket in self._buckets or ():
+            bucket.share = share

@@ -16,6 +16,8 @@ RequestTime                      | milliseconds | a PutRecords call was answered
 UserRecordsPerKinesisRecord      | count        | a request goes out, for each Kinesis record in it
 KinesisRecordsPerPutRecordsRequest | count      | a request goes out
 UserRecordsPerPutRecordsRequest  | count        | a request goes out
+OldestUserRecordAge              | milliseconds | a request goes out: since the oldest outstanding was put
+ShardMapErrors                   | count        | a refresh of the shard map failed (by ErrorCode)
 """
 
 from __future__ import annotations
@@ -46,6 +48,9 @@ METRICS: Final[dict[str, tuple[str, str]]] = {
     "UserRecordsPerKinesisRecord": ("histogram", "{record}"),
     "KinesisRecordsPerPutRecordsRequest": ("histogram", "{record}"),
     "UserRecordsPerPutRecordsRequest": ("histogram", "{record}"),
+    # Ours: the KPL has no such measurements.
+    "OldestUserRecordAge": ("gauge", "ms"),
+    "ShardMapErrors": ("counter", "{error}"),
 }
 
 
@@ -58,9 +63,10 @@ class Meter:
     def accepted(self) -> None:
         self._observe("UserRecordsReceived", 1, {})
 
-    def sent(self, units: Sequence[Outgoing], outstanding: int, now: float) -> None:
+    def sent(self, units: Sequence[Outgoing], outstanding: int, oldest_at: float | None, now: float) -> None:
         observe = self._observe
         observe("UserRecordsPending", outstanding, {})
+        observe("OldestUserRecordAge", (now - oldest_at) * 1000 if oldest_at is not None else 0.0, {})
         observe("KinesisRecordsPerPutRecordsRequest", len(units), {})
         observe("UserRecordsPerPutRecordsRequest", sum(len(unit.records) for unit in units), {})
         for unit in units:
@@ -76,10 +82,13 @@ class Meter:
         self._observe("ErrorsByCode", 1, {"ErrorCode": code})
         self._observe("AllErrors", 1, {})
 
+    def map_failed(self, code: str) -> None:
+        self._observe("ShardMapErrors", 1, {"ErrorCode": code})
+
     def delivered(self, unit: Outgoing, shard_id: str) -> None:
         observe = self._observe
         for pending in unit.records:
-            observe("RetriesPerRecord", len(pending.attempts), {})
+            observe("RetriesPerRecord", len(pending.attempts) + pending.attempts_left_out, {})
         observe("UserRecordsPut", len(unit.records), {})
         observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in unit.records), {})
         observe("KinesisRecordsPut", 1, {"ShardId": shard_id})

@@ -132,16 +132,24 @@ class Attempt(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A user record is in the stream. ``attempts``: all of them, the last is the one that delivered."""
+    """A user record is in the stream.
+
+    ``attempts``: the last is the one that delivered. Of many only the first 3 and the last 8 are there;
+    ``attempts_left_out`` counts the others.
+    """
 
     shard_id: str
     sequence_number: str
     sub_sequence_number: int
     attempts: tuple[Attempt, ...]
+    attempts_left_out: int = 0
 
 
 class DeliveryError(KplError):
     """A user record was accepted and not delivered. ``outcome`` says why, ``attempts`` what was tried.
+
+    Of many attempts only the first 3 and the last 7 are there; ``attempts_left_out`` counts the others, and
+    ``left_out_may_be_stored`` says whether one of those may have stored it.
 
     ``code`` is the service's error code where that ended it, else the outcome. Carries neither data nor
     keys.
@@ -151,11 +159,12 @@ class DeliveryError(KplError):
     requirement = "PRD-10"
     outcome: Outcome
     attempts: tuple[Attempt, ...] = ()
+    attempts_left_out: int = 0
+    left_out_may_be_stored: bool = False
 
     def describe(self) -> str:
-        return (
-            f"user record not delivered: {self.outcome} ({self.reason}) after {len(self.attempts)} attempts"
-        )
+        count = len(self.attempts) + self.attempts_left_out
+        return f"user record not delivered: {self.outcome} ({self.reason}) after {count} attempts"
 
     @property
     def reason(self) -> str:
@@ -168,4 +177,6 @@ class DeliveryError(KplError):
     @property
     def may_be_stored(self) -> bool:
         """Whether a copy may be in the stream all the same."""
-        return any(attempt.outcome in MAY_BE_STORED for attempt in self.attempts)
+        return self.left_out_may_be_stored or any(
+            attempt.outcome in MAY_BE_STORED for attempt in self.attempts
+        )

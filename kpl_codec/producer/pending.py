@@ -10,8 +10,10 @@ from ..format.hash_keys import format_hash_key, partition_key_hash
 from ..format.records import UserRecord
 from ..format.size import AggregateSize, check
 from .config import ProducerConfig
-from .outcomes import Attempt
+from .outcomes import MAY_BE_STORED, Attempt
 
+#: The attempts of a user record that are kept.
+FIRST_ATTEMPTS, LAST_ATTEMPTS = 3, 7
 #: The KPL's outer partition key.
 FIXED_OUTER_KEY = "a"
 
@@ -56,9 +58,9 @@ class Pending:
     """
 
     __slots__ = (
-        "accepted_at", "alone", "attempts", "bucket", "deadline", "expires_at", "hash_key", "held",
-        "key_hash_key", "keyless", "map_deadline", "misplaced", "must_wrap", "number", "own_hash_key",
-        "record", "size", "token", "wrap",
+        "accepted_at", "alone", "attempts", "attempts_left_out", "bucket", "deadline", "expires_at",
+        "hash_key", "held", "key_hash_key", "keyless", "map_deadline", "may_be_stored", "misplaced",
+        "must_wrap", "number", "own_hash_key", "record", "size", "token", "wrap",
     )  # fmt: skip
 
     def __init__(self, record: UserRecord, hash_key: int, *, own_hash_key: bool, keyless: bool) -> None:
@@ -77,9 +79,23 @@ class Pending:
         self.misplaced = 0
         self.bucket = 0
         self.attempts: tuple[Attempt, ...] = ()
+        self.attempts_left_out = 0
+        self.may_be_stored = False  # by one of those left out
         self.number = 0
         self.accepted_at = self.deadline = self.map_deadline = self.expires_at = 0.0
         self.token: Any = None
+
+    def note(self, attempt: Attempt) -> None:
+        """Write an attempt that did not deliver into the history."""
+        # PRD-42: "Of a user record's attempts at most the first 3 and the last 7 MUST be kept, and the number
+        # of the others."
+        attempts = (*self.attempts, attempt)
+        if len(attempts) > FIRST_ATTEMPTS + LAST_ATTEMPTS:
+            left_out = attempts[FIRST_ATTEMPTS]
+            self.attempts_left_out += 1
+            self.may_be_stored = self.may_be_stored or left_out.outcome in MAY_BE_STORED
+            attempts = attempts[:FIRST_ATTEMPTS] + attempts[FIRST_ATTEMPTS + 1 :]
+        self.attempts = attempts
 
     def assign(self, hash_key: int, text: str) -> None:
         """Write it under an explicit hash key that the caller did not give."""

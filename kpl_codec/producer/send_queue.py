@@ -8,15 +8,17 @@ State: the lanes, the collector, and the groups to be sent by themselves.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from .collector import Collector
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .limiter import Lane
+from .limiter import BACKOFF, Lane
 from .partitioner import Chance, ShardLoad
 
+#: Requests in a row that may be refused as invalid before there is a backoff. One bad record among 500 is
+#: found by halving with nine.
+FREE_REFUSALS = 100
 #: Takes the expired user records out of a Kinesis record and fails them; whether any are left.
 Expire = Callable[[Outgoing, float], bool]
 
@@ -31,7 +33,12 @@ class SendQueue:
         self._collector = Collector(config)
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
-        self._isolated: deque[list[Outgoing]] = deque()
+        self._isolated: list[list[Outgoing]] = []
+        self._told: dict[str | None, bool] = {}
+        self._stored: set[str | None] = set()
+        self._failed: set[str | None] = set()
+        self._invalid = 0
+        self._refused_until = float("-inf")
 
     def add(self, unit: Outgoing) -> None:
         """To the end of its shard's lane."""
@@ -40,7 +47,7 @@ class SendQueue:
         self._busy[lane.shard] = lane
 
     def isolate(self, units: list[Outgoing]) -> None:
-        """These go as a request of their own, before everything else."""
+        """These go as a request of their own, before everything else; the last isolated goes first."""
         self._isolated.append(units)
 
     def _lane(self, shard: str | None) -> Lane:
@@ -49,12 +56,38 @@ class SendQueue:
             lane = self._lanes[shard] = Lane(shard, self._rate_limit, self._chance)
         return lane
 
-    def failed(self, shard: str | None, now: float) -> None:
-        """An attempt to put to ``shard`` failed: it is left alone for a while."""
-        self._lane(shard).failed(now)
+    def failed(self, shard: str | None, *, throttled: bool) -> None:
+        """Something sent to ``shard`` was not stored. `answered` follows once the answer is through."""
+        self._told[shard] = self._told.get(shard, False) or throttled
+        self._failed.add(shard)
 
-    def succeeded(self, shard: str | None) -> None:
-        self._lane(shard).succeeded()
+    def stored(self, shard: str | None) -> None:
+        """Something sent to ``shard`` is stored. `answered` follows once the answer is through."""
+        self._told.setdefault(shard, False)
+        self._stored.add(shard)
+        self._invalid, self._refused_until = 0, float("-inf")
+
+    def answered(self, sent_at: float, now: float) -> None:
+        """All of an answer was told, ``sent_at`` is of its request. Of each shard its worst part counts."""
+        told, self._told = self._told, {}
+        stored, self._stored = self._stored, set()
+        failed, self._failed = self._failed, set()
+        for shard, throttled in told.items():
+            self._lane(shard).answered(
+                stored=shard in stored, failed=shard in failed, throttled=throttled, sent_at=sent_at, now=now
+            )
+
+    def refused_as_invalid(self, now: float) -> None:
+        """A request was refused as invalid as a whole."""
+        # PRD-44: "After 100 requests in a row that were refused as invalid as a whole, every request MUST
+        # wait for the backoff of PRD-21, until one is taken."
+        self._invalid += 1
+        if self._invalid > FREE_REFUSALS:
+            self._wait_after_refusals(now)
+
+    def _wait_after_refusals(self, now: float) -> None:
+        pause = BACKOFF.seconds(self._invalid - FREE_REFUSALS - 1, self._chance(1024) / 1024)
+        self._refused_until = now + pause
 
     def loads(self) -> dict[str, ShardLoad]:
         """What waits for each shard, for the partitioner."""
@@ -69,8 +102,12 @@ class SendQueue:
 
         User records with a number below ``urgent_below`` do not wait for company.
         """
+        if now < self._refused_until:
+            return None
+        if self._invalid > FREE_REFUSALS:
+            self._wait_after_refusals(now)  # one request at a time finds out whether it is over
         if self._isolated:
-            units = self._isolated.popleft()
+            units = self._isolated.pop()
         else:
             self._fill(now)
             ready_at = self._collector.ready_at()
@@ -106,13 +143,13 @@ class SendQueue:
 
     def ready_at(self) -> float | None:
         """When `take` may have something to give; None for never."""
-        if self._isolated:
-            return float("-inf")
         times = [lane.next_at for lane in self._busy.values()]
         collected = self._collector.ready_at()
         if collected is not None:
             times.append(collected)
-        return min(times, default=None)
+        if self._isolated:
+            times.append(float("-inf"))
+        return max(min(times), self._refused_until) if times else None
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
         """Take what waits in the lanes of shards that are not open any more."""

@@ -123,7 +123,7 @@ def test_halving_finds_exactly_the_bad_records(shards: list[int], bad: set[int])
         bench.put(word + b"%d" % number, shard * 2**126 + number)
     bench.core.flush()
     for _ in range(200):
-        calls = bench.puts(0.01)
+        calls = bench.puts(0.3)
         if not calls and not bench.core.outstanding:
             break
         for call in calls:
@@ -181,16 +181,20 @@ def test_a_shard_gets_at_most_its_rate() -> None:
 @given(st.integers(0, 1023), st.integers(1, 20))
 def test_backoff_doubles_is_bounded_and_starts_anew(drawn: int, failures: int) -> None:
     lane, now = Lane("s", 150, lambda n: drawn % n), 0.0
+
+    def answer(failed: bool) -> None:
+        lane.answered(stored=not failed, failed=failed, throttled=False, sent_at=now, now=now)
+
     for number in range(failures):
-        lane.failed(now)
+        answer(True)
         whole = min(BACKOFF.most, 0.1 * 2**number)
         assert whole * 0.499 <= lane.backoff_until - now <= whole * 1.001
         until = lane.backoff_until
-        lane.failed(now)  # more records of the same answer: one failure
+        answer(True)  # another call that ran beside it: one failure
         assert lane.backoff_until == until
         now = until
-    lane.succeeded()
-    lane.failed(now)
+    answer(False)
+    answer(True)
     assert lane.backoff_until - now <= 0.1001
 
 
@@ -260,6 +264,9 @@ def test_every_metric_name_is_one_of_the_kpls() -> None:
     bench.run(1.0)
     bench.stream.throttled = set()
     bench.run(20.0)
+    bench.live.refresh(bench.now)
+    (call,) = bench.calls()
+    bench.core.fail(call, Failure("ResourceNotFoundException"), bench.now, answered=True)
     assert set(bench.measured) == set(METRICS)
     assert bench.measured["UserRecordsReceived"] == bench.measured["UserRecordsPut"] == 2
     assert bench.measured["UserRecordsDataPut"] == 2

@@ -1,0 +1,58 @@
+"""What the producer has accepted and not ended: counts, bytes, ages, and the results to hand out.
+
+Specification: spec/05-producer.md, PRD-7 and PRD-10.
+"""
+
+from __future__ import annotations
+
+from .config import ProducerConfig
+from .outcomes import Delivery, DeliveryError
+from .pending import Pending
+
+
+class Ledger:
+    """``outstanding``: user records accepted that have not ended. ``accepted``: all there ever were."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.accepted = 0
+        self.outstanding = 0
+        self.outstanding_bytes = 0
+        self._most_records = config.max_outstanding_records
+        self._most_bytes = config.max_outstanding_bytes
+        self._put_in: dict[int, int] = {}  # outstanding user records by the tenth of a second of their put
+        self._results: list[tuple[Pending, Delivery | DeliveryError]] = []
+
+    def has_room(self, size: int) -> bool:
+        """Whether a user record of ``size`` bytes would be accepted now."""
+        # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
+        # max_outstanding_bytes of data and partition keys, be held."
+        return self.outstanding < self._most_records and self.outstanding_bytes + size <= self._most_bytes
+
+    def accept(self, pending: Pending) -> None:
+        """Count a user record, and number it. Its ``accepted_at`` is set."""
+        self.accepted += 1
+        pending.number = self.accepted
+        self.outstanding += 1
+        self.outstanding_bytes += pending.size
+        tenth = int(pending.accepted_at * 10)
+        self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
+
+    def end(self, pending: Pending, result: Delivery | DeliveryError) -> None:
+        """A user record has come to its end."""
+        self.outstanding -= 1
+        self.outstanding_bytes -= pending.size
+        tenth = int(pending.accepted_at * 10)
+        self._put_in[tenth] -= 1
+        if not self._put_in[tenth]:
+            del self._put_in[tenth]
+        self._results.append((pending, result))
+
+    def take_results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
+        """Those that have ended since the last call."""
+        results, self._results = self._results, []
+        return results
+
+    @property
+    def oldest_put_at(self) -> float | None:
+        """When the oldest outstanding user record was put, to a tenth of a second; None without any."""
+        return min(self._put_in) / 10 if self._put_in else None
