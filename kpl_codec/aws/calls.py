@@ -33,6 +33,11 @@ def failure_of(error: Exception) -> Failure:
     return Failure(type(error).__name__, str(error))
 
 
+def stream_argument(stream: str) -> dict[str, str]:
+    """How a call names a stream, given by its name or its ARN. The ARN reaches streams of other accounts."""
+    return {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
+
+
 def send(client: KinesisClient, request: Request) -> Any:
     """Make a call of the shard map: its answer (boto3), or an awaitable of it (aiobotocore)."""
     if request.operation == "ListShards":

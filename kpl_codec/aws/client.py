@@ -1,4 +1,4 @@
-"""A boto3 Kinesis client from settings that fit on one line: region, endpoint, keys, role.
+"""A boto3 Kinesis client for a region, endpoint, profile, access key or role.
 
 client = kinesis_client(region="eu-west-1", role_arn="arn:aws:iam::123456789012:role/reader")
 """
@@ -20,12 +20,14 @@ def kinesis_client(
     role_arn: str | None = None,
     role_session_name: str = "kpl-codec",
     role_external_id: str | None = None,
+    sts_endpoint_url: str | None = None,
+    profile: str | None = None,
     access_key_id: str | None = None,
     secret_access_key: str | None = None,
     session_token: str | None = None,
     max_connections: int = 32,
 ) -> Any:
-    """A client that tries each call once: who calls it knows best what to try again, and when.
+    """A client that tries each call once: its callers decide what to try again, and when.
 
     What is not given comes from where boto3 takes it (environment, profile, instance). With ``role_arn``
     the role is assumed through STS, and again before its credentials expire, however long the client
@@ -37,9 +39,9 @@ def kinesis_client(
         read_timeout=30,
         max_pool_connections=max_connections,
     )
-    session = boto3.Session(access_key_id, secret_access_key, session_token, region)
+    session = boto3.Session(access_key_id, secret_access_key, session_token, region, profile_name=profile)
     if role_arn is not None:
-        sts = session.client("sts")
+        sts = session.client("sts", endpoint_url=sts_endpoint_url)
 
         def assume() -> dict[str, str]:
             arguments = {"RoleArn": role_arn, "RoleSessionName": role_session_name}

@@ -20,7 +20,7 @@ from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time
-from .calls import CALL_ERRORS, failure_of
+from .calls import CALL_ERRORS, failure_of, stream_argument
 
 Operation = Literal["get_records", "get_shard_iterator"]
 
@@ -104,14 +104,14 @@ class _CallFailed(Exception):
 class ShardCursor:
     """Reads one shard from a place on. Not thread-safe.
 
-    ``pace``: kept by all cursors on a shard that must share its limits. ``patience``: seconds for which a
-    fetch tries again what fails.
+    ``stream``: its name or ARN. ``pace``: shared by the cursors on a shard that must keep its limits
+    together. ``patience``: seconds for which a fetch tries again what fails.
     """
 
     def __init__(
         self,
         client: Any,
-        stream_name: str,
+        stream: str,
         shard_id: str,
         place: Place,
         *,
@@ -121,7 +121,7 @@ class ShardCursor:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._client, self._stream, self.shard_id = client, stream_name, shard_id
+        self._client, self._stream, self.shard_id = client, stream, shard_id
         self._place = place
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
@@ -165,7 +165,8 @@ class ShardCursor:
     def _fetch_once(self, limit: int) -> Answer:
         if self._iterator is None:
             self._iterator = self._new_iterator()
-        found = self._call("get_records", "Records", ShardIterator=self._iterator, Limit=limit)
+        arn = {"StreamARN": self._stream} if self._stream.startswith("arn:") else {}
+        found = self._call("get_records", "Records", ShardIterator=self._iterator, Limit=limit, **arn)
         records = found["Records"]
         self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
         if records:
@@ -179,7 +180,7 @@ class ShardCursor:
         answer = self._call(
             "get_shard_iterator",
             "ShardIterator",
-            StreamName=self._stream,
+            **stream_argument(self._stream),
             ShardId=self.shard_id,
             **iterator_arguments(self._place),
         )

@@ -25,20 +25,20 @@ class Skew:
 
     @property
     def total(self) -> int:
-        """What all ranges have together."""
+        """The sum of all counts."""
         return sum(self.counts)
 
     @property
     def mean(self) -> float:
-        """What each shard would have if all had the same."""
+        """The count of each range if all had the same."""
         return self.total / len(self.counts)
 
     @property
     def ratio(self) -> float:
-        """The fullest shard against the mean: 1.0 is even, the number of shards is all on one.
+        """The highest count divided by the mean: 1.0 if all are even, the number of ranges if one has all.
 
-        0.0 where there is nothing at all. With this ratio a stream takes 1/ratio of what its shards
-        could take together.
+        0.0 where all counts are 0. A stream with this ratio takes 1/ratio of what its shards could take
+        together.
         """
         return max(self.counts) / self.mean if self.total else 0.0
 

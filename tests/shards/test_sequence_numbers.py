@@ -1,4 +1,4 @@
-"""Order of sequence numbers, and the hints in real ones."""
+"""What a sequence number is, and the hints in real ones."""
 
 from __future__ import annotations
 
@@ -9,19 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.shards.sequence_numbers import (
-    AT_TIMESTAMP,
-    LATEST,
-    SHARD_END,
-    TRIM_HORIZON,
-    ExtendedSequenceNumber,
     SequenceNumberError,
     parse_sequence_number,
     sequence_hint,
 )
 
 from .model import BEGIN, sequence_number
-
-Extended = ExtendedSequenceNumber
 
 
 def utc(*when: int) -> datetime:
@@ -41,56 +34,6 @@ def test_what_is_no_sequence_number(text):
 def test_the_longest_sequence_number():
     assert parse_sequence_number("0") == 0
     assert parse_sequence_number("9" * 129) == 10**129 - 1
-
-
-numbers = st.one_of(
-    st.integers(0, 12).map(str),
-    st.integers(0, 2**186).map(str),
-    st.sampled_from([AT_TIMESTAMP, TRIM_HORIZON, LATEST, SHARD_END]),
-)
-positions = st.builds(Extended, numbers, st.integers(0, 3))
-
-
-def kcl_compare(one: Extended, other: Extended) -> int:
-    """The KCL's rule, written out."""
-    special = {AT_TIMESTAMP: -3, TRIM_HORIZON: -2, LATEST: -1}
-    if SHARD_END in (one.sequence_number, other.sequence_number):
-        return (one.sequence_number == SHARD_END) - (other.sequence_number == SHARD_END)
-    a = special.get(one.sequence_number) or int(one.sequence_number)
-    b = special.get(other.sequence_number) or int(other.sequence_number)
-    if a != b:
-        return -1 if a < b else 1
-    if one.sequence_number in special:
-        return 0
-    return (one.sub_sequence_number > other.sub_sequence_number) - (
-        one.sub_sequence_number < other.sub_sequence_number
-    )
-
-
-@pytest.mark.requirement("LIN-2")
-@given(positions, positions)
-def test_positions_are_ordered_as_the_kcl_orders_them(one, other):
-    expected = kcl_compare(one, other)
-    assert (one < other, one == other, one > other) == (expected < 0, expected == 0, expected > 0)
-    assert (one.order < other.order) == (expected < 0)
-    if expected == 0:
-        assert hash(one) == hash(other)
-
-
-@pytest.mark.requirement("LIN-2")
-def test_order_in_words():
-    order = [
-        Extended(AT_TIMESTAMP), Extended(TRIM_HORIZON), Extended(LATEST), Extended("0"), Extended("9"),
-        Extended("10"), Extended("10", 1), Extended("10", 2), Extended("11"), Extended(SHARD_END),
-    ]  # fmt: skip
-    assert sorted(reversed(order)) == order
-    with pytest.raises(SequenceNumberError):
-        Extended("1", -1)
-    with pytest.raises(SequenceNumberError):
-        Extended("latest")
-    assert Extended("1") != "1"
-    with pytest.raises(TypeError):
-        _ = Extended("1") < "2"
 
 
 @pytest.mark.requirement("LIN-3")

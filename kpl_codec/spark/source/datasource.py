@@ -22,7 +22,8 @@ except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
 
 from pyspark.sql.types import StructType
 
-from .options import OptionError, parse_options
+from .options import parse_options
+from .positions import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

@@ -1,58 +1,123 @@
 """The options of the data source `kpl-kinesis`: names, defaults, checks, and the client they make.
 
 Named as the Kinesis connectors for Spark name theirs; case does not matter and a prefix ``kinesis.`` may
-stand before any of them. An option that is not known is refused: a typo must not become a default.
-Specification: spec/07-spark-source.md, SPK-64 to SPK-66.
+stand before any of them. An option that is not known is refused, so that a typo does not become a default.
+Options of the other connectors that are not needed here are accepted with a warning (`NOT_NEEDED`).
+Specification: spec/07-spark-source.md, SPK-64 to SPK-66, and the table of section 7.9.
 """
 
 from __future__ import annotations
 
-import json
+import difflib
+import logging
 import os
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timezone
-from difflib import get_close_matches
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from ...deaggregation.policies import POLICIES, Policy
-from ...errors import KplError
 from ...producer.config import ConfigError, ProducerConfig
-from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
+from .positions import OptionError, Position, parse_position
 
-
-class OptionError(KplError, ValueError):
-    """``option`` has ``value``, which is not ``expected``."""
-
-    code = "option"
-    requirement = "SPK-64"
-    option: str
-    value: object
-    expected: str
-    text = "option {option} = {value!r}: expected {expected}"
-
+_log = logging.getLogger("kpl_codec.spark")
 
 #: What Spark itself puts among the options.
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
-#: Where to begin or end: every shard at one place, or some shards each at its own.
-Position = Place | Mapping[str, Place]
+_FIXED_ENDS = "the end of a batch is fixed before it is read; maxSecondsPerShard limits it"
+_NO_STORE = "Spark's checkpoint is all that is kept"
+_RETRIES = "retryTimeoutSeconds says how long a call is tried again"
+_ONLY_EFO = "there is no enhanced fan-out"
+_FROM_OFFSET = "the offset says how many records a task asks for"
+#: Options of the other connectors that change nothing here, and why. Accepted with a warning.
+NOT_NEEDED: Final[Mapping[str, str]] = {
+    "avoidEmptyBatches": "a batch is only made where there are records",
+    "minBatchesToRetain": _NO_STORE,
+    "metadataCommitterType": _NO_STORE,
+    "metadataPath": _NO_STORE,
+    "metadataNumRetries": _NO_STORE,
+    "metadataRetryIntervalsMs": _NO_STORE,
+    "metadataMaxRetryIntervalMs": _NO_STORE,
+    "dynamodb.tableName": _NO_STORE,
+    "checkNewRecordThreads": "the driver uses 32 threads",
+    "clientNumRetries": _RETRIES,
+    "clientRetryIntervalsMs": _RETRIES,
+    "clientMaxRetryIntervalMs": _RETRIES,
+    "maxFetchTimePerShardSec": _FIXED_ENDS,
+    "maxFetchTimeInMs": _FIXED_ENDS,
+    "maxFetchDuration": _FIXED_ENDS,
+    "fetchBufferSize": "nothing is read before its batch begins",
+    "getRecords.numberOfRecordsPerFetch": _FROM_OFFSET,
+    "maxRecordsPerFetch": _FROM_OFFSET,
+    "coalesceThresholdBlockSize": "records are not kept in blocks",
+    "coalesce": "records are not kept in blocks",
+    "coalesceBinSize": "records are not kept in blocks",
+    "consumerName": _ONLY_EFO,
+    "consumerNamePrefix": _ONLY_EFO,
+    "consumerRefreshInterval": _ONLY_EFO,
+    "registeredConsumerId": _ONLY_EFO,
+    "registeredConsumerIdType": _ONLY_EFO,
+    "requireConsumerDeregistration": _ONLY_EFO,
+    "subscribeToShard.timeoutSec": _ONLY_EFO,
+    "subscribeToShard.maxRetries": _ONLY_EFO,
+    "sink.flushWaitTimeMs": "a task waits until each of its rows is in the stream",
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Secrets:
+    """What must not be printed."""
+
+    # SPK-66: "A secret among the options MUST NOT show in a text form of them."
+
+    secret_access_key: str | None = None
+    session_token: str | None = None
+
+    def __repr__(self) -> str:
+        return "Secrets(...)"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where a stream is, and as whom it is called. Equal ones share a client within a process."""
+
+    region: str | None
+    endpoint_url: str | None
+    profile: str | None
+    role_arn: str | None
+    role_session_name: str
+    role_external_id: str | None
+    sts_endpoint_url: str | None
+    access_key_id: str | None
+    secrets: Secrets
+
+    def client(self) -> Any:
+        """A Kinesis client; the same one for the same settings in one process."""
+        return _client(os.getpid(), self)
+
+
+@lru_cache(maxsize=8)
+def _client(_process: int, connection: Connection) -> Any:
+    from ...aws.client import kinesis_client
+
+    settings = asdict(connection)
+    return kinesis_client(**settings.pop("secrets"), **settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All options, checked. Secrets do not show in ``repr``. Picklable: it goes to every task."""
+    """All options, checked. Secrets do not show in ``repr``. Picklable: it goes to every task.
+
+    Times are seconds, but ``max_span`` and ``max_piece``, which are milliseconds of arrival time.
+    """
 
     stream_name: str
-    region: str | None
-    endpoint_url: str | None
-    role_arn: str | None
-    role_session_name: str
-    role_external_id: str | None
-    access_key_id: str | None
-    secrets: Secrets
+    stream_arn: str | None
+    connection: Connection
     starting_position: Position
     ending_position: Position
     policy: Policy | Literal["none"]
@@ -62,6 +127,7 @@ class Options:
     max_records: int | None
     max_span: int | None
     max_piece: int | None
+    shards_per_task: int | None
     idle_time: float
     describe_interval: float
     calls_per_second: float
@@ -71,52 +137,33 @@ class Options:
     producer: ProducerConfig
 
     def client(self) -> Any:
-        """A Kinesis client; the same one for the same settings in one process, tasks being many."""
-        return _client(
-            os.getpid(),
-            region=self.region,
-            endpoint_url=self.endpoint_url,
-            role_arn=self.role_arn,
-            role_session_name=self.role_session_name,
-            role_external_id=self.role_external_id,
-            access_key_id=self.access_key_id,
-            secret_access_key=self.secrets.secret_access_key,
-            session_token=self.secrets.session_token,
-        )
+        """A Kinesis client; the same one for the same settings in one process."""
+        return self.connection.client()
 
+    @property
+    def called(self) -> str:
+        """What calls to Kinesis name the stream by: its ARN where that was given, else its name."""
+        return self.stream_arn or self.stream_name
 
-@lru_cache(maxsize=8)
-def _client(_process: int, **settings: Any) -> Any:
-    from ...aws.client import kinesis_client
-
-    return kinesis_client(**settings)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Secrets:
-    """What must not be printed."""
-
-    secret_access_key: str | None = None
-    session_token: str | None = None
-
-    # SPK-66: "A secret among the options MUST NOT show in a text form of them."
-    def __repr__(self) -> str:
-        return "Secrets(...)"
+    @property
+    def stream(self) -> dict[str, Any]:
+        """The keyword argument that names the stream for `kpl_codec.aws`."""
+        return {"stream_arn": self.stream_arn} if self.stream_arn else {"stream_name": self.stream_name}
 
 
 class _Taken:
     """Options being taken one by one, by any of their names."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        self._known: list[str] = []
         self._left = {
             name.lower().removeprefix("kinesis."): (name, value)
             for name, value in options.items()
             if name.lower() not in _SPARKS_OWN
         }
-        self._known: list[str] = []
 
     def text(self, *names: str) -> str | None:
-        self._known += names[:1]
+        self._known += names
         found = [self._left.pop(name.lower()) for name in names if name.lower() in self._left]
         if len(found) > 1:
             raise OptionError(option=found[1][0], value="...", expected=f"only one of {', '.join(names)}")
@@ -140,6 +187,17 @@ class _Taken:
         value = int(self.number(name, default or 0, 0, int if factor == 1 else float) * factor)
         return value or None
 
+    def seconds(self, *names: str, default: float, unit: str = "s") -> float:
+        """A duration: a number of ``unit``, or with a unit of its own ("500ms", "2m")."""
+        text = self.text(*names)
+        if text is None:
+            return default
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+        if match is None or (match[2] or unit) not in _UNITS:
+            expected = f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m"
+            raise OptionError(option=names[0], value=text, expected=expected)
+        return float(match[1]) * _UNITS[match[2] or unit]
+
     def flag(self, name: str, default: bool) -> bool:
         text = self.text(name)
         if text is None:
@@ -149,39 +207,49 @@ class _Taken:
         return text.lower() in _TRUE
 
     def done(self) -> None:
+        for name, reason in NOT_NEEDED.items():
+            if self._left.pop(name.lower(), None) is not None:
+                _log.warning("option %s changes nothing: %s", name, reason)
         # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
         # anything is read, with its name and what was expected."
         if self._left:
-            name, value = next(iter(self._left.values()))
-            like = get_close_matches(name, self._known, 1)
-            hint = f" ({like[0]}, perhaps)" if like else ""
-            expected = f"an option of kpl-kinesis{hint}: {', '.join(sorted(self._known, key=str.lower))}"
-            raise OptionError(option=name, value=value, expected=expected)
+            short, (name, value) = next(iter(self._left.items()))
+            known = {name.lower(): name for name in self._known}
+            like = " or ".join(known[found] for found in difflib.get_close_matches(short, known, 2))
+            hint = f" ({like}, perhaps)" if like else ""
+            raise OptionError(
+                option=name,
+                value="..." if "secret" in short or "token" in short else value,
+                expected=f"an option of kpl-kinesis{hint}: {', '.join(sorted(self._known, key=str.lower))}",
+            )
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
-    """Check the options of a read or write. Raises OptionError.
+    """Check the options of a read or write. Raises OptionError. Durations may have a unit: 500ms, 10s, 2m.
 
     ============================== ==================== ====================================================
     option (other names)           default              meaning
     ============================== ==================== ====================================================
-    streamName (stream)            required             the stream
+    streamName (stream, streamARN) required             the stream: a name, or an ARN
     region, endpointUrl            boto3's              where it is
-    roleArn (stsRoleArn)           none                 assume this role; roleSessionName, roleExternalId
+    roleArn (stsRoleArn)           none                 assume this role; roleSessionName, roleExternalId,
+                                                        stsEndpointUrl
+    profile                        boto3's              a profile of the AWS configuration
     awsAccessKeyId ...             boto3's              awsSecretAccessKey (awsSecretKey), awsSessionToken
     startingPosition (init...)     TRIM_HORIZON         LATEST, AT_TIMESTAMP <time>, a time, or JSON
     endingPosition                 LATEST               batch reads only; the same forms
-    policy                         strict               strict, kcl, report, or none: leave frames unopened
+    policy                         strict               strict, kcl, report, or none: do not deaggregate
     placement                      false                judge every user record; adds columns
     tags                           false                the user record's tags; adds a column
     failOnDataLoss                 true                 fail when records were gone before they were read
     maxFetchRecordsPerShard        0 (no limit)         Kinesis records per shard and batch, exactly
     maxSecondsPerShard             600                  seconds of arrival time per shard and batch; 0: all
     maxSecondsPerPartition         300                  longer batches of a shard are cut; 0: never
-    idleTimeBetweenReadsInMs       1000                 between two looks for new records
-    describeShardInterval          10                   seconds between listings; one more when a shard ends
-    fetchCallsPerSecondPerShard    4                    of the 5 a shard allows; one is for planning
-    fetchBytesPerSecondPerShard    2097152              of the 2 MiB a shard allows
+    shardsPerTask                  automatic            shards that one task reads, at the same time
+    idleTimeBetweenReadsInMs       250                  between two looks for new records
+    describeShardInterval          10s                  between two listings; one more when a shard ends
+    fetchCallsPerSecondPerShard    4                    of the 5 that a shard allows, planning included
+    fetchBytesPerSecondPerShard    2097152              of the 2 MiB that a shard allows
     retryTimeoutSeconds            300                  how long throttling and errors are tried again
     maxBatchBytes                  4194304              bytes of an Arrow batch
     sink.aggregationEnabled        true                 writes: many user records in a Kinesis record
@@ -194,21 +262,23 @@ def parse_options(options: Mapping[str, str]) -> Options:
     # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
     # with or without their prefix and whatever their case."
     taken = _Taken(options)
-    stream = taken.text("streamName", "stream")
-    if not stream:
-        raise OptionError(option="streamName", value=stream, expected="the name of a stream")
+    stream, arn, region = _stream(taken)
     policy = (taken.text("policy") or "strict").lower()
     if policy not in (*POLICIES, "none"):
         raise OptionError(option="policy", value=policy, expected="strict, kcl, report or none")
+    consumer = taken.text("consumerType", "consumerMode") or "GetRecords"
+    if consumer.lower() not in ("getrecords", "polling"):
+        raise OptionError(
+            option="consumerType", value=consumer, expected="GetRecords or polling: " + _ONLY_EFO
+        )
+    calls_per_second = taken.number("fetchCallsPerSecondPerShard", 4.0, 0)
+    interval = taken.seconds("getRecords.fetchIntervalMs", "fetchIntervalMs", default=0, unit="ms")
+    interval = interval or taken.seconds("minFetchPeriod", default=0)
+    bytes_per_second = taken.number("fetchBytesPerSecondPerShard", 2.0 * 1024 * 1024, 0)
     found = Options(
         stream_name=stream,
-        region=taken.text("region", "regionName"),
-        endpoint_url=taken.text("endpointUrl"),
-        role_arn=taken.text("roleArn", "stsRoleArn", "awsSTSRoleARN"),
-        role_session_name=taken.text("roleSessionName", "stsSessionName", "awsSTSSessionName") or "kpl-codec",
-        role_external_id=taken.text("roleExternalId"),
-        access_key_id=taken.text("awsAccessKeyId", "awsAccessKey"),
-        secrets=Secrets(taken.text("awsSecretAccessKey", "awsSecretKey"), taken.text("awsSessionToken")),
+        stream_arn=arn,
+        connection=_connection(taken, region),
         starting_position=parse_position(
             "startingPosition", taken.text("startingPosition", "initialPosition") or "TRIM_HORIZON"
         ),
@@ -220,11 +290,12 @@ def parse_options(options: Mapping[str, str]) -> Options:
         max_records=taken.limit("maxFetchRecordsPerShard", None),
         max_span=taken.limit("maxSecondsPerShard", 600, 1000),
         max_piece=taken.limit("maxSecondsPerPartition", 300, 1000),
-        idle_time=taken.number("idleTimeBetweenReadsInMs", 1000, 0) / 1000,
-        describe_interval=taken.number("describeShardInterval", 10.0, 0),
-        calls_per_second=taken.number("fetchCallsPerSecondPerShard", 4.0, 0),
-        bytes_per_second=taken.number("fetchBytesPerSecondPerShard", 2.0 * 1024 * 1024, 0),
-        retry_timeout=taken.number("retryTimeoutSeconds", 300.0, 0),
+        shards_per_task=taken.limit("shardsPerTask", None),
+        idle_time=taken.seconds("idleTimeBetweenReadsInMs", default=0.25, unit="ms"),
+        describe_interval=taken.seconds("describeShardInterval", "shardFetchInterval", default=10.0),
+        calls_per_second=min(calls_per_second, 1 / interval) if interval else calls_per_second,
+        bytes_per_second=taken.number("maxFetchRate", bytes_per_second / 2**20, 0) * 2**20,
+        retry_timeout=taken.seconds("retryTimeoutSeconds", default=300.0),
         max_batch_bytes=int(taken.number("maxBatchBytes", 4 * 1024 * 1024, 1024, int)),
         producer=_producer(taken),
     )
@@ -234,6 +305,43 @@ def parse_options(options: Mapping[str, str]) -> Options:
             option="policy", value="none", expected="strict, kcl or report with placement or tags"
         )
     return found
+
+
+def _stream(taken: _Taken) -> tuple[str, str | None, str | None]:
+    """Name, ARN and region of the stream, the latter two where an ARN was given."""
+    text = taken.text("streamName", "stream", "streamARN")
+    if not text:
+        raise OptionError(option="streamName", value=text, expected="the name or ARN of a stream")
+    if "," in text:
+        expected = "one stream: read several with several queries, or with the union of several DataFrames"
+        raise OptionError(option="streamName", value=text, expected=expected)
+    if not text.startswith("arn:"):
+        return text, None, None
+    match = re.fullmatch(r"arn:aws[a-z-]*:kinesis:([a-z0-9-]+):\d+:stream/([a-zA-Z0-9_.-]+)", text)
+    if match is None:
+        raise OptionError(
+            option="streamARN", value=text, expected="arn:aws:kinesis:REGION:ACCOUNT:stream/NAME"
+        )
+    return match[2], text, match[1]
+
+
+def _connection(taken: _Taken, region_of_arn: str | None) -> Connection:
+    endpoint = taken.text("endpointUrl")
+    of_endpoint = re.search(r"\bkinesis(?:-fips)?\.([a-z]+-[a-z-]+-\d)\.", endpoint or "")
+    region = taken.text("region", "regionName", "regionOverride", "kinesisRegion")
+    return Connection(
+        region=region or region_of_arn or (of_endpoint[1] if of_endpoint else None),
+        endpoint_url=endpoint,
+        profile=taken.text("profile"),
+        role_arn=taken.text("roleArn", "stsRoleArn", "awsSTSRoleARN"),
+        role_session_name=taken.text("roleSessionName", "stsSessionName", "awsSTSSessionName") or "kpl-codec",
+        role_external_id=taken.text("roleExternalId"),
+        sts_endpoint_url=taken.text("stsEndpointUrl", "stsEndpoint"),
+        access_key_id=taken.text("awsAccessKeyId", "awsAccessKey"),
+        secrets=Secrets(
+            taken.text("awsSecretAccessKey", "awsSecretKey"), taken.text("awsSessionToken", "sessionToken")
+        ),
+    )
 
 
 def _producer(taken: _Taken) -> ProducerConfig:
@@ -250,57 +358,3 @@ def _producer(taken: _Taken) -> ProducerConfig:
         raise OptionError(
             option=f"sink.{fields['setting']}", value=fields["value"], expected=fields["expected"]
         ) from None
-
-
-def parse_position(option: str, text: str) -> Position:
-    """TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970; AT_TIMESTAMP may stand before it), or JSON:
-    {shard id: any of these, or a sequence number, or {"iteratorType": ..., "iteratorPosition": ...}}.
-
-    A sequence number is included, as a start and as an end. Raises OptionError.
-    """
-    if not text.lstrip().startswith("{"):
-        return _place(option, text)
-    try:
-        found = json.loads(text)
-    except ValueError:
-        raise OptionError(option=option, value=text, expected="JSON") from None
-    return {
-        shard_id: _shard_place(option, value)
-        for shard_id, value in found.items()
-        if shard_id != "metadata"  # the awslabs connector's own
-    }
-
-
-def _place(option: str, text: str) -> Place:
-    word = text.strip()
-    if word.upper() in ("TRIM_HORIZON", "EARLIEST"):
-        return TRIM_HORIZON
-    if word.upper() == "LATEST":
-        return LATEST
-    when = word[len("AT_TIMESTAMP") :].strip() if word.upper().startswith("AT_TIMESTAMP") else word
-    if when.isascii() and when.isdigit() and len(when) <= 15:
-        return at_time(int(when))
-    try:
-        moment = datetime.fromisoformat(when[:-1] + "+00:00" if when.endswith(("Z", "z")) else when)
-    except ValueError:
-        expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
-        raise OptionError(option=option, value=text, expected=expected) from None
-    if moment.tzinfo is None:
-        # A time without a zone means something else on every machine.
-        raise OptionError(option=option, value=text, expected="a time with its zone, as 2026-11-21T10:00:00Z")
-    return at_time(round(moment.astimezone(timezone.utc).timestamp() * 1000))
-
-
-def _shard_place(option: str, value: Any) -> Place:
-    start = option == "startingPosition"
-    if isinstance(value, Mapping):
-        kind, place = str(value.get("iteratorType", "")), str(value.get("iteratorPosition", ""))
-        if kind == "AFTER_SEQUENCE_NUMBER" and place:
-            return after_record(place)
-        if kind == "AT_SEQUENCE_NUMBER" and place:
-            return at_record(place) if start else after_record(place)
-        return _place(option, f"{kind} {place}".strip())
-    text = str(value)
-    if text.isascii() and text.isdigit() and len(text) > 15:
-        return at_record(text) if start else after_record(text)
-    return _place(option, text)

@@ -27,7 +27,7 @@ from ...shards.lineage import Lineage
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from .looks import Found, Look, Looks, first_found
 from .offsets import BatchEnd, StreamOffset, ready, with_listed
-from .options import Position
+from .positions import Position
 
 #: How far before the goal a jump aims first, in ms; eight times as far each time it finds nothing.
 _FIRST_LAG: Final = 250

@@ -13,15 +13,16 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ...aws.calls import CALL_ERRORS
+from ...aws.calls import CALL_ERRORS, stream_argument
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
 from ...backoff import Backoff
 from ...shards.place import LATEST, TRIM_HORIZON, Place
 from .looks import SHORTEST_RETENTION, Looks
 from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, pieces
-from .options import Options, Position
+from .options import Options
 from .plan import Caps, Planner, moves
+from .positions import Position
 from .tasks import KinesisPartition, TaskReader
 
 try:  # PySpark 4.2 and newer
@@ -61,7 +62,7 @@ def make_planner(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Planner:
     """A planner that calls Kinesis with ``client``. ``clock`` in seconds, ``now`` in seconds since 1970."""
-    stream, patience = options.stream_name, options.retry_timeout
+    stream, patience = options.called, options.retry_timeout
     paces: dict[str, Pace] = {}
 
     def cursor(shard_id: str, place: Place) -> ShardCursor:
@@ -85,7 +86,7 @@ def make_planner(
 
     def retention() -> int:
         try:
-            summary = client.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
+            summary = client.describe_stream_summary(**stream_argument(stream))["StreamDescriptionSummary"]
         except CALL_ERRORS:
             return SHORTEST_RETENTION  # the role may lack the permission
         return int(summary["RetentionPeriodHours"]) * 3600 * 1000
@@ -101,8 +102,8 @@ def make_planner(
     )
     return Planner(
         looks,
-        lambda: fetch_lineage(client, stream, timeout=patience, sleep=sleep),
-        stream,
+        lambda: fetch_lineage(client, **options.stream, timeout=patience, sleep=sleep),
+        options.stream_name,
         describe_interval=options.describe_interval,
         clock=clock,
         now=now,

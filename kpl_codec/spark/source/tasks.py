@@ -82,7 +82,7 @@ class PieceReader:
         start = piece.start
         cursor = ShardCursor(
             self._client,
-            options.stream_name,
+            options.called,
             piece.shard_id,
             at_record(start.sequence_number) if start.names_record else start,
             pace=pace,
@@ -104,9 +104,7 @@ class PieceReader:
                 if must_see is None or error.code == "ResourceNotFoundException":
                     return
                 must_see = left = None
-                cursor = ShardCursor(
-                    self._client, options.stream_name, piece.shard_id, TRIM_HORIZON, pace=pace
-                )
+                cursor = ShardCursor(self._client, options.called, piece.shard_id, TRIM_HORIZON, pace=pace)
                 continue
             records = answer.records
             if records and must_see is not None:

@@ -3,20 +3,24 @@
     rows = df.select("partitionKey", "data")
     rows.write.format("kpl-kinesis").option("streamName", "orders").mode("append").save()
 
-A task puts its rows and waits until each is in the stream, on a shard whose range holds it; a row that
-cannot be delivered fails the task. Kinesis has no transactions: a task or batch that Spark runs again is
-written again, so a consumer that must not see a user record twice needs a name for it in the data.
-Specification: spec/07-spark-source.md, SPK-67 to SPK-69.
+A task first checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits
+until each is in the stream, on a shard whose range holds it. A row that cannot be delivered fails the task.
+Kinesis has no transactions: a task or batch that Spark runs again is written again, so a consumer that must
+not process a user record twice needs an identifier of it in the data.
+Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73.
 """
 
 from __future__ import annotations
 
 import logging
+import pickle
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from tempfile import SpooledTemporaryFile
+from typing import Any, Final
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -25,11 +29,17 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from ...aws.producer import Producer
 from ...errors import EncodeError, KplError
 from ...format.records import Tag
-from .options import OptionError, Options
+from ...producer.config import ProducerConfig
+from ...producer.pending import Preparation
+from .options import Options
+from .positions import OptionError
 
 _log = logging.getLogger("kpl_codec.spark")
 #: PySpark 4.0 gives streams row by row only.
 _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
+_Arguments = tuple[str | None, bytes, str | None, tuple[Tag, ...]]
+#: Bytes of rows that a task holds in memory while it checks the others.
+_MOST_IN_MEMORY: Final = 64 * 1024 * 1024
 _COLUMNS = ("partitionKey", "data", "explicitHashKey", "tags")
 
 
@@ -55,8 +65,8 @@ class Written(WriterCommitMessage):
 
 
 def check_columns(schema: StructType) -> None:
-    """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey``, ``tags``; no others:
-    what would not be written must be dropped by whoever knows. Raises OptionError."""
+    """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey``, ``tags``; no other
+    columns: only the caller can know that a column may be dropped. Raises OptionError."""
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
     known = {name: (StringType,) for name in _COLUMNS[:3]} | {"data": (BinaryType, StringType)}
     for column in schema.fields:
@@ -80,15 +90,10 @@ class _Task:
         self.failed = 0
         self.error: BaseException | None = None
 
-    def put(self, row: dict[str, Any]) -> None:
-        data = row["data"]
-        if data is None:
-            raise EncodeError(code="null", field="data")
-        data = data.encode() if isinstance(data, str) else bytes(data)
-        tags = tuple(Tag(tag["key"], tag["value"]) for tag in row.get("tags") or ())
+    def put(self, record: _Arguments) -> None:
         self.rows += 1
-        future = self._producer.put(row.get("partitionKey"), data, row.get("explicitHashKey"), tags)
-        future.add_done_callback(lambda done: self._done(done, len(data)))
+        future = self._producer.put(*record)
+        future.add_done_callback(lambda done: self._done(done, len(record[1])))
 
     def _done(self, future: Any, size: int) -> None:
         error = future.exception()
@@ -123,20 +128,19 @@ class _Writer:
         self.options = options
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Put every row. Raises RowsNotWritten, EncodeError for a row that no stream takes."""
+        """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
+        row of the task was put."""
         options = self.options
-        with Producer(options.stream_name, config=options.producer, client=options.client()) as producer:
+        with (
+            _checked(iterator, options.producer) as items,
+            Producer(**options.stream, config=options.producer, client=options.client()) as producer,
+        ):
             task = _Task(producer)
             producer.wait_ready()
-            try:
-                for row in _rows(iterator):
-                    task.put(row)
-                    if task.failed:
-                        break  # the rest would only be there twice
-            except EncodeError:
-                producer.flush()
-                _log.error("%s rows of this task are in the stream", task.written.user_records.total())
-                raise
+            for record in map(_arguments, _rows(items)):
+                task.put(record)
+                if task.failed:
+                    break  # the rest would only be there twice
             return task.finish()
 
     def committed(self, messages: list[Any]) -> None:
@@ -145,12 +149,38 @@ class _Writer:
         _log.info("%s: %s user records, %s bytes: %s", self.options.stream_name, shards.total(), size, shards)
 
 
-def _rows(iterator: Iterator[Any]) -> Iterator[dict[str, Any]]:
-    for item in iterator:
+def _rows(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for item in items:
         if hasattr(item, "to_pylist"):
             yield from item.to_pylist()
         else:
             yield item.asDict(recursive=True)
+
+
+def _arguments(row: dict[str, Any]) -> _Arguments:
+    """A row as `Producer.put` takes it. Raises EncodeError for a row without data."""
+    data = row["data"]
+    if data is None:
+        raise EncodeError(code="null", field="data")
+    data = data.encode() if isinstance(data, str) else bytes(data)
+    tags = tuple(Tag(tag["key"], tag["value"]) for tag in row.get("tags") or ())
+    return row.get("partitionKey"), data, row.get("explicitHashKey"), tags
+
+
+@contextmanager
+def _checked(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
+    """The same items, once all rows in them were found fit to be written. Raises EncodeError."""
+    # SPK-73: "A row that cannot be written MUST fail its task before any row of the task is put."
+    check = Preparation(config)
+    with SpooledTemporaryFile(max_size=_MOST_IN_MEMORY) as waiting:
+        count = 0
+        for item in items:
+            for row in _rows([item]):
+                check(*_arguments(row))
+            pickle.dump(item, waiting, protocol=5)
+            count += 1
+        waiting.seek(0)
+        yield (pickle.load(waiting) for _ in range(count))
 
 
 class KinesisWriter(_Writer, DataSourceArrowWriter):

@@ -15,7 +15,8 @@ from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, after_record, at_record, at_time
 from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.spark.source.offsets import BatchEnd, StreamOffset, pieces, ready, with_listed
-from kpl_codec.spark.source.options import OptionError, parse_options
+from kpl_codec.spark.source.options import parse_options
+from kpl_codec.spark.source.positions import OptionError
 
 NUMBERS = st.integers(0, 10**56).map(str)
 PLACES = (
@@ -159,6 +160,21 @@ def test_children_wait_for_their_parent_and_a_drained_shard_is_not_new_again() -
         ({"streamName": "s", "roleArn": "a", "stsRoleArn": "b"}, "stsRoleArn"),
         ({"streamName": "s", "sink.recordTtl": "1"}, "sink.recordTtl"),
         ({"streamName": "s", "sink.ordering": "some"}, "sink.ordering"),
+        ({"streamName": "one,two"}, "streamName"),
+        ({"streamARN": "arn:aws:s3:::bucket"}, "streamARN"),
+        ({"streamName": "s", "streamARN": "arn:aws:kinesis:eu-west-1:1:stream/s"}, "streamARN"),
+        ({"streamName": "s", "describeShardInterval": "soon"}, "describeShardInterval"),
+        ({"streamName": "s", "describeShardInterval": "5 parsecs"}, "describeShardInterval"),
+        ({"streamName": "s", "consumerType": "SubscribeToShard"}, "consumerType"),
+        ({"streamName": "s", "serviceCredential": "c"}, "serviceCredential"),
+        (
+            {"streamName": "s", "startingPosition": '{"at_timestamp": "1", "format": "yyyy"}'},
+            "startingPosition",
+        ),
+        (
+            {"streamName": "s", "startingPosition": '{"at_timestamp": "a PDT", "format": "yyyy ZZZ"}'},
+            "startingPosition",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str], named: str) -> None:
@@ -187,12 +203,81 @@ def test_names_of_the_existing_connectors_are_understood() -> None:
     found = parse_options(
         {"STREAMNAME": "s", "kinesis.stsRoleArn": "arn", "awsSecretKey": "hush", "checkpointLocation": "/x"}
     )
-    assert found.role_arn == "arn"
+    assert found.connection.role_arn == "arn"
 
 
 @pytest.mark.requirement("SPK-66")
 def test_secrets_do_not_show() -> None:
     found = parse_options({"streamName": "s", "awsSecretAccessKey": "hush", "awsSessionToken": "quiet"})
-    assert found.secrets.secret_access_key == "hush"
+    assert found.connection.secrets.secret_access_key == "hush"
     assert "hush" not in repr(found)
     assert "quiet" not in repr(found)
+
+
+@pytest.mark.requirement("SPK-64", "SPK-66")
+def test_an_unknown_option_names_those_there_are() -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options({"streamName": "s", "regoin": "x"})
+    assert "(region or regionName, perhaps)" in caught.value.expected
+    for name in ("streamARN", "describeShardInterval", "sink.recordTtl", "endingPosition", "sessionToken"):
+        assert name in caught.value.expected
+    with pytest.raises(OptionError) as caught:
+        parse_options({"streamName": "s", "awsSecretAccesKey": "hush"})
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.requirement("SPK-65")
+def test_values_of_the_existing_connectors_are_understood(caplog: pytest.LogCaptureFixture) -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+    for option in ("streamName", "kinesis.streamARN"):
+        found = parse_options({option: arn})
+        assert (found.stream_name, found.called, found.connection.region) == ("orders", arn, "eu-west-1")
+        assert found.stream == {"stream_arn": arn}
+    assert parse_options({"stream": "s"}).stream == {"stream_name": "s"}
+    for text, seconds in (("1s", 1), ("100ms", 0.1), ("2m", 120), ("7", 7), ("0.5", 0.5), ("1h", 3600)):
+        assert parse_options({"streamName": "s", "describeShardInterval": text}).describe_interval == seconds
+    assert parse_options({"streamName": "s", "idleTimeBetweenReadsInMs": "300"}).idle_time == 0.3
+    assert parse_options({"streamName": "s", "shardFetchInterval": "3s"}).describe_interval == 3
+    found = parse_options(
+        {
+            "streamName": "s",
+            "kinesis.sessionToken": "t",
+            "kinesis.stsEndpointUrl": "https://sts.example",
+            "kinesis.endpointUrl": "https://kinesis.us-east-2.amazonaws.com",
+            "kinesis.consumerType": "GetRecords",
+            "kinesis.getRecords.fetchIntervalMs": "500",
+            "maxFetchRate": "1.0",
+            "shardsPerTask": "5",
+            "avoidEmptyBatches": "true",
+        }
+    )
+    assert found.connection.secrets.session_token == "t"
+    assert found.connection.sts_endpoint_url == "https://sts.example"
+    assert found.connection.region == "us-east-2"
+    assert (found.calls_per_second, found.bytes_per_second, found.shards_per_task) == (2, 2**20, 5)
+    assert [record.getMessage() for record in caplog.records] == [
+        "option avoidEmptyBatches changes nothing: a batch is only made where there are records"
+    ]
+
+
+@pytest.mark.requirement("SPK-65")
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("06/25/2020 10:23:45 PDT", "MM/dd/yyyy HH:mm:ss ZZZ"),
+        ("2020-06-25T17:23:45 UTC", "yyyy-MM-dd'T'HH:mm:ss z"),
+        ("25 Jun 2020 07:23:45 PM +02:00", "dd MMM yyyy hh:mm:ss a XXX"),
+        ("2020-06-25 19:23:45.000 Europe/Berlin", "yyyy-MM-dd HH:mm:ss.SSS VV"),
+        ("2020-06-25T17:23:45Z", None),
+    ],
+)
+def test_a_time_as_the_databricks_source_takes_it(text: str, pattern: str | None) -> None:
+    value = {"at_timestamp": text} | ({"format": pattern} if pattern else {})
+    found = parse_options({"streamName": "s", "initialPosition": json.dumps(value)})
+    assert found.starting_position == at_time(1593105825000)
+
+
+def test_equal_connections_share_a_client() -> None:
+    options = {"streamName": "s", "region": "eu-west-1", "awsAccessKeyId": "a", "awsSecretAccessKey": "b"}
+    one, other = parse_options(options), parse_options({**options, "policy": "report"})
+    assert one.client() is other.client()

@@ -1,0 +1,49 @@
+"""What a task writes, and what it refuses to begin with; no Spark session."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kpl_codec.aws import read_stream
+from kpl_codec.errors import EncodeError
+from kpl_codec.spark.source.write import KinesisWriter
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+
+def batches(*rows: dict[str, Any], size: int = 2) -> Any:
+    schema = pa.schema(
+        [("partitionKey", pa.string()), ("data", pa.binary()), ("explicitHashKey", pa.string())]
+    )
+    for at in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(list(rows[at : at + size]), schema=schema)
+
+
+GOOD = [{"partitionKey": f"k{n}", "data": b"%d" % n} for n in range(7)]
+
+
+@pytest.mark.requirement("SPK-73")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"partitionKey": "k", "data": None},
+        {"partitionKey": "", "data": b"x"},
+        {"partitionKey": "k" * 257, "data": b"x"},
+        {"partitionKey": "k", "data": b"x", "explicitHashKey": "007"},
+        {"partitionKey": "k", "data": bytes(2**20 + 1)},
+    ],
+    ids=["null", "empty key", "long key", "hash key", "too large"],
+)
+def test_a_row_that_cannot_be_written_comes_before_all_others(make_stream: Any, bad: dict[str, Any]) -> None:
+    stream = make_stream(1)
+    writer = pickle.loads(pickle.dumps(KinesisWriter(stream.parsed())))
+    for _attempt in range(4):
+        with pytest.raises(EncodeError):
+            writer.write(batches(*GOOD, bad))
+    assert list(read_stream(stream.client, stream.name, poll_interval=0.01)) == []
+    written = writer.write(batches(*GOOD))
+    assert (written.user_records.total(), written.data_bytes) == (7, 7)
