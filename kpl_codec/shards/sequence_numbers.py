@@ -1,7 +1,7 @@
 """Sequence numbers, and the hints inside them.
 
-A sequence number is a decimal string. Records of one shard are ordered by it, as a number; user records of one
-aggregated record share it and are ordered by sub-sequence number.
+A sequence number is a decimal string. Records of one shard are ordered by it, as a number; user records of
+one aggregated record share it and are ordered by sub-sequence number.
 
 AWS does not document what is inside. Every number seen so far looks like this, as 47 hex digits:
 
@@ -36,7 +36,10 @@ class SequenceNumberError(KplError, ValueError):
 
 
 def parse_sequence_number(text: str) -> int:
-    """The sequence number as an int. Raises SequenceNumberError for anything but canonical decimal of at most 129 digits."""
+    """The sequence number as an int.
+
+    Raises SequenceNumberError for anything but canonical decimal of at most 129 digits.
+    """
     # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
     if not isinstance(text, str) or not _CANONICAL.match(text):
         raise SequenceNumberError(reason="not a canonical decimal number of at most 129 digits")
