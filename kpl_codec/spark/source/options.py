@@ -72,11 +72,10 @@ NOT_NEEDED: Final[Mapping[str, str]] = {
 class Secrets:
     """What must not be printed."""
 
-    # SPK-66: "A secret among the options MUST NOT show in a text form of them."
-
     secret_access_key: str | None = None
     session_token: str | None = None
 
+    # SPK-66: "A secret among the options MUST NOT show in a text form of them."
     def __repr__(self) -> str:
         return "Secrets(...)"
 

@@ -80,7 +80,7 @@ def rows_of(reader: Any, partition: KinesisPartition) -> Iterator[tuple[Name, st
             yield name, row["partitionKey"], row["data"]
 
 
-@pytest.mark.requirement("SPK-53", "SPK-54", "SPK-55")
+@pytest.mark.requirement("SPK-53", "SPK-54", "SPK-55", "LIN-2")
 def test_every_user_record_once_through_splits_and_merges(make_stream: Any) -> None:
     stream = make_stream(2)
     query = Query(stream, describeShardInterval=3600)  # an end is enough to look for children
