@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +166,11 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert "kpl-codec: " in capsys.readouterr().err
     (tmp_path / "broken.json").write_text("{}")
     assert cli("--vectors", str(tmp_path), "--adapter", "kpl_codec") == 2
+
+
+def test_the_published_table_counts_today_s_vectors() -> None:
+    """spec/09-conformance.md shows what this library does with all of them."""
+    page = (Path(__file__).parents[2] / "spec" / "09-conformance.md").read_text()
+    ours = page.partition("kpl_codec 0.1.0 ")[2].partition("aws_kinesis_agg 1.2.3")[0]
+    shown = {kind: int(count) for kind, count in re.findall(r"([a-z-]+) +(\d+)$", ours, re.MULTILINE)}
+    assert shown == Counter(vector["kind"] for vector in load(conformance.vector_files()))

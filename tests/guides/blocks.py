@@ -1,0 +1,108 @@
+"""The code blocks of a Markdown page, run one after the other as a reader would.
+
+    ```python                  runs; what it prints is its output
+    ```python file=x.py        becomes a file
+    ```sh                      runs in bash; must end with 0
+    ```sh exit=1               must end with 1
+    ```text                    is the output of the block before; ... stands for anything
+    ```json file=x.json        becomes a file
+    ```yaml, ```json           is read; actions of policies and settings of event source mappings must exist
+
+All Python blocks of a page share one namespace and one working directory with the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import botocore.session
+import yaml
+
+_BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """``language`` and ``options`` from the line of the fence, ``line`` is its number in the page."""
+
+    language: str
+    options: dict[str, str]
+    text: str
+    line: int
+
+
+def blocks(page: str) -> Iterator[Block]:
+    for found in _BLOCK.finditer(page):
+        language, *options = found["info"].split()
+        named = dict(option.split("=", 1) for option in options)
+        yield Block(language, named, found["text"], page.count("\n", 0, found.start()) + 1)
+
+
+class Run:
+    """One page in one folder. State: the namespace, and what the last block printed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: dict[str, Any] = {"__name__": "__guide__"}
+        self.printed = ""
+
+    def block(self, block: Block) -> None:
+        """Raises AssertionError, or what the block raises."""
+        if "file" in block.options:
+            (self.folder / block.options["file"]).write_text(block.text)
+            return
+        getattr(self, f"_{block.language}")(block)
+
+    def _python(self, block: Block) -> None:
+        out = io.StringIO()
+        code = compile("\n" * block.line + block.text, "guide", "exec", dont_inherit=True)
+        before = os.getcwd()
+        os.chdir(self.folder)  # as a reader would
+        try:
+            with contextlib.redirect_stdout(out):
+                exec(code, self.names)
+        finally:
+            os.chdir(before)
+        self.printed = out.getvalue()
+
+    def _sh(self, block: Block) -> None:
+        command = ["bash", "-euo", "pipefail", "-c", block.text]
+        run = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=240)
+        assert run.returncode == int(block.options.get("exit", 0)), run.stdout + run.stderr
+        self.printed = run.stdout
+
+    def _text(self, block: Block) -> None:
+        same = doctest.OutputChecker().check_output(block.text, self.printed, doctest.ELLIPSIS)
+        assert same, f"printed:\n{self.printed}\nthe page says:\n{block.text}"
+
+    def _json(self, block: Block) -> None:
+        check(json.loads(block.text))
+
+    def _yaml(self, block: Block) -> None:
+        check(yaml.safe_load(block.text))
+
+
+def check(value: Any) -> None:
+    """IAM actions must be operations of their service, properties of a mapping its parameters."""
+    session = botocore.session.get_session()
+    if isinstance(value, dict):
+        for action in value.get("Action", []):
+            service, name = action.split(":")
+            assert name in session.get_service_model(service).operation_names, action
+        if value.get("Type") == "Kinesis":
+            operation = session.get_service_model("lambda").operation_model("CreateEventSourceMapping")
+            known = {*operation.input_shape.members, "Stream"}
+            assert set(value["Properties"]) <= known, set(value["Properties"]) - known
+        for inner in value.values():
+            check(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            check(inner)

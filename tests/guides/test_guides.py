@@ -1,0 +1,120 @@
+"""Every guide works word for word: its code runs, prints what it says, and names options that exist."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from .blocks import Block, Run, blocks
+
+ROOT = Path(__file__).parents[2]
+GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
+#: Guides about a stream: they find one on a local server.
+WITH_STREAM = {"check-captures.md", "ci.md", "move-over.md", "write.md"}
+STREAM = "orders"
+
+
+@pytest.fixture(autouse=True)
+def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH with kpl-codec, python and what stands for the AWS CLI; credentials of nobody."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, command in (
+        ("aws", f"{ROOT}/tests/guides/aws.py"),
+        ("kpl-codec", "-m kpl_codec.cli.main"),
+        ("python", ""),
+        ("pytest", "-m pytest -p no:cacheprovider"),
+    ):
+        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {command} "$@"\n')
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(secret, "x")
+
+
+@pytest.fixture
+def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The stream of the guides: two shards, and aggregates that the KPL could have put."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", kinesis_local.endpoint_url)
+    kinesis_local.create_stream(STREAM, shards=2)
+    client = boto3.client("kinesis", endpoint_url=kinesis_local.endpoint_url)
+    for half in kpl.ALL_HASH_KEYS.split(2):
+        users = [
+            kpl.UserRecord(f"customer-{n}", b"order %d" % n)
+            for n in range(40)
+            if kpl.effective_hash_key(f"customer-{n}") in half
+        ]
+        client.put_record(
+            StreamName=STREAM,
+            Data=kpl.encode(users),
+            PartitionKey="a",
+            ExplicitHashKey=str(half.starting_hash_key),
+        )
+    yield
+    kinesis_local.delete_stream(STREAM)
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
+def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if path.name in WITH_STREAM:
+        request.getfixturevalue("orders")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    run = Run(folder)
+    for block in blocks(path.read_text()):
+        try:
+            run.block(block)
+        except BaseException as error:
+            raise AssertionError(f"{path.name}:{block.line} ({block.language}): {error!r}") from error
+
+
+def test_links_lead_somewhere() -> None:
+    for path in [*GUIDES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_every_guide_is_in_the_list() -> None:
+    listed = (ROOT / "spec" / "guides" / "README.md").read_text()
+    assert [path.name for path in GUIDES if f"({path.name})" not in listed] == ["README.md"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```python\n1 / 0\n```\n",
+        "```sh\nfalse\n```\n",
+        "```sh\nkpl-codec validate --no-such-option\n```\n",
+        "```sh\naws kinesis put-record --no-such-parameter x\n```\n",
+        "```python\nprint(1)\n```\n```text\n2\n```\n",
+        '```json\n{"Action": ["kinesis:ReadAll"]}\n```\n',
+        "```yaml\nType: Kinesis\nProperties: {NoSuch: 1}\n```\n",
+        "```unknown\n```\n",
+    ],
+)
+def test_a_stale_block_fails(page: str, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    *before, last = blocks(page)
+    for block in before:
+        run.block(block)
+    with pytest.raises((AssertionError, ZeroDivisionError, AttributeError)):
+        run.block(last)
+
+
+def test_blocks_are_found() -> None:
+    page = "a\n```python file=x.py\nx = 1\n```\nb\n```text\n1\n```\n"
+    assert list(blocks(page)) == [
+        Block("python", {"file": "x.py"}, "x = 1\n", 2),
+        Block("text", {}, "1\n", 6),
+    ]
