@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             result = _check(engine, args, shard_map)
         except KeyboardInterrupt:
-            note(f"interrupted: {args.output} holds half of the results, delete it")
+            note(f"interrupted: there are no results in {args.output}")
             raise
         plan_counts = None
         if args.repair:

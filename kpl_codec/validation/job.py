@@ -11,7 +11,7 @@ from ..captures import is_local, plan
 from ..shards.shard_map import ShardMap
 from .repaired import Repaired, read_copied, read_logs
 from .results import Validation, finish, prepare_output
-from .task import Job, clear, gather, pack, work_folder
+from .task import Job, clear, discard, gather, pack, work_folder
 
 
 class Engine(Protocol):
@@ -57,8 +57,9 @@ def validate(
 
     ``repairs``: folders of earlier results whose repair was applied after ``inputs`` were captured.
 
-    Raises InputError, OutputError and FormatError before anything is started. What is wrong inside the
-    input is never raised, it is found.
+    Raises InputError, OutputError and FormatError before anything is started, and what an engine raises when
+    it fails; ``output`` is then as empty as before. What is wrong inside the input is never raised, it is
+    found.
     """
     if is_local(output):
         output = os.path.abspath(output)  # workers have folders of their own
@@ -75,5 +76,9 @@ def validate(
     def run(repaired: Repaired) -> None:
         engine.run(replace(job, repaired=repaired), output_format)
 
-    run_knowing_repairs(run, output, job.repaired)
+    try:
+        run_knowing_repairs(run, output, job.repaired)
+    except BaseException:
+        discard(output)
+        raise
     return finish(output, shard_map, inputs=inputs, title=title)

@@ -159,12 +159,17 @@ def judged(
         out.write(scan.tally.to_bytes())
 
 
-def clear(output: str) -> None:
-    """Delete what tasks have written, for them to run anew."""
+def discard(output: str) -> None:
+    """Delete what tasks have written."""
     for folder in (work_folder(output), users_folder(output)):
         system, inner = open_path(folder)
         if system.get_file_info(inner).type != fs.FileType.NotFound:
             system.delete_dir(inner)
+
+
+def clear(output: str) -> None:
+    """Delete what tasks have written, for them to run anew."""
+    discard(output)
     make_folders(work_folder(output))
 
 

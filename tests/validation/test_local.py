@@ -120,6 +120,23 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.requirement("SPK-42")
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+    capture(tmp_path / "in", 2)
+
+    class Failing(LocalEngine):
+        def run(self, job: Job, output_format: str = "parquet") -> None:
+            super().run(job, output_format)
+            raise error
+
+    out = tmp_path / "out"
+    with pytest.raises(type(error)):
+        validate([str(tmp_path / "in")], MAP, str(out), engine=Failing(cores=1))
+    assert list(out.iterdir()) == []
+    validate([str(tmp_path / "in")], MAP, str(out), engine=LocalEngine(cores=1))
+
+
 @pytest.mark.requirement("SPK-40")
 def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
     capture(run.input, 1)

@@ -37,6 +37,7 @@ from ...validation.repaired import Repaired, read_logs
 from ...validation.results import LOG, OutputError, Validation, finish, prepare_output, write_report
 from ...validation.storage import move_folder, sweep, write_text
 from ...validation.task import (
+    discard,
     gather,
     judged,
     make_folders,
@@ -76,7 +77,11 @@ def validate_stream(
         work = _judge_and_write(shard_map, work_folder(output), users_folder(output), repaired)
         df.mapInArrow(work, WRITTEN).collect()
 
-    run_knowing_repairs(run, output, read_logs(repairs))
+    try:
+        run_knowing_repairs(run, output, read_logs(repairs))
+    except BaseException:
+        discard(output)
+        raise
     stream = options["streamName"]
     return finish(output, shard_map, inputs=[stream], title=title, source=f"Kinesis stream {stream}")
 
