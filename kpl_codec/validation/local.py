@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
@@ -49,6 +49,7 @@ class LocalEngine:
         allowed = memory_bytes if memory_bytes is not None else _physical_memory() * 3 // 4
         self.cores = max(1, min(self.cores, allowed // WORKER_MEMORY))
         self._done = self._total = 0
+        self._counting = threading.Lock()
 
     def progress(self) -> tuple[int, int]:
         """Tasks done, and tasks known."""
@@ -72,31 +73,27 @@ class LocalEngine:
             return
         numbers = deque(range(len(job.tasks)))
         started = [_Worker(job) for _ in range(workers)]
-        try:
-            with ThreadPoolExecutor(workers) as pool:
-                for finished in [pool.submit(self._feed, worker, numbers) for worker in started]:
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                fed = [pool.submit(self._feed, worker, numbers) for worker in started]
+                for finished in wait(fed, return_when=FIRST_EXCEPTION).done:
                     finished.result()
-        finally:
-            for worker in started:
-                worker.kill()
+            finally:
+                # Also at Ctrl-C: the pool waits for its threads, and these for their workers.
+                numbers.clear()
+                for worker in started:
+                    worker.kill()
 
     def _feed(self, worker: _Worker, numbers: deque[int]) -> None:
-        """Gives a worker tasks as long as there are any; ends all work at the first error."""
-        try:
-            while numbers:
-                try:
-                    number = numbers.popleft()
-                except IndexError:  # another thread took the last one
-                    return
-                worker.do(number)
-                with _LOCK:
-                    self._done += 1
-        except BaseException:
-            numbers.clear()
-            raise
-
-
-_LOCK = threading.Lock()
+        """Gives a worker tasks as long as there are any."""
+        while True:
+            try:
+                number = numbers.popleft()
+            except IndexError:
+                return
+            worker.do(number)
+            with self._counting:
+                self._done += 1
 
 
 def _cores() -> int:

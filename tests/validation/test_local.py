@@ -107,6 +107,32 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
     assert not any(map(alive, workers))
 
 
+@pytest.mark.requirement("SPK-42")
+def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path) -> None:
+    capture(tmp_path / "in", 120)
+    (tmp_path / "shards.json").write_text(MAP.to_json())
+    code = (
+        "import sys\n"
+        "from kpl_codec.cli.main import main\n"
+        "from kpl_codec.validation import local\n"
+        "local.IN_PROCESS_BYTES = 0\n"
+        f"sys.exit(main(['validate', '--quiet', '--input', {str(tmp_path / 'in')!r}, '--shards', "
+        f"{str(tmp_path / 'shards.json')!r}, '--output', {str(tmp_path / 'out')!r}, '--cores', '2']))\n"
+    )
+    job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
+    out = tmp_path / "out"
+    deadline = time.monotonic() + 60
+    while not any(out.glob("_work/tally/part-*")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    workers = children(job.pid)
+    os.killpg(job.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, error = job.communicate(timeout=60)
+    assert (job.returncode, error.decode().count("Traceback")) == (130, 0), error
+    assert len(workers) == 2
+    assert not any(map(alive, workers))
+    assert list(out.iterdir()) == []
+
+
 def children(pid: int) -> list[int]:
     """The processes that a process started."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
