@@ -8,6 +8,7 @@ Specification: spec/08-live-shard-map.md, MAP-11, MAP-12 and MAP-14.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -70,6 +71,7 @@ def another_life(
     if same_creation is False:
         return True
     newest = max((n for shard in lineage if (n := _number(shard.shard_id)) is not None), default=-1)
+    with_heirs = {parent for shard in listed for parent in shard.parent_shard_ids}
     evidence: list[str] = []
     older: list[str] = []
     for shard in listed:
@@ -78,7 +80,7 @@ def another_life(
         if known is not None:
             if known.contradicts(shard):
                 evidence.append(shard.shard_id)
-            elif shard.open and shard.shard_id in gone and not _has_heirs(shard, listed):
+            elif shard.open and shard.shard_id in gone and shard.shard_id not in with_heirs:
                 # The same shard as before, open again: a listing from before the one we have.
                 older.append(shard.shard_id)
         elif (
@@ -104,37 +106,46 @@ def not_known_closed(listed: Iterable[Shard], lineage: Lineage) -> list[Shard]:
     ]
 
 
-def _has_heirs(shard: Shard, listed: Iterable[Shard]) -> bool:
-    return any(shard.shard_id in other.parent_shard_ids for other in listed)
+_Intervals = tuple[tuple[int, int], ...]
 
 
 def superseded_shards(listed: Sequence[Shard]) -> frozenset[str]:
     """Shards listed as open although open descendants that are listed too cover their whole range."""
     # MAP-12: "A shard listed as open together with open descendants that cover its range MUST be taken
     # for closed."
-    children: dict[str, list[Shard]] = {}
-    for shard in listed:
-        for parent in shard.parent_shard_ids:
-            children.setdefault(parent, []).append(shard)
+    by_id = {shard.shard_id: shard for shard in listed}
+    parents = {
+        shard_id: {parent for parent in shard.parent_shard_ids if parent in by_id}
+        for shard_id, shard in by_id.items()
+    }
+    # Children before parents, each once. (A shard that descends from itself is never ready: the map
+    # refuses such a listing.)
+    waiting_for = Counter(parent for of_one in parents.values() for parent in of_one)
+    ready = [shard_id for shard_id in by_id if not waiting_for[shard_id]]
+    below: dict[str, _Intervals] = {}  # of a shard: the ranges of its open descendants, merged
     found = set()
-    for shard in listed:
-        if shard.open and shard.shard_id in children:
-            heirs: dict[str, Shard] = {}
-            todo = list(children[shard.shard_id])
-            while todo:
-                heir = todo.pop()
-                if heir.shard_id not in heirs:
-                    heirs[heir.shard_id] = heir
-                    todo.extend(children.get(heir.shard_id, ()))
-            if shard.shard_id not in heirs and _cover(shard, (h for h in heirs.values() if h.open)):
-                found.add(shard.shard_id)
+    while ready:
+        shard_id = ready.pop()
+        shard, covered = by_id[shard_id], below.pop(shard_id, ())
+        if shard.open:
+            first, last = shard.hash_key_range
+            if any(start <= first and last <= end for start, end in covered):
+                found.add(shard_id)
+            covered = _merged(covered, ((first, last),))
+        for parent in parents[shard_id]:
+            below[parent] = _merged(below.get(parent, ()), covered)
+            waiting_for[parent] -= 1
+            if not waiting_for[parent]:
+                ready.append(parent)
     return frozenset(found)
 
 
-def _cover(shard: Shard, others: Iterable[Shard]) -> bool:
-    needed = shard.hash_key_range.starting_hash_key
-    for other in sorted(other.hash_key_range for other in others):
-        if other.starting_hash_key > needed:
-            return False
-        needed = max(needed, other.ending_hash_key + 1)
-    return needed > shard.hash_key_range.ending_hash_key
+def _merged(one: _Intervals, other: _Intervals) -> _Intervals:
+    """Two lists of ranges (both ends included) as one, in order; what touches becomes one range."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted((*one, *other)):
+        if merged and start <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return tuple(merged)

@@ -6,12 +6,15 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from kpl_codec.aws import AsyncProducer, Producer
 from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
@@ -203,6 +206,92 @@ def run(skin: str, client: ModelClient, config: ProducerConfig, before: Any = la
         return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 1)
 
     return asyncio.run(asyncio.wait_for(main(), 20))
+
+
+@pytest.mark.requirement("PRD-37")
+@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+@pytest.mark.parametrize("ttl", [10**14, 2**63 - 1])
+@pytest.mark.parametrize("buffered", [1, 2**63 - 1])
+def test_the_longest_settings_deliver(ttl: int, buffered: int, skin: str) -> None:
+    config = ProducerConfig(record_ttl=ttl, record_max_buffered_time=buffered)
+    assert all(isinstance(result, Delivery) for result in run(skin, ModelClient(), config))
+
+
+@pytest.mark.requirement("MAP-8")
+@pytest.mark.parametrize("code", ["AccessDeniedException", "UnrecognizedClientException"])
+def test_a_map_that_was_refused_is_told_and_asked_for_again(
+    code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = 1
+
+    def spoil(operation: str, answer: Any) -> Any:
+        nonlocal refused
+        if operation == "ListShards" and refused:
+            refused -= 1
+            raise ClientError({"Error": {"Code": code}}, operation)
+        return answer
+
+    client = ModelClient(spoil=spoil)
+    measured: Counter[str] = Counter()
+
+    def observe(name: str, value: float, attributes: Any) -> None:
+        measured[name] += int(value)
+
+    with Producer("s", client=client, config=FAST, observe=observe) as producer:
+        assert not producer.wait_ready(0.3)  # the next look is after a second,
+        assert measured["ShardMapErrors"] == 1
+        assert [record.levelname for record in caplog.records if code in record.getMessage()] == ["WARNING"]
+        producer.refresh_shard_map()  # or now
+        assert producer.wait_ready(5)
+        futures = [producer.put("k", b"%d" % n) for n in range(50)]
+    assert max(future.result(0).sub_sequence_number for future in futures) > 0  # aggregated again
+
+
+CHILD = """
+import logging, os, sys, time
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+from kpl_codec.aws import Producer
+from kpl_codec.producer import ProducerConfig
+
+producer = Producer(
+    "s",
+    config=ProducerConfig(record_ttl=60_000),
+    exit_timeout=0.3,
+    client_settings={
+        "endpoint_url": "http://127.0.0.1:9",
+        "region_name": "us-east-1",
+        "aws_access_key_id": "x",
+        "aws_secret_access_key": "x",
+    },
+)
+
+def work():
+    for number in range(7):
+        producer.put("k", b"x")
+
+if sys.argv[1] == "fork":
+    if os.fork() == 0:
+        work()
+        sys.exit(0)
+    os.wait()
+else:
+    import multiprocessing
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.requirement("PRD-9")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("how", ["fork", "multiprocessing"])
+def test_what_a_child_leaves_unsent_is_logged(how: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, how], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert "7 user records not delivered: closed" in done.stdout
+    assert "interpreter exit: user records were given up" in done.stdout
 
 
 def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
