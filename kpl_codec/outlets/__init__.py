@@ -1,6 +1,6 @@
 """Where a watch tells what it finds: one small class for each place, with ``finding`` and ``measures``.
 
 `webhook` findings to Slack and the like   `prometheus` an endpoint   `opentelemetry` the API's instruments
-`emf` CloudWatch's embedded metric format   `alarms` ready alarm templates
-PutMetricData is in `kpl_codec.aws.sentinel_metrics`. Specification: spec/10-sentinel.md, SEN-24 to SEN-26.
+`emf` CloudWatch's embedded metric format   `page` the last hour as a page   `alarms` ready alarm templates
+PutMetricData is in `kpl_codec.aws.sentinel_metrics`. Specification: spec/10-sentinel.md, SEN-24 to SEN-27.
 """

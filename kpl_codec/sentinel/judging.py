@@ -45,11 +45,13 @@ class Fault:
 
 @dataclass(slots=True)
 class Judged:
-    """What some Kinesis records of one shard amount to. ``bytes``: of their data. ``keys``: user records
+    """What some Kinesis records of one shard amount to. ``past``: user records read past the end of the
+    slot, which the other counts leave out. ``bytes``: of the data. ``keys``: user records
     by partition key. ``writers``: Kinesis records by kind of writer. ``reread``: known from before."""
 
     kinesis_records: int = 0
     user_records: int = 0
+    past: int = 0
     bytes: int = 0
     reread: int = 0
     faults: dict[Wrong, Fault] = field(default_factory=dict)
@@ -135,9 +137,12 @@ class Judge:
         if seconds is not None:
             found.newest = seconds if found.newest is None else max(found.newest, seconds)
         writer = writer_of(record, rows)
-        if inside:
+        user_records = sum(row.sub_sequence_number >= 0 for row in rows)
+        if not inside:
+            found.past += user_records
+        else:
             found.kinesis_records += 1
-            found.user_records += sum(row.sub_sequence_number >= 0 for row in rows)
+            found.user_records += user_records
             found.bytes += len(record.data)
             found.writers[writer] += 1
             found.keys.update(row.partition_key for row in rows if row.partition_key is not None)

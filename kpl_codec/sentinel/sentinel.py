@@ -69,12 +69,15 @@ class _Losses:
 
 @dataclass(slots=True)
 class Minute:
-    """What was read of one shard in one minute. ``looks``: how often; ``read_ms``: how much of its time.
+    """What was read of one shard in one minute. ``looks``: how often; ``read_ms``: how much of its time;
+    ``past``: user records read past the slots, which only this counts.
     ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they were drawn from, also those that
     were missed."""
 
     kinesis_records: int = 0
+    plain_records: int = 0
     user_records: int = 0
+    past: int = 0
     bytes: int = 0
     looks: int = 0
     read_ms: int = 0
@@ -154,7 +157,9 @@ class Sentinel:
         judged = self._judge.judge(records, look=look.number, rereads=look.rereads, end_ms=look.end_ms)
         minute = self._minute(look.shard_id, now)
         minute.kinesis_records += judged.kinesis_records
+        minute.plain_records += judged.writers["plain"]
         minute.user_records += judged.user_records
+        minute.past += judged.past
         minute.bytes += judged.bytes
         self.totals["kinesis_records"] += judged.kinesis_records
         self.totals["user_records"] += judged.user_records

@@ -1,0 +1,153 @@
+"""The last hour of a watch as a page that renews itself, at http://127.0.0.1:PORT/ unless told otherwise.
+
+The page is the report's (`kpl_codec.report`): one file, no script or style from anywhere else. It shows
+what was read, a sample; the estimate of what was lost stands above it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Final
+
+from .. import __version__
+from ..report import Finding, Report, Tally, build_report, render_page
+from ..sentinel import Finding as SentinelFinding
+from ..sentinel import Watch
+from ..sentinel.measures import Measure
+from ..sentinel.sentinel import MINUTE
+from ..shards.misplacement_causes import CAUSES
+from ..shards.placement import Verdict
+
+#: Seconds after which a browser asks again; and after its last asking that the page is still made anew.
+RENEW: Final = 10
+_WANTED: Final = 60.0
+
+
+def report_of(watch: Watch, now: float) -> Report:
+    """The report on the last hour of ``watch``. Call it in the thread that owns the watch."""
+    sentinel = watch.sentinel
+    tally = Tally()
+    tally.bucket_seconds = MINUTE
+    for shard_id in sentinel.shard_ids:
+        for number, minute in sorted(sentinel.minutes(shard_id).items()):
+            lost = sum(losses.total + losses.certain for losses in minute.losses.values())
+            user_records = minute.user_records + minute.past  # among the lost are those past the slots
+            kept = user_records - lost
+            size = minute.bytes * kept // max(1, user_records)
+            aggregated = minute.kinesis_records - minute.plain_records
+            tally.add_group(shard_id, shard_id, str(Verdict.EXPECTED), "delivered", kept, size, None)
+            if lost:
+                tally.add_group(
+                    shard_id, None, str(Verdict.STRAY), "dropped", lost, minute.bytes - size, None
+                )
+            tally.add_kinesis_records(shard_id, minute.kinesis_records, aggregated)
+            tally.add_arrivals(shard_id, number * MINUTE, number * MINUTE + MINUTE - 1)
+            tally.add_cell(number * MINUTE, shard_id, user_records, minute.bytes, lost)
+            tally.kinesis_records += minute.kinesis_records
+            tally.plain_records += minute.plain_records
+            tally.aggregates[""] += aggregated
+    for found in sentinel.findings(now):
+        seen = found.lost.seen if found.lost is not None else None
+        if seen:
+            dropped = tally.losses.setdefault("out-of-range", [0, 0])
+            dropped[0] += found.kinesis_records
+            dropped[1] += seen
+            kind = "foreign" if found.kind == "foreign-aggregate" else "mixed"
+            tally.aggregates[kind] += found.kinesis_records
+        tally.add_finding(
+            Finding(
+                found.kind,
+                shard_id=found.shard_id,
+                sequence_number=found.sequence_number,
+                expected_shard_id=found.expected_shard_id,
+                user_records=seen,
+                dropped=seen,
+                aggregates=found.kinesis_records or None,
+                cause=found.cause if found.cause in CAUSES else None,
+                detail=found.text,
+            )
+        )
+    lost_all = sentinel.lost(now)
+    read = f"{watch.cost().share:.0%} of each shard's time" if watch.cost().share < 1 else "everything"
+    what = f"lost in the last hour: {lost_all} user records" if lost_all.seen else "no loss was seen"
+    return build_report(
+        tally,
+        sentinel.shard_map,
+        generated=datetime.fromtimestamp(int(now), timezone.utc),
+        version=__version__,
+        title="Live watch of the last hour",
+        stream_name=sentinel.stream,
+        source=f"read: {read}; {what}; all other counts are of what was read",
+    )
+
+
+class PageServer:
+    """A context manager. ``port`` 0 takes a free one; ``port`` then says which."""
+
+    def __init__(self, watch: Watch, address: str, port: int) -> None:
+        self._watch = watch
+        self._page = b""
+        self._made = threading.Event()
+        self._asked_at = float("-inf")
+        server = self
+
+        class Handler(_Handler):
+            owner = server
+
+        # SEN-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
+        # load nothing from anywhere."
+        self._server = ThreadingHTTPServer((address, port), Handler)
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+
+    def __enter__(self) -> PageServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def finding(self, finding: SentinelFinding) -> None:
+        """Nothing: what is open is on the page."""
+
+    def measures(self, measured: Sequence[Measure], now: float) -> None:
+        """Make the page anew, if somebody looks at it or there is none yet."""
+        if not self._page or time.monotonic() - self._asked_at < _WANTED:
+            self._page = render_page(report_of(self._watch, now)).encode()
+            self._made.set()
+
+    def _ask(self) -> bytes:
+        self._asked_at = time.monotonic()
+        self._made.wait(2 * RENEW)
+        return self._page
+
+
+class _Handler(BaseHTTPRequestHandler):
+    owner: PageServer
+
+    def do_GET(self) -> None:
+        if self.path != "/":
+            self.send_error(404)
+            return
+        page = self.owner._ask()
+        self.send_response(200 if page else 503)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(page)))
+        self.send_header("Cache-Control", "no-store")
+        # Understood by every browser, and no script is needed for it.
+        self.send_header("Refresh", str(RENEW))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """No access log."""
