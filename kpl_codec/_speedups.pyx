@@ -2,8 +2,9 @@
 """The compiled twin of the hot paths: same records, bytes and sizes as the Python beside it, or "not
 certain", and then Python decides. It never raises on bad bytes and never explains them.
 
-    parse, rows, frame_rows      one message -> tables, indices, data -> named tuples     (message.py)
-    sound_digests, md5_many      MD5 of many frames, of many keys, side by side           (deaggregation/)
+    parse, rows                  one message -> tables, indices, data -> named tuples     (message.py)
+    md5_many                     MD5 of many keys, side by side                           (deaggregation/)
+    FrameRows                    KinesisRecords -> user records                          (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
 
@@ -28,11 +29,11 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsSsize_t
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from *:
@@ -67,4 +68,5 @@ include "_native/buffers.pxi"
 include "_native/read.pxi"
 include "_native/judge.pxi"
 include "_native/write.pxi"
+include "_native/rows.pxi"
 include "_native/builder.pxi"

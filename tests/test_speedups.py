@@ -60,12 +60,21 @@ def hold_equal(body: bytes) -> None:
             assert expected is not None, f"{parse.__module__} accepts what the walker refuses"
             assert AggregatedRecord(*parts).columns() == expected.columns()
     frame = framed(body)
-    rows = speedups.frame_rows(kpl.UserRecord, (None, b"", None, ()), frame)
-    assert (rows is None) == (len(frame) <= 20 or speedups.parse(body) is None)
-    if rows is not None:
+    record = kpl.KinesisRecord("outer", frame, "7")
+    fates = (None, None, None, None)
+    frames = speedups.FrameRows([record], kpl.DeaggregatedRecord, kpl.Placement, fates, tags=True)
+    (status,) = frames.status
+    if len(frame) <= 20:
+        assert status == 1
+    else:
+        assert status == (3 if speedups.parse(body) is None else 2)
+    rows, after, aggregates = frames.take(0, None)
+    assert (after, aggregates) == (int(status < 3), int(status == 2))
+    if status == 2:
         assert expected is not None
-        assert rows == [expected[i] for i in range(len(expected))]
-        assert all(type(row) is kpl.UserRecord for row in rows)
+        assert [row[:4] for row in rows] == [tuple(expected[i]) for i in range(len(expected))]
+        assert [row.sub_sequence_number for row in rows] == list(range(len(expected)))
+        assert all(type(row) is kpl.DeaggregatedRecord for row in rows)
 
 
 messages = st.one_of(
@@ -134,8 +143,10 @@ def test_digests_around_every_block_boundary() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(kst.plain_data(), st.sampled_from(OBSERVED)), max_size=20))
-def test_which_frames_are_sound_is_what_is_aggregated_says(frames: list[bytes]) -> None:
-    assert speedups.sound_digests(frames) == [codec.is_aggregated(frame) for frame in frames]
+def test_which_digests_are_right_is_what_is_aggregated_says(frames: list[bytes]) -> None:
+    records = [kpl.KinesisRecord("outer", frame) for frame in frames]
+    found = speedups.FrameRows(records, kpl.DeaggregatedRecord, kpl.Placement, (None,) * 4)
+    assert [status in (2, 3) for status in found.status] == [codec.is_aggregated(frame) for frame in frames]
 
 
 user_records = st.one_of(
@@ -209,27 +220,53 @@ def test_many_aggregates_are_written_or_refused_the_same(groups: list[list[kpl.U
     ),
     st.sampled_from(["strict", "kcl", "report"]),
     st.none() | kst.shard_maps(),
+    st.none() | st.integers(0, 2**128 - 1).map(lambda end: kpl.HashKeyRange(0, end)),
     st.booleans(),
+    st.randoms(use_true_random=False),
 )
 def test_deaggregate_gives_the_same_with_and_without(
-    frames: list[bytes], policy: Any, shard_map: kpl.ShardMap | None, as_list: bool
+    frames: list[bytes],
+    policy: Any,
+    shard_map: kpl.ShardMap | None,
+    hash_key_range: kpl.HashKeyRange | None,
+    as_list: bool,
+    rng: random.Random,
 ) -> None:
-    shard_id = next(iter(shard_map)).shard_id if shard_map else None
-    records = [kpl.KinesisRecord("pk", frame, str(i), shard_id) for i, frame in enumerate(frames)]
+    shard_ids = [None, "shardId-unknown", *([shard.shard_id for shard in shard_map] if shard_map else ())]
+    records = [
+        kpl.KinesisRecord(
+            rng.choice([None, "", "pk", "é"]),
+            frame if rng.random() < 0.8 else b"plain",
+            str(i),
+            rng.choice(shard_ids),
+            None,
+            rng.choice([None, None, "0", "007", "x", str(2**128)]),
+            rng.choice([None, None, 0, 3]),
+        )
+        for i, frame in enumerate(frames)
+    ]
 
     def outcome() -> Any:
         rows: list[Any] = []
-        found = kpl.deaggregate(records if as_list else iter(records), policy, shard_map=shard_map)
+        drops: list[kpl.Drop] = []
+        found = kpl.deaggregate(
+            records if as_list else iter(records),
+            policy,
+            shard_map=shard_map,
+            hash_key_range=hash_key_range,
+            on_drop=drops.append,
+        )
         try:
             rows.extend(map(tuple, map(_comparable, found)))
         except kpl.DecodeError as error:
             rows.append((type(error), vars(error)))
-        return rows, found.counts
+        return rows, found.counts, drops
 
     compiled = outcome()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message, "speedups", None)
-        patch.setattr(sys.modules["kpl_codec.deaggregation.policies"], "speedups", None)
+        for module in ("policies", "rows"):
+            patch.setattr(sys.modules[f"kpl_codec.deaggregation.{module}"], "speedups", None)
         assert outcome() == compiled
 
 
@@ -265,7 +302,8 @@ def test_columns_are_the_same_with_and_without(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow, "speedups", None)
         patch.setattr(message, "speedups", None)
-        patch.setattr(sys.modules["kpl_codec.deaggregation.policies"], "speedups", None)
+        for module in ("policies", "rows"):
+            patch.setattr(sys.modules[f"kpl_codec.deaggregation.{module}"], "speedups", None)
         assert columns() == compiled
 
 

@@ -136,45 +136,6 @@ def rows(type kind not None, tuple template not None, tuple pk_table not None, t
     return out
 
 
-def frame_rows(type kind not None, tuple template not None, bytes frame not None):
-    """`parse` and `rows` in one: the rows of a frame whose digest is known to be right, or None."""
-    cdef Filler filler = Filler(kind, template)
-    cdef Message m
-    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(frame)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(frame)
-    cdef Answer answer
-    cdef tuple pks, ehks
-    cdef list out
-    cdef Row *row
-    cdef bytes data
-    cdef size_t i
-    if not looks_aggregated(start, size):
-        return None
-    memset(&m, 0, sizeof(m))
-    try:
-        answer = read_message(start + 4, start + size - 16, 0, &m)
-        if answer == NO_MEMORY:
-            raise MemoryError
-        if answer != SOUND or m.tagged:
-            return None
-        pks, ehks = text_table(&m.pks), text_table(&m.ehks)
-        out = []
-        for i in range(m.rows.count):
-            row = &m.rows.at[i]
-            data = PyBytes_FromStringAndSize(<const char *>row.data, row.size)
-            out.append(filler.row(
-                PyTuple_GET_ITEM(pks, row.pk),
-                <PyObject *>data,
-                <PyObject *>None if row.ehk == NONE else PyTuple_GET_ITEM(ehks, row.ehk),
-                NULL,
-                i,
-                NULL,
-            ))
-        return out
-    finally:
-        free_message(&m)
-
-
 def md5_many(list texts not None):
     """The MD5 digest (16 bytes) of every bytes object, in order."""
     cdef size_t count = len(texts), i
@@ -195,39 +156,3 @@ def md5_many(list texts not None):
     finally:
         free(messages)
     return [digests[16 * i : 16 * i + 16] for i in range(count)]
-
-
-def sound_digests(list frames not None):
-    """For each bytes object whether it is a frame, long enough and with the right digest (FRM-1 to FRM-3)."""
-    cdef size_t count = len(frames), i, asked = 0
-    cdef kpl_message *messages = <kpl_message *>malloc((count + 1) * sizeof(kpl_message))
-    cdef uint8_t *digests = <uint8_t *>malloc(16 * (count + 1))
-    cdef list answers = [False] * <Py_ssize_t>count
-    cdef const uint8_t *at
-    cdef bytes frame
-    try:
-        if messages == NULL or digests == NULL:
-            raise MemoryError
-        frames = list(frames)
-        for i in range(count):
-            frame = frames[i]
-            at = <const uint8_t *>PyBytes_AS_STRING(frame)
-            if looks_aggregated(at, PyBytes_GET_SIZE(frame)):
-                messages[asked].data = at + 4
-                messages[asked].size = PyBytes_GET_SIZE(frame) - FRAME_OVERHEAD
-                messages[asked].digest = digests + 16 * asked
-                asked += 1
-                answers[i] = True
-        with nogil:
-            kpl_md5_many(messages, asked)
-        asked = 0
-        for i in range(count):
-            if answers[i]:
-                frame = frames[i]
-                at = <const uint8_t *>PyBytes_AS_STRING(frame) + PyBytes_GET_SIZE(frame) - 16
-                answers[i] = memcmp(digests + 16 * asked, at, 16) == 0
-                asked += 1
-    finally:
-        free(messages)
-        free(digests)
-    return answers

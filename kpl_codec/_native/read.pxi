@@ -8,17 +8,19 @@ cdef enum State:
     UNCERTAIN = 0  # no rows here: Python decides
     PLAIN = 1
     AGGREGATED = 2  # sound
+    UNREAD = 3  # as 0, but the digest is right
 
 cdef struct Data:
     const uint8_t *at  # NULL: there is none
     size_t size
+    bint plain  # whatever it looks like
 
 
 cdef class Frames:
     """The data of `count` Kinesis records, read as a whole.
 
     ``status`` has a byte per Kinesis record: 0 not certain (it has no rows here, Python decides), 1 plain,
-    2 a sound aggregate. Rows are numbered through all records, in order.
+    2 a sound aggregate, 3 not certain, but its digest is right. Rows are numbered through all records, in order.
     """
 
     cdef Message m
@@ -64,6 +66,7 @@ cdef class Frames:
         cdef kpl_message *messages = <kpl_message *>malloc((self.count + 1) * sizeof(kpl_message))
         cdef uint8_t *digests = <uint8_t *>malloc(16 * (self.count + 1))
         cdef const uint8_t *at
+        cdef uint8_t unsure
         cdef Answer answer = SOUND if messages != NULL and digests != NULL else NO_MEMORY
         while first < self.count and answer != NO_MEMORY:
             last, sized, asked = first, 0, 0
@@ -71,7 +74,9 @@ cdef class Frames:
                 at, size = self.data[last].at, self.data[last].size
                 self.state[last] = UNCERTAIN
                 if at != NULL:
-                    self.state[last] = AGGREGATED if looks_aggregated(at, size) else PLAIN
+                    self.state[last] = PLAIN
+                    if looks_aggregated(at, size) and not self.data[last].plain:
+                        self.state[last] = AGGREGATED
                 if self.state[last] == AGGREGATED:
                     messages[asked].data, messages[asked].size = at + 4, size - FRAME_OVERHEAD
                     messages[asked].digest = digests + 16 * asked
@@ -83,9 +88,11 @@ cdef class Frames:
             for i in range(first, last):
                 self.starts[i] = self.m.rows.count
                 at, size = self.data[i].at, self.data[i].size
+                unsure = UNCERTAIN
                 if self.state[i] == AGGREGATED:
                     answer = NOT_CERTAIN
                     if memcmp(digests + 16 * asked, at + size - 16, 16) == 0:
+                        unsure = UNREAD
                         self.m.tagged = False
                         answer = read_message(at + 4, at + size - 16, i, &self.m)
                         if answer == SOUND and tags and self.m.tagged:
@@ -99,7 +106,7 @@ cdef class Frames:
                 if answer == NO_MEMORY:
                     break
                 if answer == NOT_CERTAIN:
-                    self.state[i] = UNCERTAIN
+                    self.state[i] = unsure
             first = last
         self.starts[self.count] = self.m.rows.count
         free(messages)

@@ -15,7 +15,6 @@ import pyarrow as pa
 from ..compiled import speedups
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Counts, Policy
-from ..format.hash_keys import hash_key_to_bytes
 from ..shards.placement import AGGREGATE_KINDS, Judge
 from .layout import Layout, Source
 
@@ -48,7 +47,7 @@ class CompiledColumns:
             closed=None if opened is None else opened.astype(np.uint8),
         )
         status = np.frombuffer(self._frames.status, np.uint8)
-        self.certain: Numbers = status != 0
+        self.certain: Numbers = (status == 1) | (status == 2)
         self._opened = status == 2
         self._words: _Words | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.uint8)
@@ -126,30 +125,13 @@ class _Words:
     def __init__(self, frames: Any, source: Source, judge: Judge) -> None:
         self._frames = frames
         shard_ids, shards = source.shards()
-        judges = [judge.on(shard_id) for shard_id in shard_ids]
-        ranges = [shard.hash_key_range or (0, 0) for shard in judges]
-        codes = np.frombuffer(
-            frames.judge(
-                shards,
-                b"".join(hash_key_to_bytes(first) for first, _ in ranges),
-                b"".join(hash_key_to_bytes(last) for _, last in ranges),
-                bytes(shard.hash_key_range is not None for shard in judges),
-                judge.ending_bytes(),
-            ),
-            np.int64,
-        )
-        places = len(judge.open_shards) + 1
-        found, self._numbers = _distinct(codes, len(judges) * places * 6)
-        words = []
-        in_range: list[bool | None] = []
-        for code in found.tolist():
-            place, facts = divmod(code, 6)
-            in_range.append((None, False, True)[facts // 2])
-            shard, expected = divmod(place, places)
-            words.append(judges[shard].verdict(expected, in_range[-1], certain=bool(facts % 2)))
-        self._verdicts = pa.array([verdict.value for verdict, _ in words], pa.string())
-        self._expected = pa.array([expected_id for _, expected_id in words], pa.string())
-        self._in_range = pa.array(in_range, pa.bool_())
+        coded = judge.coded(shard_ids)
+        codes = np.frombuffer(frames.judge(shards, *coded.tables), np.int64)
+        found, self._numbers = _distinct(codes, coded.bound)
+        words = [coded.words(code) for code in found.tolist()]
+        self._verdicts = pa.array([verdict.value for verdict, _, _ in words], pa.string())
+        self._expected = pa.array([expected_id for _, expected_id, _ in words], pa.string())
+        self._in_range = pa.array([in_range for _, _, in_range in words], pa.bool_())
 
     def columns(self, start: int, stop: int, *, in_range: bool) -> dict[str, pa.Array]:
         numbers = self._numbers[np.frombuffer(self._frames.deciding_keys(start, stop), np.int32)]

@@ -30,7 +30,7 @@ def object_batches(
     firsts: list[bool] = []
     size = 0
     try:
-        opened = opener.open(source.kinesis_records(start, end))
+        opened = opener.open(iter(source.kinesis_records(start, end)))  # one by one
         for row, user_records in zip(range(start, end), opened, strict=True):
             for number, user_record in enumerate(user_records):
                 weight = int(width[row]) + 4 * len(user_record.partition_key or "") + len(user_record.data)

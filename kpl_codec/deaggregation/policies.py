@@ -13,9 +13,10 @@ Specification: spec/03-deaggregation.md, DAG-1 to DAG-8.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, repeat
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ..compiled import speedups
@@ -26,7 +27,7 @@ from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE
-from ..shards.placement import Judge, Placement, ShardJudge
+from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
 from ..shards.shard_map import ShardMap
 from . import kcl, rows
 from .kcl import DropReason, Fate
@@ -37,8 +38,10 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 #: What can be iterated, and holds no KinesisRecords.
 _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
-#: Kinesis records of a list whose digests are computed ahead, side by side.
-_AHEAD = 64
+#: Kinesis records of a list that are looked at together, at most.
+_AT_ONCE = 1024
+# What compiled code says of a record: plain or a sound aggregate; only that its digest is right.
+_CERTAIN, _DIGEST_RIGHT = (1, 2), 3
 
 
 def check_policy(policy: str) -> None:
@@ -59,7 +62,7 @@ class Drop(NamedTuple):
 
 
 class Counts:
-    """What has gone through so far. ``dropped`` counts user records by reason (policy ``kcl``),
+    """What was opened so far. ``dropped`` counts user records by reason (policy ``kcl``),
     ``defects`` counts rows by the code of their first defect (policy ``report``)."""
 
     __slots__ = ("aggregated_records", "defects", "dropped", "kinesis_records", "user_records")
@@ -100,24 +103,83 @@ class Opener:
         self._judge = judge
         self._counts = counts
         self._on_drop = on_drop
-        self._delivered: Fate | None = "delivered" if policy == "report" else None
+        self._policy = policy
+        #: By the number of the kind of aggregate.
+        self._fates: tuple[Fate | None, ...] = tuple(
+            kcl.fate_of_sound(kind) if policy == "report" else None for kind in AGGREGATE_KINDS
+        )
 
     def open(self, kinesis_records: Iterable[KinesisRecord]) -> Iterator[Iterable[DeaggregatedRecord]]:
-        """The user records of each Kinesis record. Raises DecodeError under the strict policy, TypeError
-        for what is no KinesisRecord."""
-        counts, judge, delivered = self._counts, self._judge, self._delivered
-        looks_aggregated, unopened = frame.looks_aggregated, rows.unopened
-        for record, verified in _with_digests(kinesis_records):
-            counts.kinesis_records += 1
-            # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-            if looks_aggregated(record.data) and not record.sub_sequence_number:
-                yield self._open(record, verified)
-            else:
-                # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0,
-                # under every policy and whatever its hash key."
-                counts.user_records += 1
-                placement = None if judge is None else self._place_plain(record)
-                yield (unopened(record, placement, delivered),)
+        """The user records of each Kinesis record; of a list, compiled, some hundred at a time. From
+        anything else a record is taken only when it is its turn.
+
+        Raises DecodeError under the strict policy, TypeError for what is no KinesisRecord.
+        """
+        if speedups is None or not isinstance(kinesis_records, (list, tuple)):
+            for record in map(_checked, kinesis_records):
+                self._counts.kinesis_records += 1
+                yield self._open_one(record)
+            return
+        start = 0
+        while start < len(kinesis_records):
+            some = list(kinesis_records[start : start + _AT_ONCE])
+            if set(map(type, some)) != {KinesisRecord} or {type(record[1]) for record in some} != {bytes}:
+                some = list(map(_checked, some))
+            frames = self._read(some)
+            yield from self._certain_and_others(some, frames)
+            start += frames.count
+
+    def _read(self, records: list[KinesisRecord]) -> Any:
+        """Some of the records, read by compiled code."""
+        frames = speedups.FrameRows(
+            records,
+            DeaggregatedRecord,
+            Placement,
+            self._fates,
+            tags=self._policy != "kcl",
+            judged=self._judge is not None,
+            drops=self._policy == "kcl",
+        )
+        if self._judge is not None:
+            shard_ids = [record[3] for record in records[: frames.count]]
+            numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
+            self._coded = self._judge.coded(tuple(numbers))
+            frames.judge(array("q", map(numbers.__getitem__, shard_ids)), *self._coded.tables)
+        return frames
+
+    def _certain_and_others(
+        self, records: list[KinesisRecord], frames: Any
+    ) -> Iterator[Iterable[DeaggregatedRecord]]:
+        """Runs of records that compiled code is certain of, and between them all others, one by one."""
+        counts, status, number = self._counts, frames.status, 0
+        words = self._coded.words if self._judge is not None else None
+        while number < frames.count:
+            found, after, aggregates = frames.take(number, words)
+            counts.kinesis_records += after - number
+            counts.aggregated_records += aggregates
+            counts.user_records += len(found)
+            if found:
+                yield found
+            number = after
+            if number < frames.count and (status[number] not in _CERTAIN or not found):
+                counts.kinesis_records += 1
+                if status[number] in _CERTAIN:  # the KCL drops it
+                    user_records = frames.start(number + 1) - frames.start(number)
+                    self._dropped(records[number], user_records, frames.first_outside(number))
+                else:
+                    yield self._open_one(records[number], verified=status[number] == _DIGEST_RIGHT)
+                number += 1
+
+    def _open_one(self, record: KinesisRecord, *, verified: bool = False) -> Iterable[DeaggregatedRecord]:
+        """``verified``: it is known that the digest is right."""
+        # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
+        if frame.looks_aggregated(record.data) and not record.sub_sequence_number:
+            return self._open(record, verified)
+        # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
+        # policy and whatever its hash key."
+        self._counts.user_records += 1
+        placement = None if self._judge is None else self._place_plain(record)
+        return (rows.unopened(record, placement, self._fates[0]),)
 
     def _on(self, record: KinesisRecord) -> ShardJudge | None:
         return None if self._judge is None else self._judge.on(record.shard_id)
@@ -131,8 +193,6 @@ class Opener:
     def _strict(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
         # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
-        if verified and (quick := self._unjudged(record)) is not None:
-            return quick
         try:
             parsed = decode_message(_message(record, verified), record.data)
         except DecodeError as error:
@@ -140,8 +200,6 @@ class Opener:
         return self._sound(record, parsed)
 
     def _kcl(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
-        if verified and (quick := self._unjudged(record)) is not None:
-            return quick
         sound = verified or is_aggregated(record.data)
         parsed = parse(record.data[4:-DIGEST_SIZE]) if sound else None
         judge = self._on(record)
@@ -150,27 +208,34 @@ class Opener:
             if kcl.fate_of_sound(kind) == "delivered":
                 return self._counted(record, parsed, placements, tags=False)
             outside = next(i for i, place in enumerate(placements or ()) if not place.in_range)
-            outcome = kcl.Outcome(False, 0, len(parsed), "out-of-range", outside)
-        else:
-            outcome = kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
+            self._dropped(record, len(parsed), outside)
+            return ()
+        outcome = kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
         if outcome.raw:
             self._counts.user_records += 1
             return (rows.unopened(record, self._place_plain(record), None),)
         self._counts.aggregated_records += 1
         self._counts.user_records += outcome.delivered
-        # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
-        # record it drops MUST be counted under the reason."
         if outcome.reason is not None:
-            lost = outcome.total - outcome.delivered
-            self._counts.dropped[outcome.reason] += lost
-            if self._on_drop is not None:
-                place = record.sequence_number, record.shard_id
-                self._on_drop(Drop(*place, lost, outcome.reason, outcome.record_index))
+            self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
         return rows.kcl_rows(record, outcome.delivered, judge) if outcome.delivered else ()
 
+    def _dropped(self, record: KinesisRecord, user_records: int, outside: int) -> None:
+        """A sound aggregate, whose user record number ``outside`` is out of range."""
+        self._counts.aggregated_records += 1
+        self._drop(record, user_records, "out-of-range", outside)
+
+    def _drop(
+        self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
+    ) -> None:
+        # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
+        # record it drops MUST be counted under the reason."
+        self._counts.dropped[reason] += user_records
+        if self._on_drop is not None:
+            place = record.sequence_number, record.shard_id
+            self._on_drop(Drop(*place, user_records, reason, record_index))
+
     def _report(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
-        if verified and (quick := self._unjudged(record)) is not None:
-            return quick
         try:
             message = _message(record, verified)
         except DecodeError as error:
@@ -179,18 +244,6 @@ class Opener:
         if parsed is None and wire.first_defect(record.data, 4, len(record.data) - DIGEST_SIZE) is None:
             parsed = decode_message(message, record.data)
         return self._defective(record) if parsed is None else self._sound(record, parsed, report=True)
-
-    def _unjudged(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord] | None:
-        """The user records of a frame with the right digest, where nothing is judged; None: not certain."""
-        if speedups is None or self._judge is not None:
-            return None
-        template = rows.template(record, self._delivered)
-        found: list[DeaggregatedRecord] | None
-        found = speedups.frame_rows(DeaggregatedRecord, template, record.data)
-        if found is not None:
-            self._counts.aggregated_records += 1
-            self._counts.user_records += len(found)
-        return found
 
     def _sound(
         self, record: KinesisRecord, parsed: AggregatedRecord, *, report: bool = False
@@ -254,22 +307,6 @@ def _message(record: KinesisRecord, verified: bool) -> bytes:
     return record.data[4:-DIGEST_SIZE] if verified else frame.split_frame(record.data)
 
 
-def _with_digests(kinesis_records: Iterable[KinesisRecord]) -> Iterator[tuple[KinesisRecord, bool]]:
-    """Each record, and whether its frame's digest is known to be right.
-
-    Records of a list are hashed some ahead, side by side; from anything else a record is taken only when
-    it is its turn. Raises TypeError for what is no KinesisRecord with bytes.
-    """
-    if speedups is None or not isinstance(kinesis_records, (list, tuple)):
-        yield from zip(map(_checked, kinesis_records), repeat(False), strict=False)
-        return
-    for start in range(0, len(kinesis_records), _AHEAD):
-        records = kinesis_records[start : start + _AHEAD]
-        if set(map(type, records)) != {KinesisRecord} or {type(record[1]) for record in records} != {bytes}:
-            records = list(map(_checked, records))
-        yield from zip(records, speedups.sound_digests([record[1] for record in records]), strict=False)
-
-
 def _checked(record: KinesisRecord) -> KinesisRecord:
     if type(record) is not KinesisRecord and not isinstance(record, KinesisRecord):
         raise _mistakes().wrong_record(record)
@@ -329,6 +366,7 @@ def deaggregate(
     ``hash_key_range``: the range of the one shard all records come from, as the KCL is given it;
     a shard found in the map goes before it. Without either the KCL's range rule has the whole space.
     ``on_drop``: called with every drop under the ``kcl`` policy; the counts have them either way.
+    Of a list, user records are made some hundred at a time: ``counts`` is as far ahead.
 
     Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy;
     TypeError for what holds no KinesisRecords, with the function that reads it.

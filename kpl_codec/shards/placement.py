@@ -95,6 +95,7 @@ class Judge:
         if shard_map is not None and shard_map.distribution != "AUTO":
             self.open_shards, self.endings = shard_map.open_shards, shard_map.endings
         self._shards: dict[str | None, ShardJudge] = {}
+        self._coded: tuple[tuple[str | None, ...], CodedShards] | None = None
 
     def on(self, shard_id: str | None) -> ShardJudge:
         """The judge of hash keys that lie on ``shard_id``."""
@@ -105,9 +106,41 @@ class Judge:
             found = self._shards[shard_id] = ShardJudge(self, shard_id)
         return found
 
-    def ending_bytes(self) -> bytes:
-        """The last hash key of each open shard, 16 bytes each, ascending."""
-        return b"".join(map(hash_key_to_bytes, self.endings))
+    def coded(self, shard_ids: Sequence[str | None]) -> CodedShards:
+        """The same for compiled code, for records that lie on these shards."""
+        key = tuple(shard_ids)
+        if self._coded is None or self._coded[0] != key:
+            self._coded = key, CodedShards(self, key)
+        return self._coded[1]
+
+
+class CodedShards:
+    """Some shards as compiled code has them, and the words for the codes that it gives.
+
+    A code is ((shard * (open shards + 1) + expected shard) * 3 + in range) * 2 + certain, where "in range"
+    is 0 for unknown, 1 for no, 2 for yes. ``bound`` is above every code.
+    """
+
+    def __init__(self, judge: Judge, shard_ids: Sequence[str | None]) -> None:
+        self._shards = [judge.on(shard_id) for shard_id in shard_ids]
+        self._places = len(judge.open_shards) + 1
+        self.bound = len(self._shards) * self._places * 6
+        ranges = [shard.hash_key_range or (0, 0) for shard in self._shards]
+        #: First and last hash key of each shard, 16 bytes each; 1 for each whose range is known, else 0; the
+        #: last hash key of each open shard, ascending.
+        self.tables: tuple[bytes, bytes, bytes, bytes] = (
+            b"".join(hash_key_to_bytes(first) for first, _ in ranges),
+            b"".join(hash_key_to_bytes(last) for _, last in ranges),
+            bytes(shard.hash_key_range is not None for shard in self._shards),
+            b"".join(map(hash_key_to_bytes, judge.endings)),
+        )
+
+    def words(self, code: int) -> tuple[Verdict, str | None, bool | None]:
+        """The verdict, the id of the expected shard, and whether the hash key is in range."""
+        place, facts = divmod(code, 6)
+        shard, expected = divmod(place, self._places)
+        in_range = (None, False, True)[facts // 2]
+        return *self._shards[shard].verdict(expected, in_range, certain=bool(facts % 2)), in_range
 
 
 class ShardJudge:

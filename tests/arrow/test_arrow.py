@@ -134,7 +134,7 @@ def continues(before: kpl.KinesisRecord, record: kpl.KinesisRecord) -> bool:
 
 
 def objects(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> tuple[list[dict], Any, Any]:
-    result = kpl.deaggregate(records, policy, shard_map=shard_map)
+    result = kpl.deaggregate(iter(records), policy, shard_map=shard_map)
     rows, error = [], None
     seen = 0
     try:

@@ -1,0 +1,248 @@
+# KinesisRecords of a list -> DeaggregatedRecords: digests and hash keys side by side, rows a run at a time.
+
+cdef enum:
+    MOST_RECORDS = 1024  # read in one go at most
+    ROWS_AT_A_TIME = 512  # about as many are made before the first is handed on
+
+
+cdef extern from "Python.h":
+    object _PyLong_FromByteArray(const unsigned char *at, size_t size, int little_endian, int is_signed)
+
+
+cdef class FrameRows(JudgedFrames):
+    """The first of the KinesisRecords in ``records``, and their user records as ``row_type``.
+
+    ``count``: how many of them were read (all of a short list). ``fates``: the last field of a row by the
+    kind of its aggregate. ``judged``: hash keys are made of all keys, and every row gets a
+    ``placement_type``. ``tags``: frames with tags are not certain. ``drops``: `take` stops at aggregates
+    with user records out of range. Records are exact tuples of KinesisRecord's fields, with bytes.
+    """
+
+    cdef list records
+    cdef type row_type
+    cdef type placement_type
+    cdef tuple fates
+    cdef bint judged
+    cdef bint drops
+    cdef PyObject **keys  # per text, in the order of `hashes`: its str, once made
+    cdef PyObject **placements  # per text: its placement, once made
+    cdef size_t texts
+    cdef object words
+    cdef dict known_words
+
+    def __cinit__(self, list records not None, type row_type not None, type placement_type not None,
+                  tuple fates not None, *, bint tags=False, bint judged=False, bint drops=False):
+        cdef size_t i, size = 0, frames = 0
+        cdef object given
+        cdef tuple record
+        cdef bytes data
+        for made, width in ((row_type, 12), (placement_type, 6)):
+            if not issubclass(made, tuple) or made.__itemsize__ != tuple.__itemsize__ or len(made._fields) != width:
+                raise TypeError(made)
+        if len(fates) != 4:
+            raise ValueError("fates")
+        self.records = []
+        for i in range(min(<size_t>len(records), <size_t>MOST_RECORDS)):
+            given = records[i]
+            if not isinstance(given, tuple) or len(given) != 7 or type(given[1]) is not bytes:
+                raise TypeError(given)
+            record = <tuple>given
+            data = record[1]
+            size += PyBytes_GET_SIZE(data)
+            frames += looks_aggregated(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+            self.records.append(record)
+            if size >= CHUNK and frames % LANES == 0:
+                break
+        self.row_type, self.placement_type, self.fates = row_type, placement_type, fates
+        self.judged, self.drops, self.known_words = judged, drops, {}
+        self.reserve(len(self.records))
+        for i in range(self.count):
+            record = <tuple>PyList_GET_ITEM(self.records, i)
+            data = record[1]
+            self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+            # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
+            self.data[i].plain = record[6] is not None and record[6] != 0
+        self.read_all(tags, judged)
+        self.texts = self.m.pks.count + self.m.ehks.count
+        self.keys = <PyObject **>calloc(self.texts + 1, sizeof(PyObject *))
+        self.placements = <PyObject **>calloc(self.texts + 1, sizeof(PyObject *))
+        if self.keys == NULL or self.placements == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef size_t i
+        for i in range(self.texts):
+            if self.keys != NULL:
+                Py_XDECREF(self.keys[i])
+            if self.placements != NULL:
+                Py_XDECREF(self.placements[i])
+        free(self.keys)
+        free(self.placements)
+
+    cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
+        cdef Row row
+        cdef Answer answer
+        row.data, row.size, row.pk, row.ehk, row.frame = NULL, 0, NONE, NONE, <uint32_t>i
+        if hash_keys:
+            with gil:
+                answer = self.add_keys(i, &row)
+            if answer != SOUND:
+                return answer
+        return SOUND if add_row(&self.m.rows, &row) else NO_MEMORY
+
+    cdef Answer add_keys(self, size_t i, Row *row) noexcept:
+        """The key that decides the shard of a plain record, as a text; the record holds its bytes."""
+        cdef tuple record = <tuple>PyList_GET_ITEM(self.records, i)
+        cdef object key = record[5] if record[5] is not None else record[0]
+        cdef Py_ssize_t size
+        cdef const uint8_t *at
+        if type(key) is not str:
+            return NOT_CERTAIN
+        try:
+            at = <const uint8_t *>PyUnicode_AsUTF8AndSize(key, &size)
+        except UnicodeEncodeError:
+            return NOT_CERTAIN
+        except MemoryError:
+            return NO_MEMORY
+        if <size_t>size >= NONE:
+            return NOT_CERTAIN
+        if record[5] is None:
+            row.pk = <uint32_t>self.m.pks.count
+            return SOUND if add_text(&self.m.pks, at, size, i) else NO_MEMORY
+        if not is_hash_key(at, size):
+            return NOT_CERTAIN
+        row.ehk = <uint32_t>self.m.ehks.count
+        return SOUND if add_text(&self.m.ehks, at, size, i) else NO_MEMORY
+
+    def take(self, size_t first, words):
+        """(rows, next record, how many aggregates): the user records of certain records from ``first`` on.
+
+        It ends at a record that is not certain (or dropped), or when some hundred rows are made.
+        ``words``: gives (verdict, expected shard id, in range) for a code of `judge`.
+        """
+        cdef list out = []
+        cdef size_t record = first, aggregates = 0, i
+        cdef char kind = 0
+        if first > self.count:
+            raise IndexError(first)
+        if self.judged and self.codes == NULL:
+            raise ValueError("not judged")
+        self.words = words
+        while record < self.count and len(out) < ROWS_AT_A_TIME:
+            if self.state[record] == PLAIN:
+                out.append(self.plain_row(record))
+            elif self.state[record] == AGGREGATED:
+                kind = self.kind(record) if self.judged else 0
+                if self.drops and kind >= 2:
+                    break
+                aggregates += 1
+                for i in range(self.starts[record], self.starts[record + 1]):
+                    out.append(self.user_row(record, i, kind))
+            else:
+                break
+            record += 1
+        return out, record, aggregates
+
+    def first_outside(self, size_t record):
+        """The number, within its Kinesis record, of the first user record that is out of range."""
+        cdef size_t i
+        if record >= self.count or self.codes == NULL:
+            raise IndexError(record)
+        for i in range(self.starts[record], self.starts[record + 1]):
+            if self.codes[self.deciding(&self.m.rows.at[i])] // 2 % 3 == 1:
+                return i - self.starts[record]
+        raise ValueError(record)
+
+    cdef object user_row(self, size_t record, size_t i, char kind):
+        cdef Row *row = &self.m.rows.at[i]
+        cdef size_t pks = self.m.pks.count
+        cdef tuple source = <tuple>PyList_GET_ITEM(self.records, record)
+        cdef object sub = <Py_ssize_t>(i - self.starts[record])
+        cdef bytes data = PyBytes_FromStringAndSize(<const char *>row.data, row.size)
+        return self.make(
+            self.key(row.pk),
+            <PyObject *>data,
+            <PyObject *>None if row.ehk == NONE else self.key(pks + row.ehk),
+            source,
+            sub,
+            True,
+            self.placement(row, source, kind) if self.judged else <PyObject *>None,
+            PyTuple_GET_ITEM(self.fates, <Py_ssize_t>kind),
+        )
+
+    cdef object plain_row(self, size_t record):
+        cdef tuple source = <tuple>PyList_GET_ITEM(self.records, record)
+        return self.make(
+            PyTuple_GET_ITEM(source, 0),
+            PyTuple_GET_ITEM(source, 1),
+            PyTuple_GET_ITEM(source, 5),
+            source,
+            source[6] or 0,
+            False,
+            self.placement(&self.m.rows.at[self.starts[record]], source, 0) if self.judged else <PyObject *>None,
+            PyTuple_GET_ITEM(self.fates, 0),
+        )
+
+    cdef object make(self, PyObject *pk, PyObject *data, PyObject *ehk, tuple source, object sub, object aggregated,
+                     PyObject *placement, PyObject *fate):
+        cdef PyObject *row = kpl_alloc(<PyObject *>self.row_type, 12)
+        if row == NULL:
+            raise MemoryError
+        put(row, 0, pk)
+        put(row, 1, data)
+        put(row, 2, ehk)
+        put(row, 3, <PyObject *>())
+        put(row, 4, PyTuple_GET_ITEM(source, 2))
+        put(row, 5, <PyObject *>sub)
+        put(row, 6, <PyObject *>aggregated)
+        put(row, 7, PyTuple_GET_ITEM(source, 3))
+        put(row, 8, PyTuple_GET_ITEM(source, 4))
+        put(row, 9, placement)
+        put(row, 10, <PyObject *>())
+        put(row, 11, fate)
+        # Text, bytes, numbers and what is made of them: collecting garbage need not look at millions of
+        # these again. (A placement has no way back to its row.)
+        if not PyObject_IS_GC(<object>PyTuple_GET_ITEM(source, 4)):
+            PyObject_GC_UnTrack(row)
+        return kpl_steal(row)
+
+    cdef PyObject *key(self, size_t number) except NULL:
+        """The text of that number as a str, which `keys` owns."""
+        cdef Text *text
+        cdef object made
+        if self.keys[number] == NULL:
+            text = &self.m.pks.at[number] if number < self.m.pks.count else &self.m.ehks.at[number - self.m.pks.count]
+            made = PyUnicode_DecodeUTF8(<const char *>text.at, text.size, NULL)
+            Py_INCREF(made)
+            self.keys[number] = <PyObject *>made
+        return self.keys[number]
+
+    cdef PyObject *placement(self, const Row *row, tuple source, char kind) except NULL:
+        """The placement of the text that decides, which `placements` owns."""
+        cdef size_t number = self.deciding(row)
+        cdef PyObject *made
+        cdef object hash_key
+        cdef tuple words
+        if self.placements[number] == NULL:
+            words = self.known_words.get(self.codes[number])
+            if words is None:
+                words = self.words(self.codes[number])
+                if len(words) != 3:
+                    raise ValueError(words)
+                self.known_words[self.codes[number]] = words
+            hash_key = _PyLong_FromByteArray(self.hashes + 16 * number, 16, 0, 0)
+            made = kpl_alloc(<PyObject *>self.placement_type, 6)
+            if made == NULL:
+                raise MemoryError
+            put(made, 0, PyTuple_GET_ITEM(words, 0))
+            put(made, 1, <PyObject *>hash_key)
+            put(made, 2, PyTuple_GET_ITEM(source, 3))
+            put(made, 3, PyTuple_GET_ITEM(words, 1))
+            put(made, 4, PyTuple_GET_ITEM(words, 2))
+            put(made, 5, PyTuple_GET_ITEM(KINDS, <Py_ssize_t>kind))
+            PyObject_GC_UnTrack(made)
+            self.placements[number] = made
+        return self.placements[number]
+
+
+cdef tuple KINDS = (None, "whole", "mixed", "foreign")
