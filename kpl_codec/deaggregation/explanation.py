@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated, NoUserRecords
 from ..format import fields, frame, wire
-from ..format.codec import is_canonical
+from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
 from ..limits import DIGEST_SIZE
 from . import kcl
@@ -99,12 +99,17 @@ class _Budget:
 
 
 def explain(
-    data: bytes, *, max_nodes: int = MAX_NODES, hash_key_range: HashKeyRange | None = None
+    data: bytes | bytearray | memoryview,
+    *,
+    max_nodes: int = MAX_NODES,
+    hash_key_range: HashKeyRange | None = None,
 ) -> Explanation:
-    """Account for every byte of ``data``. Raises nothing.
+    """Account for every byte of ``data``. Raises TypeError for what is not bytes, and nothing else.
 
     ``hash_key_range``: of the shard it was read from, for the KCL's range rule.
     """
+    if type(data) is not bytes:
+        data = as_bytes(data, "explain")
     size = len(data)
     try:
         frame.split_frame(data)

@@ -15,9 +15,14 @@ from .message import AggregatedRecord, parse, serialize
 from .records import UserRecord
 
 
-def is_aggregated(data: bytes) -> bool:
+def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
     """Whether consumers open ``data`` as an aggregated record: magic, more than 16 bytes after it,
-    and the right digest. It does not tell whether the message is sound; `decode` does."""
+    and the right digest. It does not tell whether the message is sound; `decode` does.
+
+    Raises TypeError for what is not bytes.
+    """
+    if type(data) is not bytes:
+        data = as_bytes(data, "is_aggregated")
     return frame.looks_aggregated(data) and frame.digest(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
 
 
@@ -30,11 +35,12 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
     not bytes. Nothing else.
     """
     if type(data) is not bytes:
-        data = _bytes(data)
+        data = as_bytes(data, "decode")
     return decode_message(frame.split_frame(data), data)
 
 
-def _bytes(data: object) -> bytes:
+def as_bytes(data: object, function: str) -> bytes:
+    """``data`` as bytes. Raises TypeError, in the name of ``function``, for what is none."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     hint = ""
@@ -42,7 +48,7 @@ def _bytes(data: object) -> bytes:
         hint = ": decode base64 text with base64.b64decode"
     elif isinstance(data, Mapping):
         hint = ": kpl_codec.adapters.kinesis_records reads events and answers"
-    raise TypeError(f"decode takes bytes, not {type(data).__name__}{hint}")
+    raise TypeError(f"{function} takes bytes, not {type(data).__name__}{hint}")
 
 
 def decode_message(message: bytes, data: bytes) -> AggregatedRecord:
@@ -81,11 +87,33 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
     """One aggregated record of the given user records, in their order: one or more.
 
     The same bytes as the KPL's encoder for the same user records. Raises EncodeError, with the index
-    of the user record it refuses; nothing is written then.
+    of the user record it refuses, or TypeError for what is no list of UserRecords; nothing is written then.
     """
-    if speedups is not None:
-        return speedups.encode(user_records)  # type: ignore[no-any-return]
-    return encode_in_python(user_records)
+    try:
+        if speedups is not None:
+            return speedups.encode(user_records)  # type: ignore[no-any-return]
+        return encode_in_python(user_records)
+    except EncodeError:
+        raise
+    except (TypeError, ValueError):
+        _refuse_other_things("encode", user_records)
+        raise
+
+
+def _refuse_other_things(function: str, user_records: object) -> None:
+    """Raises TypeError where ``user_records`` is something else that is often given."""
+    if isinstance(user_records, UserRecord):
+        raise TypeError(f"{function} takes a list of UserRecords, not one") from None
+    if not isinstance(user_records, Iterable) or isinstance(user_records, (str, bytes, Mapping)):
+        raise TypeError(
+            f"{function} takes a list of UserRecords, not {type(user_records).__name__}"
+        ) from None
+    for index, record in enumerate(user_records if isinstance(user_records, (list, tuple)) else ()):
+        if not isinstance(record, UserRecord):
+            raise TypeError(
+                f"{function} takes UserRecords, and number {index} is {type(record).__name__}: make it "
+                "kpl_codec.UserRecord(partition_key, data)"
+            ) from None
 
 
 def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
@@ -93,10 +121,21 @@ def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
 
     Quicker than one at a time where it is compiled, twice where user records are large: one MD5 cannot
     be sped up, sixteen can be made side by side. Raises EncodeError for the first user record refused,
-    with its group; nothing is written then.
+    with its group, TypeError as `encode`; nothing is written then.
     """
-    if speedups is not None:
-        return speedups.encode_many(groups)  # type: ignore[no-any-return]
+    try:
+        if speedups is not None:
+            return speedups.encode_many(groups)  # type: ignore[no-any-return]
+        return _encode_many_in_python(groups)
+    except EncodeError:
+        raise
+    except (TypeError, ValueError):
+        for group in groups if isinstance(groups, (list, tuple)) else ():
+            _refuse_other_things("a group of encode_many", group)
+        raise
+
+
+def _encode_many_in_python(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
     frames = []
     for index, records in enumerate(groups):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -210,3 +211,41 @@ def test_any_message_gives_user_records_or_one_typed_error(message: bytes) -> No
     else:
         assert len(decoded) == len(list(decoded)) > 0
         assert kpl.explain(data).sound
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: kpl.is_aggregated("84mawg=="), "is_aggregated takes bytes, not str: decode base64"),
+        (lambda: kpl.explain("84mawg=="), "explain takes bytes, not str: decode base64"),
+        (lambda: kpl.decode({"Data": b""}), "decode takes bytes, not dict: kpl_codec.adapters"),
+        (lambda: kpl.encode([("key", b"data")]), r"number 0 is tuple: make it kpl_codec.UserRecord\("),
+        (lambda: kpl.encode([{"PartitionKey": "a"}]), "number 0 is dict"),
+        (lambda: kpl.encode([kpl.UserRecord("k", b""), "other"]), "number 1 is str"),
+        (lambda: kpl.encode(kpl.UserRecord("k", b"")), "a list of UserRecords, not one"),
+        (lambda: kpl.encode(None), "a list of UserRecords, not NoneType"),
+        (lambda: kpl.encode("text"), "a list of UserRecords, not str"),
+        (lambda: kpl.encode_many([kpl.UserRecord("k", b"")]), "a group of encode_many"),
+        (lambda: kpl.encode_many([[("k", b"")]]), "number 0 is tuple"),
+    ],
+)
+def test_mistakes_are_told_what_to_give(call: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        call()
+
+
+def test_errors_of_the_callers_iterator_stay() -> None:
+    def records() -> Any:
+        yield kpl.UserRecord("k", b"")
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        kpl.encode(records())
+
+
+def test_all_kinds_of_bytes_are_bytes() -> None:
+    data = kpl.encode([kpl.UserRecord("k", b"data")])
+    for kind in (bytes, bytearray, memoryview):
+        assert kpl.is_aggregated(kind(data))
+        assert kpl.explain(kind(data)) == kpl.explain(data)
+        assert kpl.decode(kind(data)) == kpl.decode(data)
