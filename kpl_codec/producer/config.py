@@ -11,8 +11,9 @@ Specification: spec/05-producer.md, PRD-1 to PRD-4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ..errors import KplError
 from ..limits import (
@@ -22,6 +23,7 @@ from ..limits import (
     MAX_PUT_RECORDS,
     MAX_PUT_RECORDS_SIZE,
 )
+from .kpl_properties import PASSED_OVER, TAKEN, parse_properties
 
 _HUGE: Final = 2**63 - 1
 
@@ -126,6 +128,26 @@ class ProducerConfig:
                 expected=f"at least max_record_size ({self.max_record_size})",
             )
 
+    @classmethod
+    def from_kpl_properties(cls, properties: str | Mapping[str, object], **settings: Any) -> ProducerConfig:
+        """The settings of a KPL configuration: the text of its properties file, or names and values.
+
+        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Settings of the KPL that have no
+        counterpart here are passed over (see `kpl_codec.producer.kpl_properties`). ``settings``: ours.
+        Raises ConfigError for a name that is none of the KPL's, and for a value out of range.
+        """
+        given = parse_properties(properties) if isinstance(properties, str) else properties
+        ours = {field.name.replace("_", ""): field for field in fields(cls)}
+        for name, value in given.items():
+            key = name.replace("_", "").lower()
+            # PRD-45: "A configuration of the KPL MUST give the same settings here; a name that the KPL does
+            # not have MUST be refused."
+            if key in TAKEN:
+                settings[ours[key].name] = _typed(value)
+            elif key not in PASSED_OVER:
+                raise ConfigError(setting=name, value=value, expected="a name of the KPL's configuration")
+        return cls(**settings)
+
     @property
     def ttl_seconds(self) -> float:
         """``record_ttl`` in seconds."""
@@ -159,3 +181,11 @@ class ProducerConfig:
                 raise ConfigError(setting=name, value=value, expected="1 to 256 ASCII characters")
         elif type(value) is not bool:
             raise ConfigError(setting=name, value=value, expected="True or False")
+
+
+def _typed(value: object) -> object:
+    """A property's text as a number or truth value, where it is one."""
+    text = str(value).strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isascii() and text.isdigit() else value

@@ -97,3 +97,36 @@ def test_strict_order_is_refused_with_what_would_break_it(other: str) -> None:
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(TypeError):
         ProducerConfig(aggregationMaxCount=5)  # type: ignore[call-arg]
+
+
+def kpl_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize("name", [*KPL, "collection_max_size"])
+def test_a_properties_file_of_the_kpl_gives_the_same_settings(name: str) -> None:
+    low, high = RANGES[name]
+    for value in (low, high):
+        text = f"# the KPL's\n! too\n\n{kpl_name(name)} = {value}\nRegion: eu-west-1\nLogLevel warning\n"
+        assert getattr(ProducerConfig.from_kpl_properties(text), name) == value
+        assert getattr(ProducerConfig.from_kpl_properties({kpl_name(name): value}), name) == value
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig.from_kpl_properties({kpl_name(name): high + 1})
+    assert caught.value.setting == name
+
+
+@pytest.mark.requirement("PRD-45")
+def test_truth_values_continued_lines_and_our_own_settings() -> None:
+    text = "aggregationEnabled=false\nfailIfThrottled = \\\n   TRUE\n"
+    config = ProducerConfig.from_kpl_properties(text, ordering="partition-key")
+    assert (config.aggregation_enabled, config.fail_if_throttled) == (False, True)
+    assert config.ordering == "partition-key"
+    assert ProducerConfig.from_kpl_properties("") == ProducerConfig()
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize("text", ["RecordTTTL = 5", "ordering = none", "RecordTtl = soon", "RecordTtl"])
+def test_a_properties_file_with_a_mistake_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        ProducerConfig.from_kpl_properties(text)

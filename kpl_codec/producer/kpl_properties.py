@@ -1,0 +1,71 @@
+"""The KPL's configuration file: which of its names mean what here.
+
+    # a Java properties file
+    RecordMaxBufferedTime = 100
+    RecordTtl = 30000
+
+Specification: spec/05-producer.md, PRD-45.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: The KPL's settings that a producer here has under the same name in snake case.
+TAKEN: Final = frozenset(
+    {
+        "aggregationenabled", "aggregationmaxcount", "aggregationmaxsize", "collectionmaxcount",
+        "collectionmaxsize", "connecttimeout", "failifthrottled", "maxconnections", "ratelimit",
+        "recordmaxbufferedtime", "recordttl", "requesttimeout",
+    }
+)  # fmt: skip
+#: Those that have no counterpart: endpoints, credentials, proxies and certificates are the client's; metrics
+#: are told to ``observe``; the rest concerns the KPL's native process. (What counts records is
+#: max_record_size.)
+PASSED_OVER: Final = frozenset(
+    [
+        "cacertpath",
+        "cloudwatchendpoint",
+        "cloudwatchport",
+        "credentialsrefreshdelay",
+        "enablecoredumps",
+        "kinesisendpoint",
+        "kinesisport",
+        "loglevel",
+        "maxuserrecordsize",
+        "metricsgranularity",
+        "metricslevel",
+        "metricsnamespace",
+        "metricsuploaddelay",
+        "minconnections",
+        "nativeexecutable",
+        "proxyhost",
+        "proxypassword",
+        "proxyport",
+        "proxyusername",
+        "region",
+        "returnuserrecordinfuture",
+        "stsendpoint",
+        "stsport",
+        "tempdirectory",
+        "threadingmodel",
+        "threadpoolsize",
+        "userrecordtimeoutinmillis",
+        "verifycertificate",
+    ]
+)
+_LINE = re.compile(r"([^=:\s]+)\s*[=:\s]\s*(.*)\Z")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The names and values of a Java properties file, as far as the KPL's settings need it: comments,
+    ``=``, ``:`` or a blank between name and value, lines continued with a backslash."""
+    found: dict[str, str] = {}
+    for line in re.sub(r"\\\r?\n\s*", "", text).splitlines():
+        line = line.strip()
+        if line and line[0] not in "#!":
+            match = _LINE.match(line)
+            name, value = match.groups() if match else (line, "")
+            found[name] = value.strip()
+    return found
