@@ -129,7 +129,7 @@ class KinesisBatchReader(_Reader, DataSourceReader):
             )
 
         by_shard = planner.each(found, [shard.shard_id for shard in planner.lineage()])
-        return self.partitions_of([piece for run in by_shard for piece in run])
+        return self.partitions_of([piece for run in by_shard for piece in run], planner.lineage)
 
     def _pieces(self, shard_id: str, start: Place, end: Place) -> list[Piece]:
         planner = self.planner
@@ -237,7 +237,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         if end == self._unjudged:
             self.planner.refuse_unread(before)
         self._known = end
-        return self.partitions_of(batch_pieces(before, StreamOffset.from_json(end, stream)))
+        after = StreamOffset.from_json(end, stream)
+        return self.partitions_of(batch_pieces(before, after), self.planner.lineage)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the checkpoint is Spark's."""

@@ -7,11 +7,12 @@ Specification: spec/07-spark-source.md, SPK-53, SPK-60, SPK-61.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,17 +22,22 @@ from pyspark.sql.types import StructType
 from ...arrow import FIELDS, Deaggregator, coalesce, output_schema
 from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
 from ...aws.shard_map import fetch_shard_map
+from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
-from ...shards.shard_map import Distribution, ShardMap
+from ...shards.shard_map import ShardMap
 from .looks import GONE
 from .offsets import DataLoss, Piece
-from .options import Options
+from .options import Connection, Options
+from .side_by_side import side_by_side
 
 _log = logging.getLogger("kpl_codec.spark")
 
 #: A record that the driver has seen and a task does not see yet is waited for so long, in seconds.
 _CATCH_UP: Final = 30.0
+#: A piece of at most so many records shares a task with others; so many tasks at most are made of those.
+_FEW_RECORDS: Final = 1000
+_SHARED_TASKS: Final = 16
 #: The columns of a Kinesis record, as a task builds them.
 KINESIS_FIELDS = tuple(
     field for field in FIELDS if field.name not in ("subSequenceNumber", "aggregated", "explicitHashKey")
@@ -59,11 +65,42 @@ def spark_arrow_schema(schema: StructType) -> pa.Schema:
 
 @dataclass
 class KinesisPartition(InputPartition):
-    """What one task reads. ``shards``: the shard map, where placement is judged: JSON, deflated."""
+    """What one task reads. ``listing``: the listing of the shards that placement is judged by, if it is."""
 
-    piece: Piece | None
-    shards: bytes | None = None
-    distribution: Distribution = "USER_PARTITION_KEY"
+    pieces: tuple[Piece, ...]
+    listing: str | None = None
+
+
+def shared_out(pieces: list[Piece], shards_per_task: int | None = None) -> list[tuple[Piece, ...]]:
+    """The pieces that each task reads: ``shards_per_task`` of them, the pieces of one shard apart.
+
+    None: pieces of few records share tasks, because a task costs more than to read them; others have one
+    each.
+    """
+    together: list[Piece] = []
+    alone: list[Piece] = []
+    for piece in pieces:
+        few = piece.records is not None and piece.records <= _FEW_RECORDS
+        (together if piece.siblings == 1 and (few or shards_per_task) else alone).append(piece)
+    size = shards_per_task or max(1, -(-len(together) // _SHARED_TASKS))
+    return [
+        *(tuple(together[at : at + size]) for at in range(0, len(together), size)),
+        *((piece,) for piece in alone),
+    ]
+
+
+def name_of(lineage: Lineage) -> str:
+    """The same for listings that name the same shards, open and closed, as the same."""
+    text = "".join(f"{shard.shard_id} {shard.open}\n" for shard in lineage)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=2)
+def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
+    # SPK-74: "A shard map MUST NOT be part of a partition: each worker process asks for it once per
+    # listing."
+    named: dict[str, Any] = {"stream_arn" if stream.startswith("arn:") else "stream_name": stream}
+    return fetch_shard_map(connection.client(), **named, closed=True)
 
 
 class PieceReader:
@@ -142,10 +179,12 @@ class PieceReader:
             raise loss
         _log.warning("%s", loss)
 
-    def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """The Kinesis records of a piece as Arrow batches of `KINESIS_FIELDS`."""
-        for records in self.records(piece):
-            yield kinesis_batch(self._options.stream_name, piece.shard_id, records)
+    def batches(self, pieces: tuple[Piece, ...]) -> Iterator[pa.RecordBatch]:
+        """The Kinesis records of pieces as Arrow batches of `KINESIS_FIELDS`: each piece in its order,
+        several pieces at the same time."""
+        stream = self._options.stream_name
+        for piece, records in side_by_side(self.records, pieces):
+            yield kinesis_batch(stream, piece.shard_id, records)
 
 
 def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -172,21 +211,20 @@ class TaskReader:
         self.options = options
         self.schema = schema
 
-    def partitions_of(self, found: list[Piece]) -> list[KinesisPartition]:
+    def partitions_of(self, found: list[Piece], lineage: Callable[[], Lineage]) -> list[KinesisPartition]:
+        """The partitions of a batch. ``lineage`` is called where placement is to be judged."""
         options = self.options
-        if not found or not (options.placement or options.policy == "kcl"):
-            return [KinesisPartition(piece) for piece in found]
-        shard_map = fetch_shard_map(options.client(), options.stream_name, closed=True)
-        packed = zlib.compress(shard_map.to_json().encode())  # it goes to every task
-        return [KinesisPartition(piece, packed, shard_map.distribution) for piece in found]
+        judged = bool(found) and (options.placement or options.policy == "kcl")
+        listing = name_of(lineage()) if judged else None
+        return [KinesisPartition(run, listing) for run in shared_out(found, options.shards_per_task)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
-        if not isinstance(partition, KinesisPartition) or partition.piece is None:
+        if not isinstance(partition, KinesisPartition) or not partition.pieces:
             return  # Spark makes one of its own where there are none
         options = self.options
         out = spark_arrow_schema(self.schema)
-        source = PieceReader(options.client(), options).batches(partition.piece)
+        source = PieceReader(options.client(), options).batches(partition.pieces)
         if options.policy != "none":
             source = self._deaggregated(source, partition)
         for batch in coalesce(source, options.max_batch_bytes):
@@ -199,8 +237,8 @@ class TaskReader:
         options = self.options
         assert options.policy != "none"
         shard_map = None
-        if partition.shards is not None:
-            shard_map = ShardMap.from_json(zlib.decompress(partition.shards), partition.distribution)
+        if partition.listing is not None:
+            shard_map = _shard_map(options.connection, options.called, partition.listing)
         deaggregator = Deaggregator(
             pa.schema(KINESIS_FIELDS),
             options.policy,
@@ -211,10 +249,9 @@ class TaskReader:
         for batch in source:
             yield from deaggregator.process(batch)
         if deaggregator.counts.dropped:
-            assert partition.piece is not None
             _log.warning(
                 "%s: as the KCL does, %s user records were dropped: %s",
-                partition.piece.shard_id,
+                ", ".join(sorted({piece.shard_id for piece in partition.pieces})),
                 deaggregator.counts.dropped.total(),
                 dict(deaggregator.counts.dropped),
             )

@@ -1,0 +1,108 @@
+"""How pieces become tasks, and what a task does with several of them."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.shards.place import after_record, at_record
+from kpl_codec.spark.source import tasks
+from kpl_codec.spark.source.offsets import Piece
+from kpl_codec.spark.source.read import KinesisStreamReader
+from kpl_codec.spark.source.side_by_side import side_by_side
+from kpl_codec.spark.source.tasks import shared_out
+
+from .support import Stream
+from .test_plan import Query
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.none() | st.sampled_from([1, 1000, 1001, 10**6])), max_size=80),
+    st.none() | st.integers(1, 9),
+)
+def test_every_piece_has_one_task(shards: list[tuple[int, int | None]], per_task: int | None) -> None:
+    pieces = [
+        Piece(f"s{n}", at_record(str(part)), after_record(str(part)), count, records if count == 1 else None)
+        for n, (count, records) in enumerate(shards)
+        for part in range(count)
+    ]
+    runs = shared_out(pieces, per_task)
+    assert sorted(piece for run in runs for piece in run) == sorted(pieces)
+    assert all(len(run) == 1 or len({piece.shard_id for piece in run}) == len(run) for run in runs)
+    if per_task is not None:
+        assert max(map(len, runs), default=0) <= per_task
+        assert sum(len(run) < per_task for run in runs) <= 1 + sum(n for n, _ in shards if n > 1)
+    else:
+        small = [run for run in runs if run[0].records is not None and run[0].records <= 1000]
+        assert len(small) <= 16
+        assert all(len(run) == 1 for run in runs if run not in small)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(1, 8))
+def test_side_by_side_gives_all_of_each_in_order(counts: list[int], threads: int) -> None:
+    items = list(enumerate(counts))
+    found: dict[int, list[int]] = {number: [] for number, _ in items}
+    for (number, _), result in side_by_side(lambda item: iter(range(item[1])), items, threads):
+        found[number].append(result)
+    assert found == {number: list(range(count)) for number, count in items}
+
+
+def test_an_error_of_a_thread_is_raised_and_the_others_stop() -> None:
+    read: list[int] = []
+
+    def endless(item: int) -> Iterator[int]:
+        if item == 3:
+            raise KeyError("gone")
+        for number in range(10**9):
+            read.append(number)
+            yield number
+
+    def take_all() -> None:
+        for _ in side_by_side(endless, range(6), 4):
+            time.sleep(0.001)
+
+    with pytest.raises(KeyError, match="gone"):
+        take_all()
+    assert len(read) < 10**5
+    results = side_by_side(endless, range(3), 3)
+    next(results)
+    results.close()  # the rest is not wanted: no thread goes on
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kpl-codec read")]
+
+
+@pytest.mark.server
+@pytest.mark.timeout(120)
+@pytest.mark.requirement("SPK-74")
+def test_the_shard_map_is_asked_for_once_and_not_carried(
+    make_stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream: Stream = make_stream(3)
+    fetched = []
+    monkeypatch.setattr(
+        tasks,
+        "fetch_shard_map",
+        lambda *arguments, fetch=tasks.fetch_shard_map, **named: (
+            fetched.append(1) or fetch(*arguments, **named)
+        ),
+    )
+    query = Query(stream, placement=True, shardsPerTask=1)
+    for _ in range(3):
+        stream.put(6)
+        query.until_idle()
+    stream.check(query.rows)
+    assert len(fetched) == 1
+    stream.split("shardId-000000000001")
+    stream.put(6)
+    query.until_idle()
+    stream.check(query.rows)
+    assert len(fetched) == 2
+    reader: KinesisStreamReader = query.reader
+    partitions = reader.partitions({}, query.at)
+    assert all(len(pickle.dumps(partition)) < 1000 for partition in partitions)
