@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, after_record, at_record, at_time
 from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.spark.source.offsets import BatchEnd, StreamOffset, pieces, ready, with_listed
-from kpl_codec.spark.source.options import parse_options
+from kpl_codec.spark.source.options import NOT_NEEDED, parse_options
 from kpl_codec.spark.source.positions import OptionError
 
 NUMBERS = st.integers(0, 10**56).map(str)
@@ -281,3 +283,56 @@ def test_equal_connections_share_a_client() -> None:
     options = {"streamName": "s", "region": "eu-west-1", "awsAccessKeyId": "a", "awsSecretAccessKey": "b"}
     one, other = parse_options(options), parse_options({**options, "policy": "report"})
     assert one.client() is other.client()
+
+
+#: Values for options that do not take any text.
+EXAMPLES = {
+    "streamName": "s",
+    "streamARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/s",
+    "startingPosition": "LATEST",
+    "initialPosition": "latest",
+    "consumerType": "GetRecords",
+    "consumerMode": "polling",
+    "sink.recordTtl": "1000",
+}
+#: Options with another unit than the one they are accepted as, or other words.
+OTHER_VALUES = ("maxFetchRate", "getRecords.fetchIntervalMs", "minFetchPeriod", "consumerMode")
+TABLE = [
+    (name, status)
+    for name, status in re.findall(
+        r"^\| `([\w.]+)` \| [^|]+ \| ([^|]+?) \|",
+        (Path(__file__).parents[3] / "spec" / "07-spark-source.md").read_text().partition("## 7.9")[2],
+        re.MULTILINE,
+    )
+]
+
+
+@pytest.mark.requirement("SPK-65")
+@pytest.mark.parametrize(("name", "status"), TABLE)
+def test_the_table_of_the_other_connectors_options_is_true(
+    name: str, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def parsed(name: str) -> Any:
+        stream = {} if name in ("streamName", "streamARN") else {"streamName": "s"}
+        return parse_options({**stream, f"kinesis.{name}": EXAMPLES.get(name, "1")})
+
+    if status == "missing":
+        with pytest.raises(OptionError) as caught:
+            parsed(name)
+        assert caught.value.option == f"kinesis.{name}"
+        return
+    found = parsed(name)
+    warned = [record.getMessage() for record in caplog.records]
+    assert bool(warned) == (status == "not needed")
+    if status == "not needed":
+        assert warned == [f"option {name} changes nothing: {NOT_NEEDED[name]}"]
+    elif match := re.fullmatch(r"accepted as `(\w+)`", status):
+        if name not in OTHER_VALUES:
+            assert found == parsed(match[1])
+    else:
+        assert status == "same"
+
+
+def test_the_table_has_every_option_that_is_not_needed() -> None:
+    assert {name for name, status in TABLE if status == "not needed"} == set(NOT_NEEDED)
+    assert len(TABLE) > 60
