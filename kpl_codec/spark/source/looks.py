@@ -34,6 +34,7 @@ _TRIES: Final = 3
 #: A look asks for about so many bytes, and for so many records at most.
 _LOOK_BYTES: Final = 64 * 1024
 _LOOK_RECORDS: Final = 500
+_UNKNOWN_SIZE: Final = 8 * 1024
 #: Looks a second at shards that had nothing, of all shards together: about a tenth of a core.
 _IDLE_LOOKS_PER_SECOND: Final = 100
 _MOST_IDLE_SECONDS: Final = 200.0
@@ -166,7 +167,7 @@ class Looks:
         kept = self._kept.pop(shard_id, None)
         if kept is not None and kept.place != start.place:
             kept = None
-        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._sizes.get(shard_id, _LOOK_BYTES)))
+        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._sizes.get(shard_id, _UNKNOWN_SIZE)))
         limit = min(limit, most or limit)
         if kept is not None and self._clock() - kept.used < _ITERATOR_LIFE:
             look = self._look_on(shard_id, kept, limit)
