@@ -99,6 +99,7 @@ class Planner:
                 return BatchEnd(place)
             return BatchEnd(place, since=max(now, place.time_ms if place.kind == "AT_TIMESTAMP" else 0))
 
+        shards: dict[str, BatchEnd]
         if isinstance(position, Place):
             shards = {shard.shard_id: begin(position) for shard in lineage}
         else:
@@ -109,7 +110,20 @@ class Planner:
                 for shard in lineage
             }
             shards = {**others, **named}
-        return StreamOffset(self._stream, shards, self._listed)
+        offset = StreamOffset(self._stream, shards, self._listed)
+        waiting = [
+            shard_id
+            for shard_id, ends in shards.items()
+            if not ends.drained and not ends.place.names_record and not ready(shard_id, offset, lineage)
+        ]
+        # A shard that waits for its parent may wait long: its first record is named, so that it is missed.
+        first = dict(
+            zip(waiting, self.each(lambda key: self.first(key, shards[key].place), waiting), strict=True)
+        )
+        for shard_id, number in first.items():
+            if number is not None:
+                shards[shard_id] = BatchEnd(at_record(number))
+        return offset
 
     def whole(self, position: Position) -> StreamOffset:
         """Every shard at its tip, whatever the query has read: for a Spark that does not say where it

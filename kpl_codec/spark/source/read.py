@@ -6,16 +6,18 @@ Specification: spec/07-spark-source.md, SPK-50 to SPK-63.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ...aws.calls import CALL_ERRORS, stream_argument
+from ...aws.calls import CALL_ERRORS, failure_of, stream_argument
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
+from ...aws_errors import is_permanent
 from ...backoff import Backoff
 from ...shards.place import LATEST, TRIM_HORIZON, Place
 from .looks import SHORTEST_RETENTION, Looks
@@ -36,6 +38,9 @@ except ImportError:  # 4.0 and 4.1 know neither limits nor a source's own end
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands in where Spark has none."""
+
+
+_BACKOFF: Final = Backoff(0.2, 2.0)
 
 
 class _Reader(TaskReader):
@@ -84,12 +89,23 @@ def make_planner(
             sleep=sleep,
         )
 
+    known: list[int] = []
+    asking = threading.Lock()
+
     def retention() -> int:
-        try:
-            summary = client.describe_stream_summary(**stream_argument(stream))["StreamDescriptionSummary"]
-        except CALL_ERRORS:
-            return SHORTEST_RETENTION  # the role may lack the permission
-        return int(summary["RetentionPeriodHours"]) * 3600 * 1000
+        with asking:  # once, whatever the number of shards in doubt
+            for failures in range(5):
+                if known:
+                    break
+                try:
+                    summary = client.describe_stream_summary(**stream_argument(stream))
+                except CALL_ERRORS as error:
+                    if is_permanent(failure_of(error).code):
+                        break  # the role may lack the permission
+                    sleep(_BACKOFF.seconds(failures))
+                else:
+                    known.append(summary["StreamDescriptionSummary"]["RetentionPeriodHours"] * 3600 * 1000)
+            return known[0] if known else SHORTEST_RETENTION
 
     looks = Looks(
         cursor,

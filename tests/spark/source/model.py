@@ -116,7 +116,8 @@ class ModelKinesis:
             if not left or arrived > self.now - self.retention
         }
 
-    def _listed(self) -> list[ModelShard]:
+    def listed(self) -> list[ModelShard]:
+        """The shards that may still hold records."""
         return [
             shard
             for shard in self.shards.values()
@@ -136,7 +137,7 @@ class ModelKinesis:
                     str(shard.start),
                     str(shard.end) if shard.end is not None else None,
                 ).to_aws()
-                for shard in self._listed()
+                for shard in self.listed()
             ]
         }
 
@@ -161,7 +162,7 @@ class ModelKinesis:
     ) -> dict[str, Any]:
         self.calls["get_shard_iterator"] += 1
         shard = self.shards[ShardId]
-        if shard not in self._listed():
+        if shard not in self.listed():
             raise refusal("ResourceNotFoundException", "GetShardIterator")
         bound = 0
         if ShardIteratorType == "LATEST":

@@ -72,6 +72,15 @@ class ModelQuery:
             self.stream.now += 0.01
 
 
+BEFORE = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(1, 20)),
+        st.tuples(st.just("split"), st.integers(0, 7)),
+        st.tuples(st.just("merge"), st.integers(0, 7)),
+        st.tuples(st.just("sleep"), st.sampled_from([HOUR, 9 * HOUR])),
+    ),
+    max_size=8,
+)
 WAITS = [0.2, 30, 250, 1000, 5 * HOUR, 11 * HOUR, 23 * HOUR, 30 * HOUR]
 STEPS = st.lists(
     st.one_of(
@@ -94,11 +103,20 @@ CAPS = st.builds(
 
 @pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71")
 @settings(max_examples=300)
-@given(STEPS, CAPS, st.booleans(), st.integers(1, 4), st.sampled_from(["TRIM_HORIZON", "LATEST"]))
+@given(BEFORE, STEPS, CAPS, st.booleans(), st.integers(1, 4), st.sampled_from(["TRIM_HORIZON", "LATEST"]))
 def test_no_record_is_skipped_without_an_error(
-    steps: list[tuple[str, Any]], caps: Caps, silent: bool, shards: int, position: str
+    before: list[tuple[str, int]],
+    steps: list[tuple[str, Any]],
+    caps: Caps,
+    silent: bool,
+    shards: int,
+    position: str,
 ) -> None:
     stream = ModelKinesis(shards, silent=silent)
+    for step, value in before:
+        getattr(stream, step)(value)
+    past, kept = stream.names(), stream.names(left=True) if position == "TRIM_HORIZON" else set()
+    stream.now += 1
     query = ModelQuery(stream, caps, startingPosition=position)
     query.batch()  # the start is settled: all that comes is the query's
     attended, longest = stream.now, 0.0
@@ -120,14 +138,16 @@ def test_no_record_is_skipped_without_an_error(
         stream.now += 300
         query.until_idle()
     except DataLoss:
-        # An error is right only where records are gone, or where nobody looked for about a day.
-        gone = stream.names() - stream.names(left=True) - query.read.keys()
-        assert gone or max(longest, stream.now - attended) > 23 * HOUR
+        # An error is right only where records or shards are gone, or where nobody looked for about a day.
+        gone = (stream.names() - past | kept) - stream.names(left=True) - query.read.keys()
+        expired = len(stream.listed()) < len(stream.shards)
+        assert gone or expired or max(longest, stream.now - attended) > 23 * HOUR
         return
     assert not query.read - Counter(stream.names())
     assert max(query.read.values(), default=1) == 1
-    missing = stream.names() - query.read.keys()
+    missing = (stream.names() - past | kept) - query.read.keys()
     assert not missing
+    assert position == "TRIM_HORIZON" or not query.read.keys() & past
 
 
 @pytest.mark.requirement("SPK-57", "SPK-72")
@@ -247,3 +267,17 @@ def test_an_iterator_that_always_expires_is_given_up() -> None:
     assert caught.value.code == "ExpiredIteratorException"
     assert stream.now - begun <= 60
     assert 5 <= stream.calls["get_records"] <= 30
+
+
+@pytest.mark.requirement("SPK-71")
+def test_records_of_a_child_that_waits_for_its_parent_are_not_forgotten() -> None:
+    stream = ModelKinesis(1)
+    stream.put(3)
+    stream.split(0)
+    stream.put(20)
+    stream.now += 18 * HOUR
+    query = ModelQuery(stream, Caps())
+    assert query.batch()  # the parent; its children are not read yet
+    stream.now += 11 * HOUR
+    with pytest.raises(DataLoss):
+        query.until_idle()
