@@ -92,7 +92,7 @@ def test_mistakes_are_told_before_a_job_starts(spark: Any) -> None:
         ("'a' as Error", "Error"),
     ]:
         with pytest.raises(ValueError, match=named):
-            verify(df.selectExpr("*", expression), MAP)
+            verify(df.selectExpr("*", expression), MAP, tags=True)
     with pytest.raises(ValueError, match="2 times"):
         deaggregate(spark.sql("select X'00' as data, 'a' as shardid, 'b' as ShardId"))
     with pytest.raises(ValueError, match="conflicts"):
