@@ -28,11 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..spark.generate import Recipe, generated
-    from ..spark.session import local_session
-    from ..spark.validation.engine import SparkEngine
-    from ..validation.results import LOG, check_output
-    from .progress import progress, spark_errors
+    from ..captures.generated import Generation, Recipe
+    from ..validation import LocalEngine
+    from ..validation.results import check_output
+    from .progress import progress
 
     try:
         recipe = Recipe(
@@ -48,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason=str(error)) from None
     check_output(args.output)
     folder = Path(args.output).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "capture").mkdir(parents=True, exist_ok=True)
+    generation = Generation(recipe, str(folder / "capture"))
+    engine = LocalEngine()
+    with progress(engine.progress, "generating"):
+        engine.run_all(generation, generation.tasks)
     (folder / "shards.json").write_text(recipe.shard_map().to_json())
-    log_file = str(folder / LOG)
-    spark = local_session("kpl-codec generate", quick_start=True, log_file=log_file)
-    with spark_errors(log_file), progress(SparkEngine(spark).progress, "generating"):
-        generated(spark, recipe).write.parquet(str(folder / "capture"))
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"
     check = f"kpl-codec validate --input {folder}/capture --shards {folder}/shards.json --output DIR"
     show(line(f"{counts}: {folder}/capture"), line(f"To check them: {check}"))

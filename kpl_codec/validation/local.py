@@ -1,4 +1,4 @@
-"""Runs the tasks of a job on this machine: in this process if there is little to do, else in several.
+"""Runs tasks on this machine: in this process if there is little to do, else in several.
 
 Workers are processes of `worker`, which read task numbers from their standard input and end when it does:
 they do not outlive this process, also when it is killed. Needs neither Java nor pyspark.
@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import KplError
 from .results import FormatError
@@ -36,6 +36,13 @@ class WorkerLost(KplError, RuntimeError):
         "a worker process ended with status {status} in the middle of a task; nothing was reported as done "
         "(-9: the machine was out of memory, perhaps: try fewer --cores)"
     )
+
+
+class Work(Protocol):
+    """Something that is done in numbered parts, and can be pickled."""
+
+    def run(self, number: int) -> object:
+        """Does one part."""
 
 
 class LocalEngine:
@@ -63,16 +70,20 @@ class LocalEngine:
     def run(self, job: Job, output_format: str = "parquet") -> None:
         """Runs every task. Raises what a task raises, and WorkerLost."""
         self.check_format(output_format)
-        self._done, self._total = 0, len(job.tasks)
         size = sum(piece.stop - piece.start for task in job.tasks for piece in task)
-        workers = min(self.cores, len(job.tasks)) if size >= IN_PROCESS_BYTES else 1
-        if workers == 1:
-            for number in range(len(job.tasks)):
-                job.run(number)
+        self.run_all(job, len(job.tasks), in_process=size < IN_PROCESS_BYTES)
+
+    def run_all(self, work: Work, count: int, *, in_process: bool = False) -> None:
+        """Calls ``work.run`` with each number below ``count``. Raises what it raises, and WorkerLost."""
+        self._done, self._total = 0, count
+        workers = 1 if in_process else min(self.cores, count)
+        if workers <= 1:
+            for number in range(count):
+                work.run(number)
                 self._done += 1
             return
-        numbers = deque(range(len(job.tasks)))
-        started = [_Worker(job) for _ in range(workers)]
+        numbers = deque(range(count))
+        started = [_Worker(work) for _ in range(workers)]
         with ThreadPoolExecutor(workers) as pool:
             try:
                 fed = [pool.submit(self._feed, worker, numbers) for worker in started]
@@ -109,9 +120,9 @@ def _physical_memory() -> int:
 
 
 class _Worker:
-    """A process that does tasks of one job."""
+    """A process that does tasks."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, work: Work) -> None:
         # What this process can import, the worker can.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         self._process = subprocess.Popen(
@@ -120,7 +131,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             env=environment,
         )
-        self._send(job)
+        self._send(work)
 
     def _send(self, value: Any) -> None:
         assert self._process.stdin is not None

@@ -1,5 +1,5 @@
-"""A worker process of the local engine: reads a job and task numbers from standard input, pickled; answers
-each with None, or with the error. Ends with its input."""
+"""A worker process of the local engine: reads what to do, then task numbers, pickled, from standard input;
+answers each number with None, or with the error. Ends with its input."""
 
 import os
 import pickle
@@ -15,7 +15,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     given = sys.stdin.buffer
-    job = pickle.load(given)
+    work = pickle.load(given)
     while True:
         try:
             number = pickle.load(given)
@@ -23,7 +23,7 @@ def main() -> None:
             return
         error: Any = None
         try:
-            job.run(number)
+            work.run(number)
         except Exception as caught:  # noqa: BLE001  raised where the job was started
             error = caught
         try:

@@ -18,10 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from kpl_codec.spark.generate import Recipe, _keys, kinesis_record
+from kpl_codec.captures.generated import Generation, Recipe
+from kpl_codec.validation import LocalEngine
 
 ENGINES = ("local", "spark")
 ROUNDS = 3
@@ -30,19 +28,8 @@ ROUNDS = 3
 def capture(folder: Path, recipe: Recipe) -> int:
     """Writes the records of ``recipe`` as Parquet; gives the bytes."""
     folder.mkdir()
-    keys = _keys(recipe)
-    step = 400
-    for start in range(0, recipe.kinesis_records, step):
-        numbers = range(start, min(start + step, recipe.kinesis_records))
-        made = [kinesis_record(recipe, keys, number) for number in numbers]
-        columns = {
-            "streamName": [recipe.stream_name] * len(made),
-            "shardId": [f"shardId-{number % recipe.shards:012d}" for number in numbers],
-            "sequenceNumber": [str(10**55 + number) for number in numbers],
-            "partitionKey": [key for key, _ in made],
-            "data": pa.array([data for _, data in made], pa.binary()),
-        }
-        pq.write_table(pa.table(columns), folder / f"{start:08d}.parquet")
+    generation = Generation(recipe, str(folder))
+    LocalEngine().run_all(generation, generation.tasks)
     return sum(file.stat().st_size for file in folder.iterdir())
 
 
