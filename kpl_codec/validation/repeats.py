@@ -31,16 +31,13 @@ def repeated(work: str) -> list[Finding]:
     others."""
     system, inner = open_path(work)
     folder = f"{inner}/kinesis-records"
-    files = [
-        pq.ParquetFile(file.path, filesystem=system)
-        for file in sorted(system.get_file_info(fs.FileSelector(folder)), key=lambda file: str(file.path))
-        if not file.base_name.startswith(".")
-    ]
-    count = -(-sum(file.metadata.num_rows for file in files) // MAX_GROUPED)
+    listing = system.get_file_info(fs.FileSelector(folder))
+    files = sorted(str(file.path) for file in listing if not file.base_name.startswith("."))
+    count = -(-sum(pq.read_metadata(file, filesystem=system).num_rows for file in files) // MAX_GROUPED)
     listed: list[Finding] = []
     records = times = 0
     for part in range(count):
-        rows = pa.Table.from_batches(_rows(files, part, count), RECORDS_SCHEMA)
+        rows = pa.Table.from_batches(_rows(system, files, part, count), RECORDS_SCHEMA)
         groups = rows.group_by(_KEYS, use_threads=False).aggregate([([], "count_all")])
         groups = groups.filter(pc.greater(groups["count_all"], 1))
         records += groups.num_rows
@@ -59,14 +56,16 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return finding.shard_id or "", finding.sequence_number, finding.file or "", finding.line or 0
 
 
-def _rows(files: list[pq.ParquetFile], part: int, parts: int) -> Iterator[pa.RecordBatch]:
+def _rows(system: Any, files: list[str], part: int, parts: int) -> Iterator[pa.RecordBatch]:
     """The rows of one of so many parts of equal size."""
-    for file in files:
-        for batch in file.iter_batches():
-            if parts > 1:
-                numbers = batch["sequenceNumber"].to_pylist()
-                batch = batch.filter(pa.array([crc32(text.encode()) % parts == part for text in numbers]))
-            yield batch
+    for path in files:
+        with pq.ParquetFile(path, filesystem=system) as file:
+            for batch in file.iter_batches():
+                if parts > 1:
+                    numbers = batch["sequenceNumber"].to_pylist()
+                    ours = [crc32(text.encode()) % parts == part for text in numbers]
+                    batch = batch.filter(pa.array(ours))
+                yield batch
 
 
 def _told(rows: pa.Table, groups: pa.Table) -> list[Finding]:
