@@ -43,7 +43,7 @@ cdef class Output:
 cdef class Column:
     """A text or binary Arrow array of `count` items: (validity, offsets, bytes, offset), checked once.
 
-    ``wide``: offsets have 64 bits. Raises ValueError for buffers that do not hold what they say.
+    ``wide``: offsets have 64 bits. Raises ValueError for buffers too short for what their offsets ask.
     """
 
     cdef Buffer valid

@@ -130,7 +130,7 @@ cdef class AggregatedRecordBuilder:
         return frame
 
     def clear(self):
-        """Start afresh; gives back what was held."""
+        """Empty the builder. Returns the user records that it held."""
         records, self.records = self.records, []
         self.pks, self.ehks = {}, {}
         self.pk_table.count = self.ehk_table.count = self.body.count = 0

@@ -28,7 +28,7 @@ cdef class JudgedFrames(Frames):
 
         in range: 0 unknown, 1 no, 2 yes; certain: the record can have no other hash key.
         ``shards``: the number of each record's shard; ``starts``, ``ends``: 16 bytes a shard, its range,
-        if its byte in ``ranged`` says that it is known; ``endings``: the last hash key of each open
+        if its byte in ``ranged`` is not 0; ``endings``: the last hash key of each open
         shard, ascending.
         """
         cdef size_t pks = self.m.pks.count, count = pks + self.m.ehks.count, shard_count = ranged.shape[0]

@@ -105,7 +105,7 @@ cdef class Filler:
                 put(row, i, placement)
             else:
                 put(row, i, PyTuple_GET_ITEM(self.template, i))
-        # Text, bytes and numbers only: collecting garbage need not look at millions of these again.
+        # Text, bytes and numbers only: the garbage collector need not visit millions of these again and again.
         if self.atoms and tags == NULL and placement == NULL:
             PyObject_GC_UnTrack(row)
         return kpl_steal(row)
@@ -145,7 +145,7 @@ def md5_many(list texts not None):
     if messages == NULL:
         raise MemoryError
     try:
-        texts = list(texts)  # nobody may take one away while we read
+        texts = list(texts)  # held here while they are read
         for i in range(count):
             text = texts[i]
             messages[i].data = <const uint8_t *>PyBytes_AS_STRING(text)

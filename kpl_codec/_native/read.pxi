@@ -38,7 +38,7 @@ cdef class Frames:
         free(self.hashes)
 
     cdef int reserve(self, size_t count) except -1:
-        """Room for so many records. What `data` says of them is the subclass's to fill in."""
+        """Room for so many records. The subclass fills in `data`."""
         memset(&self.m, 0, sizeof(self.m))
         if count >= NONE:
             raise ValueError("too many records")

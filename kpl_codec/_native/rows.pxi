@@ -200,8 +200,8 @@ cdef class FrameRows(JudgedFrames):
         put(row, 9, placement)
         put(row, 10, <PyObject *>())
         put(row, 11, fate)
-        # Text, bytes, numbers and what is made of them: collecting garbage need not look at millions of
-        # these again. (A placement has no way back to its row.)
+        # Text, bytes, numbers, and a placement that has no reference back: the garbage collector need not
+        # visit millions of these again and again.
         if not PyObject_IS_GC(<object>PyTuple_GET_ITEM(source, 4)):
             PyObject_GC_UnTrack(row)
         return kpl_steal(row)

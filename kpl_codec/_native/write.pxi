@@ -114,7 +114,7 @@ cdef class FrameColumns(JudgedFrames):
         return out.buffer
 
     def aggregated(self, size_t start, size_t stop):
-        """Bits: whether each row comes out of an aggregate."""
+        """Bits: whether each row is from an aggregate."""
         cdef Output out
         cdef size_t i
         self.check(start, stop)

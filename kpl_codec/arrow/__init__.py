@@ -10,7 +10,7 @@ records under the same policy. There are two paths to them: compiled code writes
 that it is certain of, without an object per user record (compiled_columns.py); all others go through
 `deaggregate`, many in one call (fallback.py).
 
-Rows that say ``aggregated``, or have a sub-sequence number other than 0, were opened before: they pass
+Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before: they pass
 as they are, so that running twice does no harm. Output batches are bounded in bytes; what is held
 meanwhile is bounded as well, by what a few MiB of the input grow to.
 Specification: spec/07-spark.md, SPK-1 to SPK-4; spec/03-deaggregation.md.
@@ -58,7 +58,7 @@ def output_schema(
 
 
 class Deaggregator:
-    """Batches of ``schema`` in, batches of ``.schema`` out; ``counts`` tells what went through.
+    """Batches of ``schema`` in, batches of ``.schema`` out; ``counts``: what went through.
 
     ``max_batch_bytes`` bounds each output batch (one user record always fits). ``tags`` adds a column.
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.

@@ -119,7 +119,7 @@ class CompiledColumns:
 
 
 class _Words:
-    """What the Judge says of the codes that the compiled pass gives: one row of words for each code that
+    """The words for the codes that the compiled pass gives: a verdict and a shard id for each code that
     occurs, and for each key its number among them."""
 
     def __init__(self, frames: Any, source: Source, judge: Judge) -> None:

@@ -82,7 +82,7 @@ def _batch(
 
 
 def placement_columns(places: list[Placement | None]) -> dict[str, pa.Array]:
-    """The columns that say what a Placement says."""
+    """The placement columns, one row for each Placement; None: nothing is known."""
     known = [(None, None, None, None, None, None) if place is None else place for place in places]
     return {
         "hashKey": pa.array([hash_key_bytes(place[1]) for place in known], pa.binary()),

@@ -52,7 +52,7 @@ COUNTING_FIELDS = (
     pa.field("inRange", pa.bool_()),
 )
 _ALL = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
-#: What a row of the input says of itself and keeps, if it was opened before.
+#: Columns of the input whose values a row keeps if it was opened before.
 KEPT = (
     *("subSequenceNumber", "aggregated", "tags", "aggregatePlacement", "firstOfRecord"),
     *(field.name for field in ERROR_FIELDS),

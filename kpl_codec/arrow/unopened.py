@@ -79,7 +79,7 @@ class UnopenedRows:
         return placement_columns(list(places))
 
     def _keep(self, source: Source, start: int, count: int, columns: dict[str, Any]) -> None:
-        """User records that were opened before keep what they say of themselves."""
+        """User records that were opened before keep their own values."""
         opened = source.opened[start : start + count]  # type: ignore[index]
         for name in KEPT:
             own = source.columns.get(name)
@@ -92,7 +92,7 @@ class UnopenedRows:
             columns["firstOfRecord"] = pa.array(self._first_of_record(columns, opened))
 
     def _first_of_record(self, columns: dict[str, pa.Array], opened: Numbers) -> list[bool]:
-        """Which rows do not come out of the same Kinesis record as the row before."""
+        """For each row whether it is from another Kinesis record than the row before it."""
         first = []
         subs = columns["subSequenceNumber"].to_pylist()
         shards, numbers = columns["shardId"].to_pylist(), columns["sequenceNumber"].to_pylist()
@@ -110,5 +110,5 @@ def _same_record(last: LastRow | None, row: LastRow | None) -> bool:
     return row.sub_sequence_number > 0 or last.sub_sequence_number == -1
 
 
-#: Columns that `Source` makes up as null where a batch lacks them: null there says nothing.
+#: Columns that `Source` makes up as null where a batch lacks them: null there means nothing.
 _STAND_INS = ("subSequenceNumber", "aggregated")

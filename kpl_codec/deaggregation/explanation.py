@@ -17,7 +17,7 @@ from ..limits import DIGEST_SIZE
 from . import kcl
 from .kcl import RAW, Outcome
 
-#: How many nodes and defects an explanation lists unless told otherwise; it counts the rest.
+#: How many nodes and defects an explanation lists unless asked for more or fewer; it counts the rest.
 MAX_NODES = 10_000
 
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")

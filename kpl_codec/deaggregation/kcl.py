@@ -22,8 +22,8 @@ from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partit
 from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, Judge, ShardJudge
 
-#: What becomes of a user record: delivered, dropped, altered (delivered under another key than the bytes
-#: say), or raw (in a frame that is delivered unopened).
+#: What becomes of a user record: delivered, dropped, altered (delivered under another key than the one in the
+#: bytes), or raw (in a frame that is delivered unopened).
 Fate = Literal["delivered", "dropped", "altered", "raw"]
 #: Why user records are dropped.
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
@@ -127,7 +127,7 @@ def _refusal(pk: str | None, ehk: str | None, judge: ShardJudge) -> DropReason |
 
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
     """The first ``count`` user records as the KCL hands them on: partition key, data, explicit hash
-    key. ``count`` is what `outcome` says; tags are discarded (KCL-7)."""
+    key. ``count``: `Outcome.delivered`; tags are discarded (KCL-7)."""
     tables = wire.scan(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA)
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
     for record, pk, ehk in islice(_keyed(data, tables), count):

@@ -29,13 +29,13 @@ def wrong_record(record: object) -> TypeError:
     if isinstance(record, KinesisRecord):
         return wrong_data(record.data, "KinesisRecord.data")
     if isinstance(record, Mapping):
-        for name, said in _SHAPES:
+        for name, sentence in _SHAPES:
             if name in record:
-                return TypeError(f"{said}, or kpl_codec.adapters.kinesis_records for any shape")
+                return TypeError(f"{sentence}, or kpl_codec.adapters.kinesis_records for any shape")
     return TypeError(f"{type(record).__name__} where a KinesisRecord belongs: {_ANY}")
 
 
 def wrong_data(data: object, what: str) -> TypeError:
     """Why ``data`` is no record data."""
-    told = ": base64 text is decoded with base64.b64decode" if isinstance(data, str) else ""
-    return TypeError(f"{what} is {type(data).__name__}, not bytes{told}")
+    hint = ": base64 text is decoded with base64.b64decode" if isinstance(data, str) else ""
+    return TypeError(f"{what} is {type(data).__name__}, not bytes{hint}")

@@ -40,7 +40,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
 #: Kinesis records of a list that are looked at together, at most.
 _AT_ONCE = 1024
-# What compiled code says of a record: plain or a sound aggregate; only that its digest is right.
+# The status of a record in compiled code: plain or a sound aggregate; not certain, but its digest is right.
 _CERTAIN, _DIGEST_RIGHT = (1, 2), 3
 
 
@@ -330,7 +330,7 @@ else:
 
 
 class Deaggregation(_Chain):
-    """The iterator that `deaggregate` gives: user records, lazily; ``counts`` tells how many so far.
+    """The iterator that `deaggregate` gives: user records, lazily; ``counts``: what was opened so far.
 
     It is a `chain`, because that goes from one user record to the next without a line of Python.
     """

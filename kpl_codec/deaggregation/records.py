@@ -18,7 +18,7 @@ class DeaggregatedRecord(NamedTuple):
     plain record, which is its own only user record. ``defects`` is empty for a sound one; under the
     ``report`` policy it holds what is wrong, and ``partition_key`` is None where it cannot be known.
     ``placement`` is set when a shard map or a hash key range was given, ``kcl`` (under the ``report``
-    policy) says what a KCL consumer gets.
+    policy) is what becomes of it at a KCL consumer.
     """
 
     partition_key: str | None

@@ -210,7 +210,7 @@ class AggregatedRecordBuilder:
         return frame.join_frame(serialize(self._records))
 
     def clear(self) -> list[UserRecord]:
-        """Start afresh; gives back what was held."""
+        """Empty the builder. Returns the user records that it held."""
         records, self._records, self._size = self._records, [], size.AggregateSize()
         return records
 

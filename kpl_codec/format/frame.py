@@ -5,7 +5,7 @@
     |  MAGIC NUMBER | PROTOBUF MESSAGE |    MD5    |
     +---+---+---+---+==================+---+...+---+
 
-Knows bytes only; what the message says is message.py's and wire.py's business.
+It knows bytes only; message.py and wire.py read the message.
 Specification: spec/01-aggregated-record.md, FRM-1 to FRM-4.
 """
 

@@ -7,9 +7,9 @@
     scan.tally                         # see tally.py
 
 One finding for every row with a defect, one for every aggregate with user records outside its shard's
-range. Not one per user record of such an aggregate: the rows themselves say so (``placement``), and a
-naive aggregator's stream would have as many findings as records. Facts about a whole shard (written
-before a reshard, say) are counted here and become findings in `build_report`.
+range. Not one per user record of such an aggregate: the rows have it as ``placement``, and a
+naive aggregator's stream would have as many findings as records. Facts about a whole shard (that it was
+written to before a reshard, for instance) are counted here and become findings in `build_report`.
 
 The rows of one Kinesis record must be neighbours, as they come out of deaggregation; where a Kinesis
 record is cut between two scans it still counts once, but its finding has the counts of its first part
@@ -182,7 +182,7 @@ class Scan:
                 detail=rows.value("errorText", row),
                 **rows.place(row),
             )
-        # A plain record whose explicit hash key the capture tells; those of aggregates count as a whole.
+        # A plain record whose explicit hash key is in the capture; those of aggregates count as a whole.
         astray = np.flatnonzero(rows.is_placed("stray") & ~rows.aggregated)
         rows.load(astray)
         for row in astray.tolist():

@@ -45,7 +45,7 @@ class Verdict(str, Enum):
 
 
 class Placement(NamedTuple):
-    """Where a user record lies against where its hash key says.
+    """Where a user record lies, against where its hash key belongs.
 
     ``hash_key`` is None where no key is known. ``expected_shard_id`` is the open shard for it, None
     without a map. ``in_range`` tells whether the range of the shard it lies on holds it, None where
@@ -264,7 +264,7 @@ class _Keyed(Protocol):
 def verify_placement(record: _Keyed, shard_map: ShardMap) -> Placement:
     """The verdict on a plain KinesisRecord or a DeaggregatedRecord.
 
-    ``record.shard_id`` says where it lies. Raises HashKeyError for an explicit hash key that is none.
+    It lies on ``record.shard_id``. Raises HashKeyError for an explicit hash key that is none.
     """
     if record.partition_key is None and record.explicit_hash_key is None:
         hash_key = None

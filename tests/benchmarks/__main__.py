@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pickle
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,12 +28,14 @@ from .tasks import CONTENDERS, LOOKUPS
 ROOT = Path(__file__).parents[2]
 NPM = ("aws-kinesis-agg", "4.2.7")
 TASKS = (
-    *("each object", "objects", "objects+placement", "columns", "columns+placement"),
+    *("each object", "objects", "objects+placement", "kcl policy", "report", "columns", "columns+placement"),
     *("encode", "encode many", "aggregate", "lookup"),
 )
 #: Whose time stands for a task that a contender does not have: columns are compared with objects.
 STANDS_FOR = {
     "each object": "objects",
+    "kcl policy": "objects+placement",
+    "report": "objects+placement",
     "columns": "objects",
     "columns+placement": "objects+placement",
     "encode many": "encode",
@@ -66,8 +69,9 @@ class Contender:
         self._process.wait(10)
 
 
-def contenders(directory: Path) -> list[Contender]:
-    started = []
+def contenders(directory: Path, foreign: dict[str, str]) -> list[Contender]:
+    """Ours, the other packages that are installed, and ``foreign`` ones: a command by name."""
+    started = [Contender(name, [*shlex.split(foreign[name]), str(directory)], {}) for name in foreign]
     for name in CONTENDERS:
         command = [sys.executable, "-m", "tests.benchmarks.worker", name, str(directory)]
         started.append(Contender(name, command, {"KPL_CODEC_PURE": "1"} if "pure" in name else {}))
@@ -110,26 +114,33 @@ def measure(everyone: list[Contender], corpus: corpora.Corpus, task: str, rounds
     return {name: median(seconds) for name, seconds in times.items()}
 
 
-def line(task: str, corpus: corpora.Corpus, times: dict[str, float]) -> list[str]:
+def line(task: str, corpus: corpora.Corpus, times: dict[str, float], others: list[str]) -> list[str]:
     """Compiled and pure: million user records a second, and how many times faster than each other one."""
     cells = [task, corpus.name]
     count = len(LOOKUPS) if task == "lookup" else corpus.user_records
     for ours in ("kpl_codec", "kpl_codec (pure)"):
         cells.append(f"{count / times[ours] / 1e6:.2f}")
-        for other in ("limit", "aws_kinesis_agg", "aiokpl", "async-kinesis", "npm"):
+        for other in others:
             cells.append(f"{times[other] / times[ours]:.2f}" if times.get(other) else "-")
     return cells
 
 
-HEAD = ["task", "corpus", *2 * ["M/s", "limit", "agg", "aiokpl", "async", "npm"]]
-WIDTHS = [18, 6, *2 * [7, 7, 7, 7, 7, 7]]
+#: Whom we are compared with, and the heads of their columns.
+OTHERS = {
+    "limit": "limit",
+    "aws_kinesis_agg": "agg",
+    "aiokpl": "aiokpl",
+    "async-kinesis": "async",
+    "npm": "npm",
+}
 
 
 def show(cells: list[str]) -> None:
+    widths = [18, 6, *[7] * (len(cells) - 2)]
     print(
         "  ".join(
             cell.ljust(w) if i < 2 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(cells, WIDTHS, strict=True))
+            for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
         ),
         flush=True,
     )
@@ -144,17 +155,27 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="1 MiB, 3 rounds")
     parser.add_argument("--more", action="store_true", help="import time, memory, growth as well")
     parser.add_argument("--spark", action="store_true", help="the Spark function as well")
+    parser.add_argument(
+        "--contender",
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="one of your own: see README.md",
+    )
     options = parser.parse_args()
+    foreign = dict(given.split("=", 1) for given in options.contender)
+    heads = OTHERS | {name: name[:7] for name in foreign}
     if options.quick:
         options.mib, options.rounds = 1, 3
     print(
         f"{options.mib:g} MiB a corpus, medians of {options.rounds} alternating rounds, CPU time; faster by:"
     )
-    print(f"{'':26}  {'compiled':-^52}  {'pure Python':-^52}")
-    show(HEAD)
+    wide = 9 * len(heads) + 7
+    print(f"{'':26}  {'compiled':-^{wide}}  {'pure Python':-^{wide}}")
+    show(["task", "corpus", *2 * ["M/s", *heads.values()]])
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        everyone = contenders(directory)
+        everyone = contenders(directory, foreign)
         try:
             for name in options.corpora:
                 corpus = corpora.corpus(name, options.mib)
@@ -164,7 +185,7 @@ def main() -> None:
                         continue
                     if name in "eh" and task in ("encode", "encode many", "aggregate"):
                         continue
-                    show(line(task, corpus, measure(everyone, corpus, task, options.rounds)))
+                    show(line(task, corpus, measure(everyone, corpus, task, options.rounds), list(heads)))
         finally:
             for contender in everyone:
                 contender.close()

@@ -86,6 +86,13 @@ class KplCodec:
     def each(self, corpus: Corpus) -> Iterator[Any]:
         return kpl.deaggregate(self.records, self.policy)
 
+    def kcl(self, corpus: Corpus) -> Iterator[Any]:
+        """What the KCL delivers, its range rule applied as it always applies it."""
+        return kpl.deaggregate(self.records, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)
+
+    def report(self, corpus: Corpus) -> Iterator[Any]:
+        return kpl.deaggregate(self.records, "report", hash_key_range=kpl.ALL_HASH_KEYS)
+
     def columns(self, corpus: Corpus, shard_map: kpl.ShardMap | None = None) -> Iterator[Any]:
         from kpl_codec.arrow import Deaggregator
 
@@ -140,6 +147,8 @@ class KplCodec:
             "each object": self.each,
             "objects": self.objects,
             "objects+placement": self.placed,
+            "kcl policy": self.kcl,
+            "report": self.report,
             "columns": self.columns,
             "columns+placement": lambda corpus: self.columns(corpus, self.map),
             "encode": self.encode,

@@ -188,7 +188,7 @@ def test_a_defect_in_a_report_says_where_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "hint"),
     [
         ({"Records": [{"kinesis": {"data": "eA=="}}]}, "kpl_codec.aws_lambda.user_records"),
         ([{"kinesis": {"data": "eA=="}}], "kpl_codec.aws_lambda.user_records"),
@@ -205,8 +205,8 @@ def test_a_defect_in_a_report_says_where_it_is() -> None:
     ],
 )
 @pytest.mark.parametrize("lazily", [False, True])
-def test_a_mistake_is_told_which_function_to_use(wrong: Any, told: str, lazily: bool) -> None:
-    with pytest.raises(TypeError, match=re.escape(told)):
+def test_a_mistake_is_told_which_function_to_use(wrong: Any, hint: str, lazily: bool) -> None:
+    with pytest.raises(TypeError, match=re.escape(hint)):
         list(kpl.deaggregate(iter(wrong) if lazily and isinstance(wrong, list) else wrong))
     for function in ("aws_lambda.user_records", "adapters.from_get_records", "adapters.kinesis_records"):
         module, _, name = f"kpl_codec.{function}".rpartition(".")
@@ -214,8 +214,8 @@ def test_a_mistake_is_told_which_function_to_use(wrong: Any, told: str, lazily: 
 
 
 def test_decode_is_told_what_is_not_bytes() -> None:
-    for wrong, told in (("eA==", "b64decode"), ({"Records": []}, "kinesis_records"), (7, "int")):
-        with pytest.raises(TypeError, match=told):
+    for wrong, hint in (("eA==", "b64decode"), ({"Records": []}, "kinesis_records"), (7, "int")):
+        with pytest.raises(TypeError, match=hint):
             kpl.decode(wrong)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The scan against the plain road: what is counted in columns equals what is counted record by record,
+"""The scan against the plain way: what is counted in columns equals what is counted record by record,
 however the rows are cut into batches, partitions and tallies."""
 
 from __future__ import annotations
