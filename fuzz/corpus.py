@@ -1,16 +1,13 @@
-"""Seeds for the harnesses, cut from spec/vectors: one file each, in a directory per harness.
-
-python -m fuzz.corpus DIRECTORY
-"""
+"""Where the harnesses begin: seeds, cut from spec/vectors, and the inputs that earlier runs kept."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from kpl_codec import KinesisRecord
@@ -28,6 +25,38 @@ def kept(harness: str) -> list[bytes]:
     """Inputs of earlier runs, as few as reach what they reached: one a line, in hex."""
     path = KEPT / f"{harness}.txt"
     return [bytes.fromhex(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def least(run: Callable[[bytes], object], inputs: Iterable[bytes], *, most: int = 400) -> list[bytes]:
+    """Of ``inputs``, the shortest first, those that take a step in kpl_codec that none before took: from a
+    line to the next. The ``most`` shortest at most."""
+    seen: set[tuple[str, int, int]] = set()
+    found: list[bytes] = []
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        name = frame.f_code.co_filename
+        if "/kpl_codec/" not in name:
+            return None
+        before = 0
+
+        def step(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal before
+            seen.add((name, before, frame.f_lineno))
+            before = frame.f_lineno
+            return step
+
+        return step
+
+    for data in sorted(set(inputs), key=lambda data: (len(data), data)):
+        count = len(seen)
+        sys.settrace(trace)
+        try:
+            run(data)
+        finally:
+            sys.settrace(None)
+        if len(seen) > count and len(found) < most:
+            found.append(data)
+    return found
 
 
 def keep(harness: str, inputs: Iterable[bytes]) -> None:
@@ -83,23 +112,3 @@ def listings() -> Iterator[bytes]:
         if pages is not None:
             yield json.dumps(pages).encode()
             yield "\n".join(map(json.dumps, pages)).encode()
-
-
-SEEDS = {"frames": frames, "lambda": events, "shards": listings}
-
-
-def write(directory: Path) -> dict[str, int]:
-    """Write every seed once; gives how many there are of each kind."""
-    counts = {}
-    for name, seeds in SEEDS.items():
-        (directory / name).mkdir(parents=True, exist_ok=True)
-        unique = set(seeds())
-        for seed in unique:
-            digest = hashlib.sha256(seed).hexdigest()[:16]
-            (directory / name / digest).write_bytes(seed)
-        counts[name] = len(unique)
-    return counts
-
-
-if __name__ == "__main__":
-    print(write(Path(sys.argv[1])))

@@ -314,9 +314,9 @@ def _naive(pages: Any) -> list[shards.Shard] | None:
             for page in pages
             for shard in page["Shards"]
         ]
-    except (KeyError, TypeError, ValueError):
+        return list(dict.fromkeys(listed))
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return list(dict.fromkeys(listed))
 
 
 def check_json_listing(text: bytes) -> None:

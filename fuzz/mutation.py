@@ -8,7 +8,7 @@
 Needs mutmut. Copies the committed files into ``--directory`` and lets mutmut write the mutants there; pure
 Python, for the compiled twin would hide them. Each mutant then stands `fuzz.mutation_probe`: the vectors,
 fuzzed inputs and the core's tests, in one process that is forked for each mutant. Exit code 1 if one survives
-that fuzz/survivors.txt does not name.
+that fuzz/survivors.txt does not name. A run that was interrupted goes on where it was, in the same directory.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def main() -> int:
     args = parser.parse_args()
     results = args.directory / "results.json"
     if not (args.show or args.write):
-        prepare(args.directory)
+        if not results.exists():
+            prepare(args.directory)
         # A pattern that fits no mutant: mutmut writes the mutants, and runs the quickest tests once.
         # It then complains that nothing fits.
         run(args.directory, "mutmut", "run", "no.such.mutant", stderr=subprocess.DEVNULL)

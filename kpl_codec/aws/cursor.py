@@ -60,6 +60,15 @@ class Answer(NamedTuple):
         return self.ended or (self.behind == 0 and len(self.records) < limit)
 
 
+def _missing(answer: Mapping[str, Any], needs: str) -> str | None:
+    """What an answer lacks: the member ``needs``, or a member that every record has. None: nothing."""
+    if needs not in answer:
+        return needs
+    members = ("Data", "SequenceNumber")
+    records = answer.get("Records", ())
+    return next((f"Records[].{name}" for record in records for name in members if name not in record), None)
+
+
 class Pace:
     """Keeps the calls on one shard to a rate: waits before a call, if the one before was not long ago.
 
@@ -201,8 +210,9 @@ class ShardCursor:
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
         # botocore makes an empty success of an answer that was cut short, which would look like
         # the end of the shard.
-        if needs not in answer:
-            raise _CallFailed(operation, Failure(_CUT_SHORT, f"an answer without {needs}"))
+        missing = _missing(answer, needs)
+        if missing is not None:
+            raise _CallFailed(operation, Failure(_CUT_SHORT, f"an answer without {missing}"))
         return answer
 
     def _not_yet(self, failure: Failure) -> bool:

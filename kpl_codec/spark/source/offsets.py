@@ -29,6 +29,12 @@ _KINDS: Final[dict[str, PlaceKind]] = {
     "before": "AT_SEQUENCE_NUMBER",
     "after": "AFTER_SEQUENCE_NUMBER",
 }
+#: What a shard's members hold in JSON.
+_MEMBERS: Final[dict[str, type]] = {
+    **{"at": str, "time": int, "before": str, "after": str},
+    **{"end": bool, "since": int, "first": str, "lost": bool, "initial": str, "marks": list},
+    **{"records": int, "behind": int},
+}
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -116,13 +122,18 @@ class BatchEnd:
         names = [name for name in _KINDS if name in found]
         if len(names) != 1:
             raise OffsetError(reason=f"a shard at {sorted(found)}")
+        for name, kind in _MEMBERS.items():
+            if name in found and type(found[name]) is not kind:
+                raise OffsetError(reason=f"a shard's {name} is {found[name]!r}")
+        if not all(type(mark) is str for mark in found.get("marks", ())):
+            raise OffsetError(reason=f"a shard's marks are {found['marks']!r}")
         place = TRIM_HORIZON if names[0] == "at" else Place(_KINDS[names[0]], found[names[0]])
         return cls(
             place,
-            drained=bool(found.get("end", False)),
+            drained=found.get("end", False),
             since=found.get("since"),
             first=found.get("first"),
-            start_gone=bool(found.get("lost", False)),
+            start_gone=found.get("lost", False),
             initial=found.get("initial"),
             marks=tuple(found.get("marks", ())),
             records=found.get("records"),
@@ -152,16 +163,23 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any], stream: str) -> StreamOffset:
-        """Raises OffsetError for the checkpoint of another stream or a newer version."""
-        # SPK-52: "A checkpoint of another stream, or of a version not known, MUST be refused."
-        if not found:
+        """Raises OffsetError for the checkpoint of another stream or a newer version, or what is none."""
+        # SPK-52: "A checkpoint of another stream, of a version not known, or that is no offset MUST be
+        # refused."
+        if found == {}:
             return cls(stream, {})
+        if not isinstance(found, Mapping):
+            raise OffsetError(reason=f"not an object but a {type(found).__name__}")
         if found.get("version") != _VERSION:
             raise OffsetError(reason=f"version {found.get('version')!r}, known is {_VERSION}")
         if found.get("stream") != stream:
             raise OffsetError(reason=f"it is of stream {found.get('stream')!r}, the query reads {stream!r}")
-        shards = {key: BatchEnd.from_json(value) for key, value in found["shards"].items()}
-        return cls(stream, shards, found.get("listed"))
+        shards, listed = found.get("shards"), found.get("listed")
+        if not isinstance(shards, Mapping) or not all(isinstance(one, Mapping) for one in shards.values()):
+            raise OffsetError(reason="its shards are not objects")
+        if listed is not None and type(listed) is not int:
+            raise OffsetError(reason=f"listed is {listed!r}")
+        return cls(stream, {key: BatchEnd.from_json(value) for key, value in shards.items()}, listed)
 
 
 def pieces(shard_id: str, start: Place | None, end: BatchEnd) -> list[Piece]:

@@ -1,0 +1,17 @@
+"""Everything that takes bytes or text from outside, each with its law; by name."""
+
+from __future__ import annotations
+
+from . import answers, captures, commands, events, frames, listings, pages, spark_source
+from .target import Target
+
+TARGETS: dict[str, Target] = {
+    **frames.TARGETS,
+    **events.TARGETS,
+    **listings.TARGETS,
+    **captures.TARGETS,
+    **spark_source.TARGETS,
+    **answers.TARGETS,
+    **commands.TARGETS,
+    **pages.TARGETS,
+}

@@ -1,0 +1,132 @@
+"""Capture files: JSON of every form, packed or not, Parquet with odd schemas.
+
+An input starts with a byte that says what the rest is: "t" text, "p" the bytes of a Parquet file, "c" a
+JSON object {column: values} of which one is written, anything else the bytes of the file as they are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kpl_codec.captures import CAPTURE_SCHEMA, plan, read_piece
+
+from .. import corpus
+from .events import GROWN as JSON_GROWN
+from .target import Target, dumped, loaded, repeated
+
+Rows = list[dict[str, Any]]
+_FOLDER = tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-")
+
+
+def rows_of(data: bytes, *, piece_bytes: int = 1 << 30) -> Rows:
+    """Every row that comes out of a file."""
+    path = Path(_FOLDER.name) / "capture"
+    path.write_bytes(data)
+    found: Rows = []
+    for piece in plan([str(path)], piece_bytes=piece_bytes):
+        for batch in read_piece(piece):
+            assert batch.schema == CAPTURE_SCHEMA
+            found += batch.to_pylist()
+    return found
+
+
+#: How files begin that are packed already, or hold one Kinesis record.
+_NO_TEXT = (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\xf3\x89")
+
+
+def captures(given: bytes) -> None:
+    """Rows of records, or of what could not be read, with a place in the file; the same packed."""
+    kind, data = given[:1], given[1:]
+    if kind == b"c":
+        data = parquet(data)
+    rows = rows_of(data)
+    assert rows, "a file without a row is lost in silence"
+    for row in rows:
+        assert 0 <= row["position"] <= max(len(data), len(rows))
+        assert row["captureError"] is None or row["data"] is None
+    if kind != b"t" or data[:4] == b"PAR1":
+        return
+    packed = rows_of(gzip.compress(data, 1, mtime=0))
+    if data and not data.startswith(
+        (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\xf3\x89")
+    ):
+        assert packed == rows
+    cut = rows_of(gzip.compress(data, 1, mtime=0)[:-9])
+    assert [row["captureError"] for row in cut][-1:] != [None], "a file that broke off is told"
+
+
+def columns_of(given: bytes) -> dict[str, list[Any]]:
+    """Equally long columns out of any JSON."""
+    value = loaded(given)
+    columns = value if isinstance(value, dict) else {"data": value}
+    lists = {name: item if isinstance(item, list) else [item] for name, item in columns.items()}
+    longest = max(map(len, lists.values()), default=0)
+    return {name: (items * longest)[:longest] if items else [None] * longest for name, items in lists.items()}
+
+
+def parquet(given: bytes) -> bytes:
+    """A Parquet file of `columns_of`; a column of one type as far as pyarrow finds one, else as text."""
+    arrays: dict[str, pa.Array] = {}
+    for name, items in columns_of(given).items():
+        name = name.encode(errors="replace").decode()
+        try:
+            arrays[name] = pa.array(items)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            arrays[name] = pa.array([ascii(item) for item in items])
+        if name.casefold() == "data" and arrays[name].type == pa.string():
+            arrays[name] = arrays[name].cast(pa.binary())
+    out = io.BytesIO()
+    try:
+        pq.write_table(pa.table(arrays), out)
+    except pa.ArrowException:  # a type that Parquet does not have
+        pq.write_table(pa.table({"data": pa.array([b"x"])}), out)
+    return out.getvalue()
+
+
+def seeds() -> list[bytes]:
+    columns = dumped(
+        {"data": ["x"], "partitionKey": ["a"], "sequenceNumber": ["1"], "shardId": ["shardId-000000000000"]},
+        {"data": ["x", None], "partition_key": ["a", None], "sequence_number": [1, 2]},
+        {"data": ["x"], "approximateArrivalTimestamp": [0]},
+        {"data": [{"a": 1}], "partitionKey": [[1]]},
+        {"Data": ["x"], "PartitionKey": [7], "explicitHashKey": [1.5], "subSequenceNumber": ["1"]},
+    )
+    plain = parquet(columns[0])
+    texts = list(corpus.events())[::5]
+    return [
+        *(b"t" + text for text in texts),
+        b"t" + b"\n".join(texts[:3]),
+        *(b"x" + gzip.compress(text, mtime=0) for text in texts[:2]),
+        *(b"c" + column for column in columns),
+        b"p" + plain,
+    ]
+
+
+def work(given: bytes) -> None:
+    rows_of(given)
+
+
+_LINE = b'{"Records":[{"Data":"YQ==","PartitionKey":"a","SequenceNumber":"1"}'
+GROWN = {
+    **JSON_GROWN,
+    "lines": repeated(b'{"Records":[{"Data":"YQ==","PartitionKey":"a","SequenceNumber":"1"}]}\n'),
+    "lines that break off": repeated(
+        b'{"Records":[{"Data":"YQ==","PartitionKey":"a","SequenceNumber":"1"}\n'
+    ),
+    "lines that are no JSON": repeated(b"{x}\n"),
+    "brackets that open, line by line": repeated(b"[\n"),
+    "objects that open in one line": repeated(b"{ "),
+    "one value spread over lines": repeated(b'{\n"a": 1\n}\n'),
+    "not UTF-8": repeated(b'\xff\n{"a":1}\n'),
+    "commas": repeated(b","),
+    "white space": repeated(b" \n"),
+    "packed": lambda size: gzip.compress(repeated(b'{"a":1}\n')(size)),
+}
+TARGETS = {"captures": Target(captures, seeds, GROWN, work=work)}

