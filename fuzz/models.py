@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -47,7 +48,7 @@ def models(examples: int, steps: int) -> dict[str, Callable[[], None]]:
     for name, machines in MACHINES.items():
         listed = getattr(import_module(name), machines)
         for machine in listed if isinstance(listed, list) else [listed]:
-            found[machine.__name__] = lambda machine=machine: run_state_machine_as_test(machine, settings=how)
+            found[machine.__name__] = partial(run_state_machine_as_test, machine, settings=how)
     for name in SIMULATIONS:
         if find_spec(name) is None:
             continue
@@ -76,7 +77,7 @@ def main() -> int:
     runs = 0
     while True:
         for name in args.only or every:
-            hypothesis.core.global_force_seed = seed
+            hypothesis.core.global_force_seed = seed  # type: ignore[assignment]
             try:
                 every[name]()
             except Exception:  # noqa: BLE001 - whatever it is, it is the find

@@ -31,10 +31,10 @@ _KINDS: Final[dict[str, PlaceKind]] = {
 }
 #: What a shard's members hold in JSON.
 _MEMBERS: Final[dict[str, type]] = {
-    **{"at": str, "time": int, "before": str, "after": str},
-    **{"end": bool, "since": int, "first": str, "lost": bool, "initial": str, "marks": list},
-    **{"records": int, "behind": int},
-}
+    "at": str, "time": int, "before": str, "after": str,
+    "end": bool, "since": int, "first": str, "lost": bool, "initial": str, "marks": list,
+    "records": int, "behind": int,
+}  # fmt: skip
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
