@@ -74,8 +74,8 @@ class StreamWatcher:
         self._stop.set()
         self._done.put(None)
 
-    def run(self, seconds: float | None = None) -> None:
-        """Watch until `stop`, or for ``seconds``.
+    def run(self, seconds: float | None = None, *, once: bool = False) -> None:
+        """Watch until `stop`, or for ``seconds``; with ``once`` until every open shard was looked at.
 
         Raises StreamUnavailable where the shards of the stream cannot be had at the start, and no retry can
         help. What fails later is tried again for as long as it takes, and told as findings.
@@ -85,6 +85,8 @@ class StreamWatcher:
         with ThreadPoolExecutor(self._workers, "kpl-codec sentinel") as pool:
             under_way = 0
             while not self._stop.is_set() and (end is None or time.monotonic() < end):
+                if once and self.watch.shards and all(s.looks for s in self.watch.shards.values()):
+                    break
                 self._refresh_if_old()
                 job = self._next() if under_way < self._workers else None
                 if job is not None:

@@ -9,6 +9,7 @@ The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFail
 Lambda does not read the answer, and what failed is gone.
 
 `events` user_records, process_user_records    `windows` tumbling windows    `aio` async handlers
+`sentinel` what is lost, told by a consumer or on a schedule
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
 `powertools` BatchProcessor, data class, idempotency    `parser` pydantic models
 Specification: spec/06-lambda.md, LMB-1 to LMB-15.

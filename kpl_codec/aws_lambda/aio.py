@@ -13,6 +13,7 @@ from ..shards.shard_map import ShardMap
 from .events import (
     AfterFailure,
     Poison,
+    SeesEvents,
     ShardMaps,
     Unit,
     answer,
@@ -57,6 +58,7 @@ async def process_user_records(
     policy: Policy = "strict",
     shard_map: ShardMap | ShardMaps | None = None,
     on_drop: Callable[[Drop], None] | None = None,
+    sentinel: SeesEvents | None = None,
 ) -> dict[str, Any]:
     """As `events.process_user_records`, with up to ``concurrency`` user records under way at once.
 
@@ -67,6 +69,8 @@ async def process_user_records(
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
     check_after_failure(after_failure)
+    if sentinel is not None:
+        sentinel.see(event)
     failed: dict[int, Unit] = {}
     poisoned: dict[int, Unit] = {}
     # User records in event order, by partition key: each lane is worked off in order.

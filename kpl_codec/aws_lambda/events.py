@@ -38,6 +38,12 @@ class ShardMaps(Protocol):
     def shard_map(self, stream_arn: str, shard_id: str | None) -> ShardMap | None: ...
 
 
+class SeesEvents(Protocol):
+    """What looks at events as they come: `sentinel.ConsumerSentinel`."""
+
+    def see(self, event: Mapping[str, Any]) -> None: ...
+
+
 class Context(Protocol):
     """The part of Lambda's context object that is used."""
 
@@ -204,6 +210,7 @@ def process_user_records(
     on_drop: Callable[[Drop], None] | None = None,
     context: Context | None = None,
     reserve_ms: int = 0,
+    sentinel: SeesEvents | None = None,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Lambda event, in order; gives Lambda's answer.
 
@@ -215,13 +222,16 @@ def process_user_records(
     * ``policy``: "strict", "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user records
       of defective aggregates too: look at ``record.defects``);
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
-    * ``context``, ``reserve_ms``: with less time left than that, the rest is reported instead of begun.
+    * ``context``, ``reserve_ms``: with less time left than that, the rest is reported instead of begun;
+    * ``sentinel``: a `sentinel.ConsumerSentinel`, which is shown the event before it is handled.
 
     A handler that raises anything has failed; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records, and
     TypeError for what is no event.
     """
     check_after_failure(after_failure)
+    if sentinel is not None:
+        sentinel.see(event)
     failed: list[str] = []
     failed_keys: set[str | None] = set()
     for unit in units(event, policy, shard_map, on_drop):

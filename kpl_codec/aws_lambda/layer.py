@@ -25,7 +25,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 #: The folders that a function may use.
-PARTS = ("adapters", "aws", "aws_lambda", "compat", "deaggregation", "format", "producer", "shards")
+PARTS = (
+    "adapters",
+    "aws",
+    "aws_lambda",
+    "compat",
+    "deaggregation",
+    "format",
+    "producer",
+    "sentinel",
+    "shards",
+)
 _IGNORED = shutil.ignore_patterns(
     "__pycache__", "*.pyx", "*.c", "*.h", "*.txt", "_build.py", "node_packages.py"
 )

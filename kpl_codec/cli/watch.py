@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from ..pictures.terminal import json_line, note, write, write_on
@@ -85,6 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("cloudformation", "terraform", "prometheus-rules"),
         help="print ready alarms for these metrics, and end",
     )
+    parser.add_argument(
+        "--print-function", action="store_true", help="print a template of a Lambda function that watches"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -93,6 +97,9 @@ def run(args: argparse.Namespace) -> int:
         from ..outlets.alarms import alarms
 
         write(alarms(args.print_alarms, args.stream or "STREAM"))
+        return 0
+    if args.print_function:
+        write(files("kpl_codec.aws_lambda").joinpath("templates/sentinel.yaml").read_text(encoding="utf-8"))
         return 0
     if not args.stream:
         raise UsageError(reason="--stream says which stream to watch")

@@ -47,7 +47,8 @@ def report_of(watch: Watch, now: float) -> Report:
                 )
             tally.add_kinesis_records(shard_id, minute.kinesis_records, aggregated)
             tally.add_arrivals(shard_id, number * MINUTE, number * MINUTE + MINUTE - 1)
-            tally.add_cell(number * MINUTE, shard_id, user_records, minute.bytes, lost)
+            if user_records:
+                tally.add_cell(number * MINUTE, shard_id, user_records, minute.bytes, lost)
             tally.kinesis_records += minute.kinesis_records
             tally.plain_records += minute.plain_records
             tally.aggregates[""] += aggregated

@@ -101,9 +101,8 @@ class Finding:
             because = f"; {_CAUSES[self.cause]}" if self.cause in _CAUSES else ""
             parts.append(f"written by {WRITERS[self.writer]}{because}")
         if self.lost is not None and self.lost.seen:
-            parts.append(
-                f"a KCL consumer loses {self.lost} user records; {self.lost.seen:,} of them were seen"
-            )
+            seen = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
+            parts.append(f"a KCL consumer loses {self.lost} user records{seen}")
         elif self.kinesis_records:
             parts.append(f"{self.kinesis_records:,} Kinesis records seen")
         if self.detail:

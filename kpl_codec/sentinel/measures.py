@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from .findings import SEVERITIES
+from .sentinel import Sentinel
 from .watch import Watch
 
 
@@ -59,10 +60,23 @@ class Measure(NamedTuple):
 
 def measures(watch: Watch, now: float) -> list[Measure]:
     """Everything there is to tell of ``watch`` now."""
-    sentinel, measured = watch.sentinel, watch.measured
+    measured = watch.measured
+    oldest = max((now - state.looked_at for state in watch.shards.values()), default=0.0)
+    return [
+        *measures_of_records(watch.sentinel, now),
+        Measure("open_shards", len(watch.shards)),
+        Measure("oldest_look_seconds", round(oldest, 3)),
+        Measure("looks", measured.looks),
+        Measure("missed_looks", measured.missed),
+        *(Measure("calls", count, {"operation": name}) for name, count in measured.calls.items()),
+        *(Measure("failed_calls", count, {"code": code}) for code, count in measured.failed.items()),
+    ]
+
+
+def measures_of_records(sentinel: Sentinel, now: float) -> list[Measure]:
+    """What ``sentinel`` knows of the records it was given, however it came by them."""
     lost = sentinel.lost(now)
     findings = sentinel.findings(now)
-    oldest = max((now - state.looked_at for state in watch.shards.values()), default=0.0)
     # SEN-24: "Every value MUST be told under its name of the one table, with the stream's name, and with 0
     # where there is nothing: a metric that is missing is no metric of a clean stream."
     found = [
@@ -70,13 +84,9 @@ def measures(watch: Watch, now: float) -> list[Measure]:
         Measure("lost_user_records_low", lost.low),
         Measure("lost_user_records_high", lost.high),
         Measure("lost_user_records_seen", sentinel.totals["lost"]),
-        Measure("open_shards", len(watch.shards)),
-        Measure("oldest_look_seconds", round(oldest, 3)),
         Measure("kinesis_records_read", sentinel.totals["kinesis_records"]),
         Measure("user_records_read", sentinel.totals["user_records"]),
         Measure("bytes_read", sentinel.totals["bytes"]),
-        Measure("looks", measured.looks),
-        Measure("missed_looks", measured.missed),
     ]
     for severity in SEVERITIES:
         count = sum(finding.severity == severity for finding in findings)
@@ -85,8 +95,6 @@ def measures(watch: Watch, now: float) -> list[Measure]:
         if finding.lost is not None:
             place = {"shard_id": finding.shard_id or "", "kind": finding.kind, "writer": finding.writer or ""}
             found.append(Measure("shard_lost_user_records", finding.lost.estimate, place))
-    found += [Measure("calls", count, {"operation": name}) for name, count in measured.calls.items()]
-    found += [Measure("failed_calls", count, {"code": code}) for code, count in measured.failed.items()]
     return found
 
 

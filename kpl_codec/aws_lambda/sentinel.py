@@ -1,0 +1,159 @@
+"""The sentinel in Lambda: one line in a consumer that is there, or a function of its own on a schedule.
+
+In a consumer it costs no reads: it sees what the function sees.
+
+    maps = ShardMapCache(boto3.client("kinesis", config=quick))         # see `shard_map_cache`
+    sentinel = ConsumerSentinel(maps)                                   # outside the handler
+
+    def lambda_handler(event, context):
+        return process_user_records(event, handle, sentinel=sentinel)
+
+As a function of its own, `lambda_handler` looks at one slot of every shard in each run; a template with its
+role stands beside this file (``kpl-codec watch --print-function``). It keeps nothing between runs: a hash of
+the time says which slot to read. What that loses: a finding is told in every run that sees it, and never as
+over; an estimate is that of one period; a stream that is deleted and created again between two runs is not noticed
+as another one.
+
+Both write findings and metrics (CloudWatch's embedded metric format) as JSON lines to the function's log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from ..adapters.reading import captured
+from ..errors import CaptureError
+from ..format.records import KinesisRecord
+from ..sentinel import Finding, Look, Sentinel
+from ..sentinel.measures import Deltas, Measure, emf_lines, measures_of_records
+from .events import ShardMaps, log_exception, stream_of
+
+#: Streams that one function is fed from, at most.
+_MOST_STREAMS = 20
+#: Milliseconds that a scheduled run leaves unused.
+_RESERVE = 5_000
+
+
+def _write(line: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+
+
+class ConsumerSentinel:
+    """Looks at the events of a consumer. Keep it outside the handler: it knows the last hour.
+
+    ``shard_map``: where shard maps come from; without one only broken records and late ones are found.
+    ``late``: seconds from arrival to now above which records are late. ``every``: seconds between two
+    writings of metrics. ``write``: takes findings and metrics, each a JSON object. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        shard_map: ShardMaps | None = None,
+        *,
+        late: float | None = 60.0,
+        every: float = 60.0,
+        write: Callable[[Mapping[str, Any]], None] = _write,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._maps, self._late, self._every = shard_map, late, every
+        self._write, self._clock = write, clock
+        self._streams: dict[str, tuple[Sentinel, Deltas]] = {}
+        self._written_at = float("-inf")
+        self._events = 0
+
+    def see(self, event: Mapping[str, Any]) -> None:
+        """Judge the Kinesis records of a Lambda event. Never raises."""
+        # SEN-28: "A sentinel in a consumer MUST NOT change the function's answer, nor fail it, whatever it is
+        # shown."
+        try:
+            self._see(event)
+        except Exception:  # noqa: BLE001 - whatever it is, the consumer goes on
+            log_exception("the sentinel could not look at an event")
+
+    def _see(self, event: Mapping[str, Any]) -> None:
+        now = self._clock()
+        self._events += 1
+        by_shard: dict[tuple[str, str | None], list[KinesisRecord]] = {}
+        for raw, item in zip(event["Records"], captured(event, shape="lambda"), strict=True):
+            if not isinstance(item, CaptureError):
+                by_shard.setdefault((stream_of(raw), item.shard_id), []).append(item)
+        for (arn, shard_id), records in by_shard.items():
+            sentinel, _ = self._of(arn)
+            shard_map = self._maps.shard_map(arn, shard_id) if self._maps is not None else None
+            if shard_map is not None:
+                sentinel.use(shard_map, now)
+            self._tell(sentinel.observe(Look(shard_id, self._events), records, now))
+        if now - self._written_at >= self._every:
+            self._written_at = now
+            for sentinel, deltas in self._streams.values():
+                self._tell(sentinel.tick(now))
+                for line in emf_lines(sentinel.stream, deltas.of(measures_of_records(sentinel, now)), now):
+                    self._write(line)
+
+    def _of(self, arn: str) -> tuple[Sentinel, Deltas]:
+        if arn not in self._streams and len(self._streams) >= _MOST_STREAMS:
+            self._streams.pop(next(iter(self._streams)))
+        name = arn.rpartition("/")[2] or "unknown"
+        return self._streams.setdefault(arn, (Sentinel(name, late=self._late), Deltas()))
+
+    def _tell(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            self._write(finding.to_json())
+
+
+@lru_cache(maxsize=1)
+def _client() -> Any:
+    from ..aws.client import kinesis_client
+
+    return kinesis_client(endpoint_url=os.environ.get("KPL_ENDPOINT_URL"))
+
+
+def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
+    """One look at every open shard of the stream. For a schedule of one run in each period.
+
+    Environment: KPL_STREAM (a name or an ARN), KPL_SHARE (0.05), KPL_PERIOD (60, seconds: that of the
+    schedule), KPL_MAX_CALLS (20, a second). Gives what was done; writes findings and metrics to the log.
+    Raises StreamUnavailable where the stream's shards cannot be had: the run has failed.
+    """
+    from ..aws.sentinel import StreamWatcher
+    from ..sentinel import Limits
+
+    stream = os.environ["KPL_STREAM"]
+    last: list[Measure] = []
+
+    def keep(measured: list[Measure], now: float) -> None:
+        last[:] = measured
+
+    watcher = StreamWatcher(
+        _client(),
+        None if stream.startswith("arn:") else stream,
+        stream_arn=stream if stream.startswith("arn:") else None,
+        on_finding=lambda finding: _write(finding.to_json()),
+        on_measures=keep,
+        share=float(os.environ.get("KPL_SHARE", "0.05")),
+        period=float(os.environ.get("KPL_PERIOD", "60")),
+        limits=Limits(calls=float(os.environ.get("KPL_MAX_CALLS", "20"))),
+    )
+    watcher.run(max(1.0, (context.get_remaining_time_in_millis() - _RESERVE) / 1000), once=True)
+    now = time.time()
+    for line in emf_lines(watcher.watch.sentinel.stream, last, now):
+        _write(line)
+    lost = watcher.watch.sentinel.lost(now)
+    measured = watcher.watch.measured
+    return {
+        "open_shards": len(watcher.watch.shards),
+        "looks": measured.looks,
+        "calls": sum(measured.calls.values()),
+        "lost_user_records": {
+            "seen": lost.seen,
+            "estimate": lost.estimate,
+            "low": lost.low,
+            "high": lost.high,
+        },
+    }

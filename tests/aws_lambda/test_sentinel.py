@@ -1,0 +1,159 @@
+"""The sentinel in a consumer and on a schedule."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+import kpl_codec as kpl
+from kpl_codec.adapters import to_lambda
+from kpl_codec.aws_lambda import aio, process_user_records, sentinel
+from kpl_codec.aws_lambda.sentinel import ConsumerSentinel
+
+from ..aws.test_sentinel import naive
+from ..outlets.test_telling import complaints
+from ..sentinel.model import open_map
+from ..sentinel.test_watch import NAIVE, SOUND, aggregate
+from .conftest import STREAM, utc
+
+NOW = 1545084712.0
+
+
+class Maps:
+    """Gives one shard map for any stream."""
+
+    def __init__(self, shard_map: kpl.ShardMap | None) -> None:
+        self._map = shard_map
+
+    def shard_map(self, stream_arn: str, shard_id: str | None) -> kpl.ShardMap | None:
+        return self._map
+
+
+def event(kinds: list[str], first: int = 0) -> dict[str, Any]:
+    shard_map = open_map(2)
+    shard = shard_map.open_shards[1]
+    data = [aggregate(shard_map, shard, kind) for kind in kinds]
+    records = [
+        kpl.KinesisRecord("a", one, str(10**20 + first + n), shard.shard_id, utc(1545084711, 0))
+        for n, one in enumerate(data)
+    ]
+    return to_lambda(records, stream_arn=STREAM)
+
+
+def consumer(**settings: Any) -> tuple[ConsumerSentinel, list[Mapping[str, Any]]]:
+    written: list[Mapping[str, Any]] = []
+    return ConsumerSentinel(Maps(open_map(2)), write=written.append, clock=lambda: NOW, **settings), written
+
+
+def test_a_consumer_tells_what_the_kcl_would_lose():
+    looking, written = consumer()
+    handled: list[Any] = []
+    answer = process_user_records(event([SOUND, NAIVE, SOUND]), handled.append, sentinel=looking)
+    assert answer == {"batchItemFailures": []}
+    assert len(handled) == 30
+    (finding,) = [line for line in written if "kind" in line]
+    assert (finding["kind"], finding["stream"], finding["writer"]) == ("naive-aggregator", "orders", "kpl")
+    assert finding["lost_user_records"]["seen"] == finding["lost_user_records"]["high"] == 10
+    metrics = {name: value for line in written if "_aws" in line for name, value in line.items()}
+    assert metrics["LostUserRecordsSeen"] == 10
+    assert metrics["UserRecordsRead"] == 30
+
+
+def test_a_batch_delivered_again_is_told_and_counted_once():
+    looking, written = consumer(every=0.0)
+    for _ in range(2):
+        asyncio.run(aio.process_user_records(event([NAIVE]), _nothing, sentinel=looking))
+    assert [line["kind"] for line in written if "kind" in line] == ["naive-aggregator", "duplicate"]
+    assert sum(line.get("UserRecordsRead", 0) for line in written) == 10
+
+
+async def _nothing(record: kpl.DeaggregatedRecord) -> None:
+    pass
+
+
+def test_late_records_are_told():
+    looking, written = consumer()
+    looking._clock = lambda: NOW + 600
+    process_user_records(event([SOUND]), lambda record: None, sentinel=looking)
+    assert [line["kind"] for line in written if "kind" in line] == ["lag"]
+
+
+@pytest.mark.requirement("SEN-28")
+@pytest.mark.parametrize(
+    "broken", [{}, {"Records": None}, {"Records": [{"kinesis": {"data": "?"}}]}, {"Records": [1]}, 7]
+)
+def test_nothing_it_is_shown_makes_it_raise(broken):
+    looking, _ = consumer()
+    looking.see(broken)
+    ConsumerSentinel(Maps(None), write=lambda line: 1 / 0).see(event([NAIVE]))
+
+
+@pytest.mark.requirement("SEN-28")
+def test_the_answer_is_the_same_with_and_without():
+    def fails(record: kpl.DeaggregatedRecord) -> None:
+        raise ValueError
+
+    looking, _ = consumer()
+    for kinds in ([SOUND], [NAIVE, SOUND]):
+        without = process_user_records(event(kinds), fails)
+        assert process_user_records(event(kinds), fails, sentinel=looking) == without
+
+
+class Context:
+    def get_remaining_time_in_millis(self) -> int:
+        return 25_000
+
+
+@pytest.mark.server
+@pytest.mark.timeout(120)
+def test_a_scheduled_run_looks_at_every_shard_once(kinesis_local, stream, monkeypatch, capsys):
+    from kpl_codec.aws.client import kinesis_client
+
+    naive(kinesis_local.client(), stream, 40)
+    settings = kinesis_local.client_settings
+    client = kinesis_client(
+        region=settings["region_name"],
+        endpoint_url=settings["endpoint_url"],
+        access_key_id="local",
+        secret_access_key="local",
+    )
+    monkeypatch.setattr(sentinel, "_client", lambda: client)
+    monkeypatch.setenv("KPL_STREAM", stream)
+    monkeypatch.setenv("KPL_SHARE", "0.5")
+    monkeypatch.setenv("KPL_PERIOD", "1")
+    done = sentinel.lambda_handler({"time": "now"}, Context())
+    assert done["looks"] >= done["open_shards"] == 2
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    metrics = {name: value for line in lines if "_aws" in line for name, value in line.items()}
+    assert metrics["Looks"] == done["looks"]
+    assert metrics["OpenShards"] == 2
+    assert metrics["LostUserRecordsSeen"] == done["lost_user_records"]["seen"]
+
+
+def test_the_template_lints_clean_and_asks_for_no_more_than_is_called():
+    from importlib.resources import files
+
+    text = files("kpl_codec.aws_lambda").joinpath("templates/sentinel.yaml").read_text()
+    assert complaints(text) == []
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    def any_tag(loader: Any, suffix: str, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.SequenceNode):
+            return loader.construct_sequence(node, deep=True)
+        return node.value
+
+    Loader.add_multi_constructor("!", any_tag)
+    resources = yaml.load(text, Loader)["Resources"]
+    (policy,) = resources["Role"]["Properties"]["Policies"]
+    kinesis, logs, _ = policy["PolicyDocument"]["Statement"]
+    called = ("ListShards", "DescribeStreamSummary", "GetShardIterator", "GetRecords")
+    assert kinesis["Action"] == [f"kinesis:{name}" for name in called]
+    assert (kinesis["Resource"], logs["Resource"]) == ("StreamArn", "Log.Arn")
+    assert "*" not in json.dumps(policy)
