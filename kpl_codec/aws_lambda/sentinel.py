@@ -11,8 +11,8 @@ In a consumer it costs no reads: it sees what the function sees.
 As a function of its own, `lambda_handler` looks at one slot of every shard in each run; a template with its
 role stands beside this file (``kpl-codec watch --print-function``). It keeps nothing between runs: a hash of
 the time says which slot to read. What that loses: a finding is told in every run that sees it, and never as
-over; an estimate is that of one period; a stream that is deleted and created again between two runs is not noticed
-as another one.
+over; an estimate is that of one period; a stream that is deleted and created again between two runs is not
+noticed as another one.
 
 Both write findings and metrics (CloudWatch's embedded metric format) as JSON lines to the function's log.
 """

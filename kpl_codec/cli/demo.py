@@ -84,6 +84,8 @@ def _where_to_look(folder: Path) -> list[RenderableType]:
         line(f"In the folder {folder}"),
         table(["", ""], places, indent=2),
         line(f"    {again}"),
+        line(""),
+        line("The same writers, watched while they write: kpl-codec watch --demo"),
     ]
 
 

@@ -76,3 +76,13 @@ def test_nothing_looked_at_is_a_failure_not_a_clean_stream(kinesis_local, proxy,
     blind = run(arguments)
     assert blind.returncode == 2
     assert "could be looked at" in blind.stderr
+
+
+def test_the_demo_is_watched():
+    arguments = [sys.executable, "-m", "kpl_codec.cli.main", "watch", "--demo", "--for", "40s", "--json"]
+    demo = subprocess.run(arguments, capture_output=True, text=True, timeout=110, check=False)
+    assert demo.returncode == 1, demo.stderr
+    rows = [json.loads(line) for line in demo.stdout.splitlines()]
+    assert {"naive-aggregator", "mixed-aggregate"} <= {row["kind"] for row in rows}
+    assert "split shardId-000000000000 in two" in demo.stderr
+    assert "calls a second" in demo.stderr
