@@ -64,18 +64,28 @@ class Router:
     def _choose(self, pending: Pending, now: float) -> str | None:
         # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
         # with an explicit hash key of its own keeps it, and so its shard."
-        if self._live.predict(0) is None:
+        if pending.attempts and pending.record.explicit_hash_key is not None:
+            return self._live.predict(pending.hash_key)  # where it was tried before
+        shard = self._draw(now)
+        if shard is None:
             if pending.record.explicit_hash_key is None:
                 hash_key = self._chance(2**128)
                 pending.assign(hash_key, str(hash_key))
             return None
-        if pending.attempts:
-            return self._live.predict(pending.hash_key)  # where it was tried before
+        pending.assign(*self._start_of(shard))
+        return shard
+
+    def _draw(self, now: float) -> str | None:
+        """The partitioner's shard; None while no shard can be predicted."""
+        if self._live.shard_map is None or self.ignores_keys:
+            return None
         if self._partitioner.needs_draw:
             self._partitioner.update_load(self._loads(), now)
         shard = self._partitioner.current()
-        assert shard is not None  # a trusted map has open shards, and the partitioner was told them
-        pending.assign(*self._start_of(shard))
+        if shard is not None and not self._live.trusts(shard):
+            # Another one, if there is any. The next map brings all back.
+            self._partitioner.set_shards([s for s in self._partitioner.shards if self._live.trusts(s)])
+            shard = self._partitioner.current()
         return shard
 
     def placed(self, pending: Pending, *, closed: bool) -> None:

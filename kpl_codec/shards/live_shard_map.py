@@ -10,12 +10,13 @@
 
     state     | predict | what happens                      | becomes
     ----------+---------+-----------------------------------+------------------------------------------
-    INVALID   | None    | nothing known, waits for timer()  | UPDATING when a refresh starts
-    UPDATING  | None    | a refresh runs                    | READY if the listing is sound, else INVALID
+    INVALID   | None(*) | nothing known, waits for timer()  | UPDATING when a refresh starts
+    UPDATING  | None(*) | a refresh runs                    | READY if the listing is sound, else INVALID
     READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is believed, or
               |         | does not change that)             | the stream is gone (INVALID if that is all
               |         |                                   | that the refresh finds)
 
+(*) After `invalidate` only the shards in doubt are not predicted: one split does not stop the others.
 `trust.py` has the rules of when the map is trusted. While it is not there is no prediction: a user record
 sent alone lands right without one, an aggregate made for a shard that has split does not.
 All times are seconds of one monotonic clock of the caller's. Not thread-safe, except that `predict` only
@@ -156,19 +157,24 @@ class LiveShardMap:
         )
 
     def predict(self, hash_key: int) -> str | None:
-        """The open shard that takes ``hash_key``; None unless READY, and None on an AUTO stream.
+        """The open shard that takes ``hash_key``; None while it is in doubt, and None on an AUTO stream.
 
         O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
         """
-        # MAP-1: "A prediction MUST come from a trusted map only; otherwise the answer is that none can
-        # be made."
         shard_map = self._known.shard_map
-        if self._trust.state is not TrustState.TRUSTED or shard_map is None:
+        if self._trust.state is TrustState.NONE or shard_map is None:
             return None
         # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
         if shard_map.distribution == "AUTO":
             return None
-        return shard_map.shard_for(hash_key).shard_id
+        shard_id = shard_map.shard_for(hash_key).shard_id
+        # MAP-1: "A prediction MUST come from a map that is trusted for its shard; otherwise the answer is
+        # that none can be made."
+        return shard_id if self._trust.covers(shard_id) else None
+
+    def trusts(self, shard_id: str) -> bool:
+        """Whether the map is trusted for this shard of it: whether the shard may be predicted."""
+        return self._trust.covers(shard_id)
 
     def hash_key_range(self, shard_id: str, now: float) -> HashKeyRange | None:
         """The range of a shard that is open, or closed at most ``closed_shard_ttl`` ago; else None.
@@ -209,11 +215,11 @@ class LiveShardMap:
         return self.error is not None and self.error.permanent
 
     def invalidate(self, seen_at: float, predicted_shard: str | None, now: float) -> bool:
-        """A record sent at ``seen_at`` landed elsewhere than ``predicted_shard``. Returns whether the
-        map is distrusted for it, in which case a refresh runs.
+        """A record sent at ``seen_at`` landed elsewhere than ``predicted_shard``. Returns whether that
+        shard is not predicted any more for it, until a refresh, which runs then.
 
-        ``predicted_shard`` is the shard that was predicted, not the one the record landed on: after a
-        split that one is not in the map, and the map would never learn of it.
+        ``predicted_shard``: None to doubt all shards. It is the shard that was predicted, not the one the
+        record landed on: after a split that one is not in the map, and the map would never learn of it.
         """
         shard_map, listed_at = self._known.shard_map, self._known.listed_at
         if shard_map is None or listed_at is None:
@@ -228,7 +234,7 @@ class LiveShardMap:
             predicted_shard not in shard_map or not shard_map[predicted_shard].open
         ):
             return False
-        if not self._trust.report(seen_at, now):
+        if not self._trust.report(predicted_shard, seen_at, now):
             return False
         if self._refresh is None:
             self._start(now)

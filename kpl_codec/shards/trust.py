@@ -8,14 +8,16 @@
     TRUSTED | a report, while they do not               | TRUSTED |
     TRUSTED | a listing that changed the map            | TRUSTED | reports count again
     TRUSTED | a listing that did not                    | TRUSTED |
-    DOUBTED | a report                                  | DOUBTED |
+    DOUBTED | a report of a shard that is not in doubt  | DOUBTED | a refresh is needed for it, too
+    DOUBTED | a report of one that is                   | DOUBTED |
     DOUBTED | a listing, begun before the report        | DOUBTED | another refresh is needed
     DOUBTED | a listing, and the map has changed since  | TRUSTED | reports count again
     DOUBTED | a listing, and it has not                 | TRUSTED | reports do not count for a backoff
     any     | the stream is gone, or may be another one | NONE    |
 
-A *report* says that a record landed on another shard than predicted. A *listing* is the sound answer of a
-refresh. Times are seconds of the caller's clock.
+A *report* says that a record landed on another shard than predicted: that shard is in doubt then, the
+others are predicted as before. A *listing* is the sound answer of a refresh. Times are seconds of the
+caller's clock.
 Specification: spec/08-live-shard-map.md, MAP-1, MAP-15, MAP-17.
 """
 
@@ -39,19 +41,37 @@ class Trust:
 
     def __init__(self, backoff: Backoff) -> None:
         self.state = TrustState.NONE
+        self._in_doubt: set[str] | None = set()  # of DOUBTED: shard ids; None for all
         self._backoff = backoff
         self._since = float("-inf")  # of NONE and DOUBTED: listings begun before do not count
         self._changed = False  # of DOUBTED: whether a listing has changed the map
         self._in_vain = 0  # reports in a row whose listings changed nothing
         self._reports_count_from = float("-inf")
 
-    def report(self, seen_at: float, now: float) -> bool:
-        """A report of something seen at ``seen_at``. Returns whether a refresh is needed for it."""
+    def covers(self, shard_id: str) -> bool:
+        """Whether a prediction of this shard may be made."""
+        if self.state is TrustState.DOUBTED:
+            return self._in_doubt is not None and shard_id not in self._in_doubt
+        return self.state is TrustState.TRUSTED
+
+    def report(self, shard_id: str | None, seen_at: float, now: float) -> bool:
+        """A report of something seen at ``seen_at``. Returns whether a refresh is needed for it.
+
+        ``shard_id``: the shard that was predicted wrongly, None to doubt them all.
+        """
         # MAP-15: "After a report whose refresh changed nothing, reports MUST be ignored for a time that
         # grows as the backoff does, until a refresh changes the map."
-        if self.state is not TrustState.TRUSTED or now < self._reports_count_from:
+        if self.state is TrustState.NONE or now < self._reports_count_from:
             return False
-        self.state, self._since, self._changed = TrustState.DOUBTED, min(seen_at, now), False
+        if self.state is TrustState.TRUSTED:
+            self.state, self._since, self._changed = TrustState.DOUBTED, min(seen_at, now), False
+        elif self._in_doubt is None or shard_id in self._in_doubt:
+            return False
+        self._since = max(self._since, min(seen_at, now))
+        if shard_id is None or self._in_doubt is None:
+            self._in_doubt = None
+        else:
+            self._in_doubt.add(shard_id)
         return True
 
     def end(self, now: float) -> None:
@@ -75,5 +95,5 @@ class Trust:
             # the producer without predictions most of the time.
             self._reports_count_from = now + self._backoff.seconds(self._in_vain)
             self._in_vain += 1
-        self.state, self._changed = TrustState.TRUSTED, False
+        self.state, self._changed, self._in_doubt = TrustState.TRUSTED, False, set()
         return False

@@ -314,3 +314,21 @@ def test_a_held_record_that_expires_does_not_let_the_next_pass() -> None:
     bench.serve(call)
     bench.run(0.5)
     assert isinstance(bench.results[b"3"], Delivery)
+
+
+@pytest.mark.requirement("MAP-1", "PRD-17")
+@pytest.mark.parametrize("key", ["k", None])
+def test_a_slow_listing_after_a_split_does_not_hold_up_the_other_shards(key: str | None) -> None:
+    bench = Bench(record_max_buffered_time=10)
+    bench.put(b"low", LOW)
+    bench.put(b"beside", 2**126 + 5)
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.stream.split(0)
+    bench.serve(call)  # misplaced: the map is asked for, and does not come
+    hash_key = HIGH if key else None
+    for number in range(20):
+        bench.put(b"%d" % number, hash_key, key=key)
+    asked = [call for _ in range(5) for call in bench.calls(0.02)]
+    put = [call for call in asked if not isinstance(call, Request)]
+    assert [data for call in put for data in data_of(call)] == [[b"%d" % number for number in range(20)]]

@@ -585,3 +585,28 @@ def test_the_shard_of_a_record_is_never_one_of_another_life():
     live.refresh(30.0)
     answer(live, 30.0, new.open_shards(), new.summary())
     assert of(mine, 1, 30.0) == of(mine, 1, 40.0) == new.shards[0].hash_key_range
+
+
+@pytest.mark.requirement("MAP-1", "MAP-3")
+def test_one_split_does_not_stop_the_predictions_of_other_shards():
+    live, stream = ready(4, now=10.0)
+    first, second, third, last = (shard.shard_id for shard in stream.open_shards())
+    stream.split(0)
+    assert live.invalidate(11.0, first, 11.0)
+    keys = [shard.hash_key_range.starting_hash_key for shard in stream.shards[:4]]
+    assert [live.predict(key) for key in keys] == [None, second, third, last]
+    assert (live.state, live.map_may_come) == (State.UPDATING, True)
+    summary = live.next_request(11.0)
+    stream.split(2)
+    assert live.invalidate(12.0, second, 12.0)  # sent after the refresh began: it may not have seen it
+    assert not live.invalidate(12.0, second, 12.0)
+    assert [live.predict(key) for key in keys] == [None, None, third, last]
+    live.receive(summary, stream.summary(), 12.0)
+    live.receive(live.next_request(12.0), pages(stream.open_shards(), 100)[0], 12.0)
+    assert live.state is State.UPDATING
+    answer(live, 12.0, stream.open_shards(), stream.summary())
+    assert live.state is State.READY
+    assert live.updated_at == 12.0  # listed again, since the second report
+    assert [live.predict(key) for key in keys] == [stream.shard_for(key).shard_id for key in keys]
+    assert live.invalidate(13.0, None, 13.0)
+    assert {live.predict(key) for key in keys} == {None}
