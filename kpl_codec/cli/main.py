@@ -28,6 +28,9 @@ COMMANDS = {
     "shards": "List a stream's shards, predict where keys go, show their history, watch them change.",
     "keys": "Hash partition keys, weigh them on shards, allocate balanced hash keys, split the key space.",
     "generate": "Make captured Kinesis records of any size, the same every time, with their shard map.",
+    "findings": "Print the findings that validate wrote.",
+    "cat": "Print user records out of captures, a stream, events or standard input, as JSON or bare data.",
+    "explain": "Say what an error code, a kind of finding or a requirement means, and what to do.",
     "conformance": "Run the specification's vectors against this or any other implementation.",
 }
 #: What to install when an import fails: module -> extra.

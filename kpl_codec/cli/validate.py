@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..pictures.terminal import line, note, show
+from ..pictures.terminal import line, note, show, show_json
+from ..report.kind import SEVERITIES
 from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS, keep_old_name
 from .progress import progress, spark_errors
@@ -27,7 +28,7 @@ folder named after it (shardId-000000000000), else from the sequence number. --s
 On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
 --output-format delta needs Delta Lake in the Spark session: spark-submit --packages and Delta's own settings.
 
-Exit status: 0 nothing found, 1 findings, 2 failure.
+Exit status: 0 nothing found, 1 findings (see --fail-on), 2 failure.
 """
 
 
@@ -75,11 +76,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--repair", action="store_true", help="also plan a repair; nothing is put (see kpl-codec repair)")
     add_engine(parser)
+    add(
+        "--fail-on",
+        choices=SEVERITIES,
+        default="warning",
+        help="exit with 1 for findings of this severity and worse ones, and where nothing was read (default: "
+        "%(default)s)",
+    )
+    add("--json", action="store_true", help="print summary.json instead of the summary")
     add("--quiet", action="store_true", help="no progress display")
 
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import is_local, plan
+    from ..report.facts import report_facts
     from ..report.printed import summary
     from ..validation.results import check_output, read_shard_map
 
@@ -119,13 +129,25 @@ def run(args: argparse.Namespace) -> int:
 
             spark = getattr(engine, "spark", None) or spark_engine(args, "kpl-codec validate").spark
             plan_counts = plan_repair(spark, args.output)
+    if args.json:
+        show_json(report_facts(result.report))
+        return _status(args, result)
     show(*summary(result.report), line(""))
-    show(line(f"Results: {args.output}  (report.html, summary.txt, findings/, user-records/)"))
+    show(line(f"Results: {args.output}  (report.html, summary.txt, summary.json, findings/, user-records/)"))
+    show(line(f"To see the findings: kpl-codec findings {args.output}"))
     if plan_counts is not None:
         told = ", ".join(f"{count:,} {decision}" for decision, count in sorted(plan_counts.items()))
         how = f". To do it: kpl-codec repair {args.output} --apply --stream NAME" if told else ""
         show(line(f"Repair planned: {told or 'nothing to do'}{how}"))
-    return CLEAN if result.clean else FINDINGS
+    return _status(args, result)
+
+
+def _status(args: argparse.Namespace, result: Validation) -> int:
+    """0 or 1, by --fail-on."""
+    report = result.report
+    worst = SEVERITIES.index(report.worst) if report.worst is not None else len(SEVERITIES)
+    found = worst <= SEVERITIES.index(args.fail_on) or not report.totals.kinesis_records
+    return FINDINGS if found else CLEAN
 
 
 def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
@@ -155,6 +177,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:
+    from ..report.facts import report_facts
     from ..report.printed import summary
     from ..spark.validation.stream import follow, in_one_go, state
 
@@ -198,8 +221,11 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
     if validation is None:
         show(line("nothing was read yet"))
         return FINDINGS
-    show(*summary(validation.report))
-    return CLEAN if validation.clean else FINDINGS
+    if args.json:
+        show_json(report_facts(validation.report))
+    else:
+        show(*summary(validation.report))
+    return _status(args, validation)
 
 
 def _options(args: argparse.Namespace) -> dict[str, str]:

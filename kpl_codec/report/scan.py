@@ -31,6 +31,7 @@ from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
 from ..shards.placement import aggregate_kind
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, SLOTS, Tally
+from .facts import camel
 from .kinds import kind_of
 from .model import NOT_JUDGED, Finding
 from .rows import Array, Rows, Run, Sums
@@ -43,14 +44,9 @@ _TYPES = {
 }
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
 #: The columns of a batch of findings: the severity, and every field of `Finding`.
 FINDINGS_SCHEMA = pa.schema(
-    [("severity", pa.string())] + [(_camel(field.name), _TYPES[str(field.type)]) for field in fields(Finding)]
+    [("severity", pa.string())] + [(camel(field.name), _TYPES[str(field.type)]) for field in fields(Finding)]
 )
 _NAMES = tuple(field.name for field in fields(Finding))
 
@@ -65,7 +61,7 @@ def findings_batch(findings: list[Finding]) -> pa.RecordBatch:
 
 def findings_of(batch: pa.RecordBatch) -> Iterator[Finding]:
     """The findings in a batch of FINDINGS_SCHEMA; the inverse of `findings_batch`."""
-    columns = [batch[_camel(name)].to_pylist() for name in _NAMES]
+    columns = [batch[camel(name)].to_pylist() for name in _NAMES]
     return (Finding(*row) for row in zip(*columns, strict=True))
 
 

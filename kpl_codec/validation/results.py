@@ -3,6 +3,7 @@
 out/user-records/     Parquet (or another format of Spark): the columns of `check.checked_schema`
 out/findings/         Parquet: one row per finding (report/scan.py), with file and place
 out/summary.txt       what was printed
+out/summary.json      the same for machines; its schema is spec/summary.schema.json
 out/report.html       the same with pictures and evidence, one page, no network
 out/shards.json       the shard map it was judged with: written last, so without it the job did not end
 out/_work/            what tasks write while the job runs
@@ -25,6 +26,7 @@ from ..captures import InputError, open_path
 from ..errors import KplError
 from ..report.build import build_report
 from ..report.counters import Tally
+from ..report.facts import report_json
 from ..report.model import Finding, Report
 from ..report.page import render_page
 from ..report.printed import summary_text
@@ -165,5 +167,6 @@ def write_report(
     )
     system, inner = open_path(output)
     write_text(system, f"{inner}/summary.txt", summary_text(report))
+    write_text(system, f"{inner}/summary.json", report_json(report))
     write_text(system, f"{inner}/report.html", render_page(report))
     return report

@@ -1,0 +1,104 @@
+"""For every class of errors: whom it concerns and what to do. What it means says the class itself."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Help(NamedTuple):
+    """``codes``: those that the class takes from a table and does not declare."""
+
+    concerns: str
+    todo: str
+    codes: tuple[str, ...] = ()
+
+
+_CALLER = "The caller of this library. Nothing on the stream has changed."
+_READERS = "Everybody who deaggregates this Kinesis record; `kpl-codec explain` with the code tells more."
+_REPORT = 'The policy "report" gives every user record that the bytes still hold. Find its writer.'
+_OPERATOR = "Whoever runs the command. Nothing was written."
+
+HELP = {
+    "NotAggregated": Help(
+        "Nobody: a plain record is as good as an aggregated one.",
+        "decode() takes aggregated records only. Ask is_aggregated() first, or use deaggregate(), which "
+        "passes plain records through.",
+    ),
+    "ChecksumMismatch": Help(_READERS, "Find where the bytes were changed: a proxy, a re-encoding, a cut."),
+    "MalformedMessage": Help(_READERS, _REPORT),
+    "WrongWireType": Help(_READERS, _REPORT),
+    "MissingField": Help(_READERS, _REPORT),
+    "InvalidKey": Help(_READERS, _REPORT),
+    "InvalidHashKey": Help(_READERS, _REPORT),
+    "IndexOutOfTable": Help(_READERS, _REPORT),
+    "NoUserRecords": Help(_READERS, "Find its writer: what was to be in the aggregate is not on the stream."),
+    "EncodeError": Help(
+        _CALLER,
+        "Mend the user record that the error names: a key of 1 to 256 characters, data as bytes.",
+        ("partition-key-type", "partition-key-empty", "partition-key-too-long", "partition-key-utf-8",
+         "explicit-hash-key", "data-type", "tag", "no-user-records", "null"),
+    ),
+    "AggregateFull": Help(_CALLER, "Take the aggregate as it is, and begin another with this user record."),
+    "RecordTooLarge": Help(_CALLER, "Make the data smaller, or raise the stream's maximum record size."),
+    "HashKeyError": Help(
+        _CALLER,
+        "Give a decimal number from 0 to 2^128 - 1.",
+        ("outside", "overlap", "exhausted", "not-allocated"),
+    ),
+    "ShardMapError": Help(
+        "Whoever relies on the map: with a gap or an overlap nobody can say where a hash key belongs.",
+        "Take the listing again, all pages of it: aws kinesis list-shards --stream-name NAME.",
+        ("empty", "incomplete", "malformed", "duplicate", "gap", "overlap", "cycle", "contradiction"),
+    ),
+    "UnknownShard": Help(_CALLER, "Take a newer listing, or one of the stream that the records are from."),
+    "CaptureError": Help(
+        _CALLER,
+        "Capture that part again. The finding capture-CODE says more of each code.",
+        ("not-representable", "bad-path"),
+    ),
+    "InputError": Help(
+        _OPERATOR,
+        "Check the path, and that this machine may read it.",
+        ("no-such-path", "no-files", "unreadable"),
+    ),
+    "SequenceNumberError": Help(_CALLER, "Give it as the service wrote it, without zeros in front."),
+    "ConfigError": Help(_CALLER, "Set what the text names to what it expects."),
+    "DeliveryError": Help(
+        "The application that put the user record: it may or may not be on the stream; the error says which.",
+        "Put it again if it must not be lost, and its readers can tell a second copy.",
+    ),
+    "ProducerFull": Help(_CALLER, "Wait for futures, put less, or raise the limits of ProducerConfig."),
+    "ProducerClosed": Help(_CALLER, "Make another one: it does not outlive close() or a fork."),
+    "StreamUnavailable": Help(
+        "Whoever needs the shard map now. A map that was read before is used on.",
+        "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
+        "allow kinesis:ListShards and kinesis:DescribeStreamSummary. LimitExceededException: wait.",
+        ("ResourceNotFoundException", "AccessDeniedException", "LimitExceededException"),
+    ),
+    "LocalKinesisError": Help(
+        "Tests and the demo, which need a Kinesis server on this machine.",
+        'Install the extra testing (it brings Node), or start kinesis-local yourself.',
+    ),
+    "ProgramError": Help(_OPERATOR, "Run it by hand; spec/09-conformance.md says what it has to answer."),
+    "UsageError": Help(_OPERATOR, "Read the command's --help."),
+    "SparkFailed": Help(_OPERATOR, "Read the log that the text names."),
+    "OutputError": Help(_OPERATOR, "Name a new or empty folder: results of two runs must not mix."),
+    "FormatError": Help(_OPERATOR, "Use parquet, or start Spark with the packages of that format."),
+    "WorkerLost": Help(_OPERATOR, "It probably ran out of memory: give --memory or fewer --cores."),
+    "RepairError": Help(_OPERATOR, "First kpl-codec validate, then repair, then repair with --apply."),
+    "NoJava": Help(_OPERATOR, "Install the extra spark-local, which brings a Java, or use --engine local."),
+    "OptionError": Help("The Spark query, which did not start.", "Set the option to what the text expects."),
+    "OffsetError": Help("The Spark query, which did not start.", "Give it a checkpoint folder of its own."),
+    "DataLoss": Help(
+        "Whoever reads the query's output: records between two places are missing from it.",
+        "Read more often than the stream's retention, or raise it. To go on without them: "
+        "failOnDataLoss=false.",
+        ("trimmed", "shard-gone", "record-missing", "unread-too-long"),
+    ),
+    "RowsNotWritten": Help(
+        "Readers of the stream that the query writes to: some rows are not there.",
+        "Let Spark run the task again; rows that were put come a second time.",
+        ("ProvisionedThroughputExceededException",),
+    ),
+    "NoDataSource": Help("The Spark query, which did not start.", "Use PySpark 4.0 or newer for streams."),
+}  # fmt: skip

@@ -1,0 +1,106 @@
+"""``kpl-codec findings``: the findings that validate wrote, without reading Parquet."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..pictures.terminal import json_line, line, note, show, table, width, wrapped, write_on
+from ..report.kinds import KINDS, SEVERITIES
+from .main import CLEAN
+from .source import UsageError
+
+if TYPE_CHECKING:
+    from ..report.model import Finding
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
+    parser.add_argument("--kind", metavar="NAME", help="only findings of this kind")
+    parser.add_argument(
+        "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="only of this severity, and worse ones"
+    )
+    parser.add_argument("--shard-id", metavar="ID", help="only on this shard")
+    parser.add_argument("--limit", type=int, default=100, metavar="N", help="at most so many (default: 100)")
+    parser.add_argument("--json", action="store_true", help="a JSON object a line; all of them, in no order")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, whatever was found. Raises UsageError for a folder without results, OSError."""
+    from ..report.facts import finding_facts
+    from ..report.model import order_of
+
+    if args.kind is not None and args.kind not in KINDS:
+        raise UsageError(reason=f"no kind of finding is called {args.kind} (kpl-codec explain lists them)")
+    worse = SEVERITIES[: SEVERITIES.index(args.severity) + 1]
+    wanted = (
+        finding
+        for finding in _read(args.results)
+        if finding.severity in worse
+        and args.kind in (None, finding.kind)
+        and args.shard_id in (None, finding.shard_id)
+    )
+    if args.json:
+        for finding in wanted:
+            write_on(json_line(finding_facts(finding)))
+        return CLEAN
+    # Kept: the worst so many of each kind. The rest is counted.
+    kept: dict[str, list[Finding]] = {}
+    counts: Counter[str] = Counter()
+    for finding in wanted:
+        counts[finding.kind] += 1
+        some = kept.setdefault(finding.kind, [])
+        some.append(finding)
+        if len(some) > 2 * args.limit:
+            kept[finding.kind] = sorted(some, key=order_of)[: args.limit]
+    shown = sorted((finding for some in kept.values() for finding in some), key=order_of)[: args.limit]
+    if counts:
+        rows = [
+            [f"{count:,}", KINDS[kind].severity if kind in KINDS else "error", kind]
+            for kind, count in _ordered(counts)
+        ]
+        show(table(["findings", "severity", "kind"], rows, (0,)), line(""))
+    _show(shown)
+    if len(shown) < counts.total():
+        note(f"{len(shown):,} of {counts.total():,} findings shown; --limit shows more, --json all")
+    return CLEAN
+
+
+def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
+    names = list(KINDS)
+    return sorted(counts.items(), key=lambda item: names.index(item[0]) if item[0] in names else len(names))
+
+
+def _read(folder: str) -> Iterator[Finding]:
+    import pyarrow.dataset as ds
+
+    from ..captures import open_path
+    from ..report.scan import FINDINGS_SCHEMA, findings_of
+
+    system, inner = open_path(folder)
+    paths = [f"{inner}/findings", f"{inner}/findings-of-the-whole.parquet"]
+    there = [info.path for info in system.get_file_info(paths) if info.type.name != "NotFound"]
+    if not there:
+        raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")
+    for path in there:
+        for batch in ds.dataset(
+            path, schema=FINDINGS_SCHEMA, filesystem=system, format="parquet"
+        ).to_batches():
+            yield from findings_of(batch)
+
+
+def _show(findings: list[Finding]) -> None:
+    from ..report.layout import place_of
+
+    before = None
+    for finding in findings:
+        if finding.kind != before:
+            title = (
+                KINDS[finding.kind].title if finding.kind in KINDS else "a kind this version does not know"
+            )
+            show(line((finding.kind, "bold"), f": {title}"))
+            before = finding.kind
+        show(*wrapped(line(place_of(finding) or "(nothing more is known)"), max(width(), 60), 2))

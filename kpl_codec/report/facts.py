@@ -1,0 +1,94 @@
+"""The report as one JSON value, for machines: ``summary.json``. Its schema is spec/summary.schema.json.
+
+Names are in camelCase, as the columns of all results. Hash keys and sequence numbers are strings: readers of
+JSON lose digits. Times are ISO 8601. What is not known is null.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from .model import Finding, Report, ShardFacts
+from .summary import headline, state, verdict
+
+#: Grows when a member changes its meaning or goes; new members do not change it.
+VERSION = 1
+
+
+def camel(name: str) -> str:
+    """``first_arrival`` as ``firstArrival``."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _camel_keys(values: dict[str, Any]) -> dict[str, Any]:
+    return {camel(name): value for name, value in values.items()}
+
+
+def _iso(time: datetime | None) -> str | None:
+    return time.isoformat() if time is not None else None
+
+
+def finding_facts(finding: Finding) -> dict[str, Any]:
+    """A finding without what does not apply to it: severity, kind, and the other columns of findings/."""
+    values = {"severity": finding.severity, **asdict(finding)}
+    values["approximate_arrival_timestamp"] = _iso(finding.approximate_arrival_timestamp)
+    return _camel_keys({name: value for name, value in values.items() if value is not None})
+
+
+def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
+    values = asdict(shard)
+    values.update(
+        state=state(shard),
+        start=str(shard.start) if shard.start is not None else None,
+        end=str(shard.end) if shard.end is not None else None,
+        **{
+            name: _iso(getattr(shard, name)) for name in ("opened", "closed", "first_arrival", "last_arrival")
+        },
+    )
+    del values["open"]
+    return _camel_keys(values)
+
+
+def report_facts(report: Report) -> dict[str, Any]:
+    """Everything the summary says, and every shard shown; no finding one by one (they are in findings/)."""
+    return {
+        "summaryVersion": VERSION,
+        "kplCodecVersion": report.version,
+        "title": report.title,
+        "streamName": report.stream_name,
+        "source": report.source,
+        "generated": report.generated.isoformat(),
+        "complete": report.complete,
+        "clean": report.clean,
+        "worst": report.worst,
+        "headline": headline(report),
+        "verdict": verdict(report),
+        "distribution": report.distribution,
+        "firstArrival": _iso(report.first_arrival),
+        "lastArrival": _iso(report.last_arrival),
+        "skew": report.skew,
+        "totals": {**_camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
+        "kinds": [
+            {
+                "name": count.kind.name,
+                "severity": count.kind.severity,
+                "title": count.kind.title,
+                "findings": count.findings,
+                "userRecords": count.user_records,
+            }
+            for count in report.kinds
+        ],
+        "kclLosses": [_camel_keys(asdict(loss)) for loss in report.kcl_losses],
+        "causes": [_camel_keys(asdict(count)) for count in report.causes],
+        "shards": [_shard_facts(shard) for shard in report.shards],
+        "omitted": dict(report.omitted),
+    }
+
+
+def report_json(report: Report) -> str:
+    """`report_facts` as text, ending in a newline. ASCII alone."""
+    return json.dumps(report_facts(report), indent=2) + "\n"
