@@ -27,7 +27,8 @@ POLL_INTERVAL = 0.2
 PATIENCE = 60.0
 
 
-def _place(start: Start) -> Place:
+def place_of(start: Start) -> Place:
+    """The place in a shard that ``start`` names."""
     if isinstance(start, datetime):
         return at_time(round(start.timestamp() * 1000))
     if start == "TRIM_HORIZON":
@@ -35,7 +36,8 @@ def _place(start: Start) -> Place:
     return LATEST if start == "LATEST" else at_record(start)
 
 
-def _record(record: dict[str, Any], shard_id: str) -> KinesisRecord:
+def record_of(record: dict[str, Any], shard_id: str) -> KinesisRecord:
+    """A record of a GetRecords answer, which does not say its shard."""
     return KinesisRecord(
         record.get("PartitionKey"),
         bytes(record["Data"]),
@@ -75,7 +77,7 @@ def read_shard(
             client,
             stream_name,
             current,
-            _place(start if current == shard_id else "TRIM_HORIZON"),
+            place_of(start if current == shard_id else "TRIM_HORIZON"),
             pace=Pace(1 / poll_interval, None, sleep=sleep),
             patience=patience,
             sleep=sleep,
@@ -83,7 +85,7 @@ def read_shard(
         while not cursor.ended:
             answer = cursor.fetch()
             for record in answer.records:
-                yield _record(record, current)
+                yield record_of(record, current)
             # Empty answers come in the middle of a shard too: only with nothing behind is it the tip.
             if until_tip and not answer.records and not answer.behind:
                 break
@@ -137,7 +139,7 @@ def read_record(
         answer = cursor.fetch(limit=1)
         for record in answer.records:
             found = record["SequenceNumber"] == sequence_number
-            return _record(record, shard_id) if found else None
+            return record_of(record, shard_id) if found else None
         if not answer.behind:
             break
     return None

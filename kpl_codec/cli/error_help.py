@@ -100,5 +100,6 @@ HELP = {
         "Let Spark run the task again; rows that were put come a second time.",
         ("ProvisionedThroughputExceededException",),
     ),
+    "NoStreamName": Help(_CALLER, "Give the name or the ARN of a stream."),
     "NoDataSource": Help("The Spark query, which did not start.", "Use PySpark 4.0 or newer for streams."),
 }  # fmt: skip

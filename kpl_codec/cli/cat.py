@@ -1,0 +1,225 @@
+"""``kpl-codec cat``: user records, one JSON object a line or their bare data."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ..deaggregation.policies import deaggregate
+from ..deaggregation.records import DeaggregatedRecord
+from ..format.records import KinesisRecord
+from ..pictures.labels import utc
+from ..pictures.terminal import json_line, note, write_on
+from .main import CLEAN, FINDINGS
+from .source import UsageError, add_connection, client_of
+
+#: The largest user record that --decompress makes, in bytes: a few bytes can unpack to gigabytes.
+MOST_UNPACKED = 64 * 1024 * 1024
+
+_EPILOG = """\
+PATH: files and folders of what kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
+Lines, Parquet of the Spark connectors, raw frames; compressed or not. - is standard input.
+
+A line has these members: streamName, shardId, sequenceNumber, subSequenceNumber, partitionKey,
+explicitHashKey, approximateArrivalTimestamp, aggregated; data where it is UTF-8, else dataBase64; defects
+where something is wrong with the record. What cannot be read is told on standard error.
+
+Exit status: 0 all was sound, 1 something was defective or could not be read, 2 failure.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("paths", nargs="*", metavar="PATH", help="captures, events, frames; - for standard input")
+    add("--stream", metavar="NAME", help="read this stream, from its oldest record to now")
+    add(
+        "--follow",
+        action="store_true",
+        help="with --stream: what comes from now on, or --since a time, until interrupted",
+    )
+    add_connection(parser)
+    add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
+    add("--shard-id", action="append", metavar="ID", help="only what lies on this shard; repeatable")
+    add(
+        "--since",
+        metavar="TIME",
+        type=_time,
+        help="only what arrived from then on (ISO 8601; UTC if unsaid)",
+    )
+    add("--until", metavar="TIME", type=_time, help="only what arrived before")
+    add("--limit", type=int, metavar="N", help="stop after so many user records")
+    add("--data-only", action="store_true", help="the data alone, a newline after each")
+    add("--decompress", action="store_true", help="unpack data that is gzip or zlib")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
+    if bool(args.paths) == bool(args.stream):
+        raise UsageError(reason="give either paths (- for standard input) or --stream NAME")
+    if args.follow and not args.stream:
+        raise UsageError(reason="--follow goes with --stream")
+    unreadable: list[str] = []
+    records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
+    shown = defective = 0
+    try:
+        for stream, record in _user_records(records):
+            if not _wanted(args, record):
+                continue
+            defective += bool(record.defects)
+            data = unpacked(record.data) if args.decompress else record.data
+            _write(args, stream, record, data)
+            shown += 1
+            if args.limit is not None and shown >= args.limit:
+                break
+    except KeyboardInterrupt:
+        if not args.follow:
+            raise
+    return FINDINGS if defective or unreadable else CLEAN
+
+
+def _time(text: str) -> datetime:
+    try:
+        return utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"no time: {text!r} (use 2024-01-31T12:00:00Z)") from None
+
+
+# -- where records come from ----------------------------------------------------------------------
+
+
+def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:
+    from ..aws.reading import read_stream
+    from .tail import tail
+
+    client = client_of(args)
+    if args.follow:
+        found = tail(client, args.stream, start=args.since or "LATEST", shard_ids=args.shard_id)
+    else:
+        found = read_stream(client, args.stream, start=args.since or "TRIM_HORIZON")
+    return ((args.stream, record) for record in found)
+
+
+def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
+    """The records of all files. What cannot be read is told, and kept in ``unreadable``."""
+    from ..captures import plan
+
+    with tempfile.TemporaryDirectory() as folder:
+        if "-" in paths:
+            given = Path(folder) / "standard-input"
+            with given.open("wb") as out:
+                shutil.copyfileobj(sys.stdin.buffer, out)
+            paths = [str(given) if path == "-" else path for path in paths]
+        for piece in plan(paths):
+            yield from _of_piece(piece, unreadable)
+
+
+def _of_piece(piece: Any, unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
+    import pyarrow as pa
+
+    from ..captures import read_piece
+    from ..validation.check import with_shards
+
+    for batch in read_piece(piece):
+        batch = with_shards(batch.append_column("shardIdFrom", pa.nulls(batch.num_rows, pa.string())))
+        for row in batch.to_pylist():
+            if row["captureError"] is not None:
+                place = f"line {row['line']}" if row["line"] is not None else f"byte {row['position']}"
+                unreadable.append(row["captureError"])
+                note(f"kpl-codec: {row['file']}, {place}: {row['captureError']}: {row['captureText']}")
+                continue
+            if row["data"] is None:
+                unreadable.append("no-data")
+                note(f"kpl-codec: {row['file']}, row {row['position']}: no-data")
+                continue
+            yield (
+                row["streamName"],
+                KinesisRecord(
+                    row["partitionKey"],
+                    row["data"],
+                    row["sequenceNumber"],
+                    row["shardId"],
+                    row["approximateArrivalTimestamp"],
+                    row["explicitHashKey"],
+                    row["subSequenceNumber"],
+                ),
+            )
+
+
+def _user_records(
+    records: Iterable[tuple[str | None, KinesisRecord]],
+) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
+    # One at a time, and under the report policy: nothing waits for the next record, nothing is left out.
+    for stream, record in records:
+        for user_record in deaggregate([record], "report"):
+            yield stream, user_record
+
+
+# -- what is shown --------------------------------------------------------------------------------
+
+
+def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
+    arrived = record.approximate_arrival_timestamp
+    return (
+        (args.key is None or record.partition_key in args.key)
+        and (args.shard_id is None or record.shard_id in args.shard_id)
+        and (args.since is None or (arrived is not None and utc(arrived) >= args.since))
+        and (args.until is None or (arrived is not None and utc(arrived) < args.until))
+    )
+
+
+def unpacked(data: bytes) -> bytes:
+    """``data`` as it was before gzip or zlib; as it is where it is neither, is cut, or unpacks to more than
+    `MOST_UNPACKED` bytes."""
+    if data[:2] != b"\x1f\x8b" and not (data[:1] == b"\x78" and int.from_bytes(data[:2], "big") % 31 == 0):
+        return data
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    try:
+        made = unpacker.decompress(data, MOST_UNPACKED)
+    except zlib.error:
+        return data
+    return made if unpacker.eof else data
+
+
+def _write(args: argparse.Namespace, stream: str | None, record: DeaggregatedRecord, data: bytes) -> None:
+    if args.data_only:
+        sys.stdout.flush()
+        out = getattr(sys.stdout, "buffer", None)
+        if out is None:
+            write_on(data.decode("utf-8", "backslashreplace") + "\n")
+        else:
+            out.write(data + b"\n")
+            out.flush()
+        return
+    write_on(json_line(facts(stream, record, data)))
+
+
+def facts(stream: str | None, record: DeaggregatedRecord, data: bytes) -> dict[str, Any]:
+    """One user record as JSON; what is not known is left out."""
+    arrived = record.approximate_arrival_timestamp
+    values: dict[str, Any] = {
+        "streamName": stream,
+        "shardId": record.shard_id,
+        "sequenceNumber": record.sequence_number,
+        "subSequenceNumber": record.sub_sequence_number if record.aggregated else None,
+        "partitionKey": record.partition_key,
+        "explicitHashKey": record.explicit_hash_key,
+        "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,
+        "aggregated": record.aggregated,
+        "defects": [defect.code for defect in record.defects] or None,
+    }
+    try:
+        values["data"] = data.decode()
+    except UnicodeDecodeError:
+        values["dataBase64"] = base64.b64encode(data).decode()
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,198 @@
+"""``kpl-codec cat``: every user record once, from everything that holds Kinesis records."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import subprocess
+import sys
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec import UserRecord, encode
+from kpl_codec.cli.cat import MOST_UNPACKED, unpacked
+from kpl_codec.cli.main import main
+
+USERS = [UserRecord("a", b"one"), UserRecord("b", b"\xff\x00"), UserRecord("a", gzip.compress(b"packed"))]
+FRAME = encode(USERS)
+ANSWER = {
+    "StreamName": "orders",
+    "ShardId": "shardId-000000000003",
+    "Records": [
+        {"SequenceNumber": "7", "PartitionKey": "x", "Data": base64.b64encode(FRAME).decode(),
+         "ApproximateArrivalTimestamp": "2026-01-02T03:04:05Z"},
+        {"SequenceNumber": "9", "PartitionKey": "plain", "Data": base64.b64encode(b"plain").decode(),
+         "ApproximateArrivalTimestamp": "2026-01-02T04:00:00Z"},
+    ],
+}  # fmt: skip
+LAMBDA = {
+    "Records": [
+        {"eventSource": "aws:kinesis", "eventID": "shardId-000000000003:7", "eventVersion": "1.0",
+         "kinesis": {"kinesisSchemaVersion": "1.0", "sequenceNumber": "7", "partitionKey": "x",
+                     "data": base64.b64encode(FRAME).decode(), "approximateArrivalTimestamp": 1767323045.0}}
+    ]
+}  # fmt: skip
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> str:
+    path = tmp_path / "capture.jsonl"
+    path.write_text(json.dumps(ANSWER) + "\n")
+    return str(path)
+
+
+def lines(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> list[dict[str, Any]]:
+    assert main(["cat", *argv]) == code
+    return [json.loads(row) for row in capsys.readouterr().out.splitlines()]
+
+
+def test_a_line_for_each_user_record(capture: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, _, plain = lines(capsys, capture)
+    assert first == {
+        "streamName": "orders", "shardId": "shardId-000000000003", "sequenceNumber": "7",
+        "subSequenceNumber": 0, "partitionKey": "a",
+        "approximateArrivalTimestamp": "2026-01-02T03:04:05+00:00", "aggregated": True,
+        "data": "one",
+    }  # fmt: skip
+    assert base64.b64decode(second["dataBase64"]) == b"\xff\x00"
+    assert "data" not in second
+    assert (plain["aggregated"], plain["data"]) == (False, "plain")
+
+
+def test_events_frames_and_standard_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "event.json").write_text(json.dumps(LAMBDA))
+    (tmp_path / "frame.bin").write_bytes(FRAME)
+    (tmp_path / "packed.json").write_bytes(gzip.compress(json.dumps(ANSWER).encode()))
+    assert len(lines(capsys, str(tmp_path / "event.json"))) == 3
+    assert len(lines(capsys, str(tmp_path / "frame.bin"))) == 3
+    assert len(lines(capsys, str(tmp_path / "packed.json"), str(tmp_path / "event.json"))) == 7
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(LAMBDA).encode())))
+    assert [row["shardId"] for row in lines(capsys, "-")] == ["shardId-000000000003"] * 3
+
+
+def test_filters(capture: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [row["partitionKey"] for row in lines(capsys, capture, "--key", "a")] == ["a", "a"]
+    assert lines(capsys, capture, "--shard-id", "shardId-000000000000") == []
+    assert len(lines(capsys, capture, "--since", "2026-01-02T03:30:00Z")) == 1
+    assert len(lines(capsys, capture, "--until", "2026-01-02T03:30:00")) == 3
+    assert len(lines(capsys, capture, "--limit", "2")) == 2
+
+
+def test_bare_data_and_what_was_compressed(capture: str) -> None:
+    command = [sys.executable, "-m", "kpl_codec.cli.main", "cat", capture, "--data-only", "--decompress"]
+    assert (
+        subprocess.run(command, capture_output=True, check=True).stdout == b"one\n\xff\x00\npacked\nplain\n"
+    )
+
+
+def test_what_is_defective_is_shown_and_what_is_unreadable_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "frame.bin").write_bytes(FRAME[:-1] + b"?")
+    (tmp_path / "other.json").write_text('{"Records": [{"Data": 5}]}\n{')
+    assert main(["cat", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    (row,) = map(json.loads, out.splitlines())
+    assert row["defects"] == ["checksum-mismatch"]
+    assert base64.b64decode(row["dataBase64"]) == FRAME[:-1] + b"?"
+    assert err.count("other.json") >= 2
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [[], ["x", "--stream", "s"], ["x", "--follow"], ["/no/such"], ["--stream", "s", "--since", "noon"]],
+)
+def test_bad_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = main(["cat", *argv])
+    except SystemExit as error:
+        status = error.code
+    assert status == 2
+    assert capsys.readouterr().err.startswith("kpl-codec: ")
+
+
+@given(st.binary())
+def test_unpacking_is_the_inverse_of_packing_and_touches_nothing_else(data: bytes) -> None:
+    assert unpacked(gzip.compress(data)) == data
+    assert unpacked(zlib.compress(data)) == data
+    for broken in (
+        gzip.compress(data)[:-1],
+        zlib.compress(data)[:-1],
+        b"\x1f\x8b" + data,
+        b"\x78\x9c" + data,
+    ):
+        assert unpacked(broken) == broken or unpacked(broken) == zlib.decompress(broken, 47)
+
+
+def test_a_bomb_is_left_as_it_is() -> None:
+    bomb = zlib.compress(bytes(MOST_UNPACKED + 1))
+    assert unpacked(bomb) == bomb
+
+
+@pytest.mark.server
+@pytest.mark.timeout(90)
+def test_a_stream_and_what_comes_through_a_split(
+    kinesis_local: Any, stream_name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+    kinesis_local.create_stream(stream_name, shards=2)
+    client = kinesis_local.client()
+
+    def put(data: bytes) -> None:
+        client.put_record(StreamName=stream_name, Data=data, PartitionKey="k")
+
+    connection = [
+        "--stream",
+        stream_name,
+        "--endpoint-url",
+        kinesis_local.endpoint_url,
+        "--region",
+        "us-east-1",
+    ]
+    put(FRAME)
+    assert len(lines(capsys, *connection)) == 3
+    command = [sys.executable, "-u", "-m", "kpl_codec.cli.main", "cat", *connection, "--follow"]
+    following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert following.stdout is not None
+    found: list[dict[str, Any]] = []
+    came = threading.Event()
+
+    def read() -> None:
+        for row in following.stdout or ():
+            found.append(json.loads(row))
+            came.set()
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        number = 0
+        while not came.wait(0.5):  # until it reads: what was put before is not shown
+            put(f"early {number}".encode())
+            number += 1
+        for shard in ("shardId-000000000000", "shardId-000000000001"):
+            listed = client.list_shards(StreamName=stream_name)["Shards"]
+            keys = next(one["HashKeyRange"] for one in listed if one["ShardId"] == shard)
+            middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2
+            client.split_shard(StreamName=stream_name, ShardToSplit=shard, NewStartingHashKey=str(middle))
+            kinesis_local.wait_active(stream_name)
+        put(b"late")
+        came.clear()
+        while not any(row["data"] == "late" for row in found):
+            assert came.wait(30), found
+            came.clear()
+        assert [row["data"] for row in found].count("late") == 1
+    finally:
+        following.terminate()
+        following.wait()
+        kinesis_local.delete_stream(stream_name)
