@@ -108,32 +108,36 @@ def check(vectors: list[Vector], frames: dict[bytes, invariants.Rows | frozenset
         law()
 
 
-def verdict(mutant: str, run: Callable[[], None]) -> str:
+def begin(mutant: str, run: Callable[[], None]) -> int:
+    """A process that runs everything with one mutant; its id."""
     child = os.fork()
-    if child == 0:
-        os.environ["MUTANT_UNDER_TEST"] = mutant
-        # Filled by the run without a mutant.
-        for kept in (
-            message._HEADS,
-            message._PARTITION_KEY_INDEX,
-            message._EXPLICIT_HASH_KEY_INDEX,
-            message._LENGTH,
-        ):
-            kept.clear()
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        signal.alarm(60 * SECONDS)  # one that waits instead
-        try:
-            with open(os.devnull, "w") as nowhere:
-                sys.stdout = sys.stderr = nowhere
-                run()
-        except BaseException:  # noqa: BLE001 - noticed, however
-            os._exit(1)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
+    if child:
+        return child
+    os.environ["MUTANT_UNDER_TEST"] = mutant
+    # Filled by the run without a mutant.
+    for kept in (
+        message._HEADS,
+        message._PARTITION_KEY_INDEX,
+        message._EXPLICIT_HASH_KEY_INDEX,
+        message._LENGTH,
+    ):
+        kept.clear()
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    signal.alarm(60 * SECONDS)  # one that waits instead
+    try:
+        with open(os.devnull, "w") as nowhere:
+            sys.stdout = sys.stderr = nowhere
+            run()
+    except BaseException:  # noqa: BLE001 - noticed, however
+        os._exit(1)
+    os._exit(0)
+
+
+def verdict(status: int) -> str:
+    """How a process of `begin` ended."""
     if os.WIFSIGNALED(status):
-        return (
-            "timeout" if os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL) else "killed"
-        )
+        stopped = os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
+        return "timeout" if stopped else "killed"
     return "survived" if os.WEXITSTATUS(status) == 0 else "killed"
 
 
@@ -147,15 +151,20 @@ def main(results: Path, modules: list[str]) -> None:
     run = partial(check, vectors, {data: expectation(data) for data in inputs()})
     run()  # sound without a mutant, or nothing it says means anything
     verdicts = json.loads(results.read_text()) if results.exists() else {}
-    for module in modules:
-        meta = json.loads(Path(f"{path_of(module)}.meta").read_text())
-        names = list(meta["exit_code_by_key"])
-        for name in names:
-            if name not in verdicts:
-                verdicts[name] = verdict(name, run)
-                results.write_text(json.dumps(verdicts, indent=1))
-        noticed = sum(verdicts[name] != "survived" for name in names)
-        print(f"{module}: {noticed} of {len(names)} noticed", file=sys.stderr, flush=True)
+    names = [name for module in modules for name in mutants(module)]
+    left = [name for name in names if name not in verdicts]
+    running: dict[int, str] = {}
+    while left or running:
+        while left and len(running) < (os.cpu_count() or 1):
+            name = left.pop()
+            running[begin(name, run)] = name
+        child, status = os.wait()
+        verdicts[running.pop(child)] = verdict(status)
+        results.write_text(json.dumps({name: verdicts[name] for name in names if name in verdicts}, indent=1))
+
+
+def mutants(module: str) -> list[str]:
+    return list(json.loads(Path(f"{path_of(module)}.meta").read_text())["exit_code_by_key"])
 
 
 if __name__ == "__main__":
