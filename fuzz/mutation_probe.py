@@ -152,7 +152,7 @@ def main(results: Path, modules: list[str]) -> None:
     run()  # sound without a mutant, or nothing it says means anything
     verdicts = json.loads(results.read_text()) if results.exists() else {}
     names = [name for module in modules for name in mutants(module)]
-    left = [name for name in names if name not in verdicts]
+    left = [name for name in reversed(names) if name not in verdicts]
     running: dict[int, str] = {}
     while left or running:
         while left and len(running) < (os.cpu_count() or 1):
