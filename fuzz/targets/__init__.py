@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import answers, captures, commands, events, frames, listings, pages, spark_source
+from . import answers, captures, commands, events, frames, listings, pages, repairs, spark_source
 from .target import Target
 
 TARGETS: dict[str, Target] = {
@@ -14,4 +14,5 @@ TARGETS: dict[str, Target] = {
     **answers.TARGETS,
     **commands.TARGETS,
     **pages.TARGETS,
+    **repairs.TARGETS,
 }

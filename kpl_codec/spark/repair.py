@@ -239,16 +239,13 @@ class _Log:
         self._lines: list[str] = []
 
     def done(self) -> set[tuple[Any, ...]]:
-        """Identities that earlier attempts have put."""
-        found = set()
-        for file in self._system.get_file_info(fs.FileSelector(self._folder)):
-            if file.base_name.startswith(self._prefix) and file.base_name.endswith(".jsonl"):
-                with self._system.open_input_stream(file.path) as source:
-                    for line in source.read().decode().splitlines():
-                        entry = json.loads(line)
-                        if entry["outcome"] == "put":
-                            found.add(tuple(entry["old"]))
-        return found
+        """Identities that earlier attempts have put. Raises InputError (unreadable)."""
+        return {
+            place
+            for file in self._system.get_file_info(fs.FileSelector(self._folder))
+            if file.base_name.startswith(self._prefix) and file.base_name.endswith(".jsonl")
+            for place in repaired.read_log(self._system, file.path)
+        }
 
     def add(self, entry: dict[str, Any]) -> None:
         self._lines.append(json.dumps(entry))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from ..captures import open_path
+from ..captures import InputError, open_path
 from .storage import whole_file
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
@@ -22,6 +23,8 @@ TAG = "kpl_codec.repair"
 #: What `mark` says of a user record in place of "dropped".
 REPAIRED = "repaired"
 Place = tuple[str, str, int]
+#: An aggregate has fewer user records; a number from outside must not fill the memory.
+_MOST_USER_RECORDS = 1_000_000
 
 
 def tag_value(place: Place) -> str:
@@ -112,20 +115,51 @@ def _place(value: str) -> Place | None:
     """The place in a tag's value; None if somebody else wrote it."""
     shard_id, _, rest = value.partition("/")
     number, _, index = rest.partition("/")
-    # An aggregate has less than a million user records; a number from outside is not to fill the memory.
-    if shard_id and number and index.isascii() and index.isdigit() and len(index) < 7:
+    if (
+        shard_id
+        and number
+        and index.isascii()
+        and index.isdigit()
+        and len(index) < 9
+        and int(index) < _MOST_USER_RECORDS
+    ):
         return shard_id, number, int(index)
     return None
 
 
 def read_logs(results: Iterable[str]) -> Repaired:
     """What the logs of repairs in these folders of results say was put. Raises InputError."""
-    places: list[Place] = []
+    places: list[tuple[str | None, str | None, int]] = []
     for folder in results:
         system, inner = open_path(folder)
         for file in system.get_file_info(fs.FileSelector(f"{inner}/repair/log", allow_not_found=True)):
             if file.base_name.endswith(".jsonl"):
-                with system.open_input_stream(file.path) as source:
-                    entries = map(json.loads, source.read().decode().splitlines())
-                    places += [tuple(entry["old"]) for entry in entries if entry["outcome"] == "put"]
-    return Repaired(place for place in places if None not in place)
+                places += read_log(system, file.path)
+    return Repaired(
+        (shard, number, index) for shard, number, index in places if shard and number and index >= 0
+    )
+
+
+def read_log(system: fs.FileSystem, path: str) -> Iterator[tuple[str | None, str | None, int]]:
+    """Shard id, sequence number and sub-sequence number of each user record that was put, as the log of a
+    repair says. Raises InputError (unreadable): what is not read could be put twice."""
+    with system.open_input_stream(path) as source:
+        lines = source.read().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            if not line.strip():
+                continue
+            entry: Any = json.loads(line)
+            if entry["outcome"] != "put":
+                continue
+            shard_id, sequence_number, index = entry["old"]
+            # See `_place`.
+            if not -1 <= index < _MOST_USER_RECORDS or isinstance(index, float):
+                raise ValueError(f"sub-sequence number {index}")
+            for text in (shard_id, sequence_number):
+                if not isinstance(text, str | None):
+                    raise TypeError(f"{text!r} is no text")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            reason = f"line {number}: {type(error).__name__}: {error}"
+            raise InputError(code="unreadable", path=path, reason=reason) from None
+        yield shard_id, sequence_number, index
