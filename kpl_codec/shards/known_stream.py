@@ -82,7 +82,8 @@ class KnownStream:
         of_this_shard = _made_on(shard, sequence_number) if shard and self._hints_hold else None
         if self.generation != generation and not of_this_shard:
             return "gone"
-        listed_since = self.listed_at is not None and self.listed_at >= answered_at
+        # Not at the same moment: then it may have begun before, by a clock that is coarse.
+        listed_since = self.listed_at is not None and self.listed_at > answered_at
         if shard is None:
             return "unknown"
         if of_this_shard is False:

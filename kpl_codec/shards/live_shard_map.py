@@ -245,7 +245,9 @@ class LiveShardMap:
         # MAP-17: "When a failure says that the stream is gone, trust in the map MUST end until a listing
         # that began after it."
         self._trust.end(now)
-        if self._refresh is None and not self._failures:
+        if self._refresh is not None:
+            self._refresh.outdated = True
+        elif not self._failures:
             self._start(now)
 
     def stream_seen(self, now: float) -> None:
@@ -335,6 +337,7 @@ class LiveShardMap:
         self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None
         anything = bool(changed.opened or changed.closed or changed.recreated)
-        if self._trust.listed(refresh.begun, changed=anything, now=now):
+        begun = float("-inf") if refresh.outdated else refresh.begun
+        if self._trust.listed(begun, changed=anything, now=now):
             self._start(now)
         return changed

@@ -37,7 +37,7 @@ class Failure(NamedTuple):
 class Refresh:
     """A refresh under way. ``begun``: what happened in the stream before is in its listing.
 
-    ``shards``: listed so far. ``whole``: all pages have come. ``summary``: None if the stream was not
+    ``outdated``: the stream may have become another one since it began. ``shards``: listed so far. ``whole``: all pages have come. ``summary``: None if the stream was not
     described, or the answer told nothing.
     """
 
@@ -51,6 +51,7 @@ class Refresh:
         describe: bool,
     ) -> None:
         self.begun = begun
+        self.outdated = False
         self.shards: list[Shard] = []
         self.whole = False
         self.summary: StreamSummary | None = None
@@ -114,7 +115,7 @@ class Refresh:
         if self._restarted:
             return False
         self._restarted = True
-        self.begun = now
+        self.begun, self.outdated = now, False
         self.shards.clear()
         self._tokens.clear()
         return True

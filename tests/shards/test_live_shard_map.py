@@ -582,8 +582,8 @@ def test_the_shard_of_a_record_is_never_one_of_another_life():
     assert of(mine, 0, 20.0) == of("123", 0, 20.0) == "gone"
     # A server whose numbers only look like hints: listed again, it is still the same stream.
     assert of(mine, 1, 30.0) == "unknown"
-    live.refresh(30.0)
-    answer(live, 30.0, new.open_shards(), new.summary())
+    live.refresh(30.5)
+    answer(live, 30.5, new.open_shards(), new.summary())
     assert of(mine, 1, 30.0) == of(mine, 1, 40.0) == new.shards[0].hash_key_range
 
 
