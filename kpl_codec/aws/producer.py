@@ -162,7 +162,7 @@ class Producer(ProducerBase):
     def wait_ready(self, timeout: float = 10.0) -> bool:
         """Start, and wait until there is a shard map: user records put before it go out one by one.
 
-        Whether there is one within ``timeout`` seconds. Without it everything works, unaggregated.
+        Whether there is one within ``timeout`` seconds. Without one user records are sent one by one.
         """
         self._not_from_callback("wait_ready")
         live = self._core.live

@@ -3,12 +3,12 @@
     shard_map = fetch_shard_map(client, "orders")                      # once
     lineage = fetch_lineage(client, "orders")                          # with the closed shards
 
-    with StreamShardMap(client, "orders") as live:                     # for as long as it takes
+    with StreamShardMap(client, "orders") as live:                     # keeps itself right
         live.wait_ready(10)
         live.predict(hash_key)                                         # never waits
         live.invalidate(sent_at, predicted_shard_id)                   # never waits
 
-All that matters is in `kpl_codec.shards.live_shard_map`; here are only the calls, the clock and the thread.
+The rules are in `kpl_codec.shards.live_shard_map`; here are the calls, the clock and the thread.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ class StreamShardMap(LiveShardMapView):
     def _begin(self) -> None:
         self._changed = threading.Condition()
         self._closing = False
+        self._ended = False
         self._crash: BaseException | None = None
         self._thread = threading.Thread(
             target=self._run, name=f"kpl-codec shard map {self._live.stream}", daemon=True
@@ -117,8 +118,8 @@ class StreamShardMap(LiveShardMapView):
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join()
+            # Not `join`: a signal handler may have interrupted a method that holds the lock.
+            self._changed.wait_for(lambda: self._ended or not self._thread.is_alive())
 
     def __enter__(self) -> StreamShardMap:
         return self.start()
@@ -177,11 +178,14 @@ class StreamShardMap(LiveShardMapView):
             while self._turn():
                 pass
         except BaseException as error:
-            # Not ours to handle: whoever waits must not wait for ever.
+            # A bug of ours: nobody may wait for ever for it.
             with self._changed:
                 self._crash = error
-                self._changed.notify_all()
             raise
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
 
     def _turn(self) -> bool:
         """One call, or one sleep. False when closing."""

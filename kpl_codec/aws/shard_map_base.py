@@ -1,4 +1,4 @@
-"""What the thread skin and the asyncio skin of a live shard map share: how they are made, what they show."""
+"""What the live shard maps with a thread and with asyncio share: how they are made, what they show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..shards.shard_map import ShardMap
 
 
 class LiveShardMapView:
-    """A skin's `LiveShardMap`, client and clock. The reads are of one attribute each: no lock, no waiting.
+    """A `LiveShardMap`, its client and its clock. Each property reads one attribute: no lock, no waiting.
 
     ``settings`` are those of `LiveShardMap`. Times are of ``clock``, in seconds.
     """
@@ -32,7 +32,7 @@ class LiveShardMapView:
         self._begin()
 
     def _begin(self) -> None:
-        """What the skin needs to wait with."""
+        """Make what is needed to wait with."""
         raise NotImplementedError
 
     @property

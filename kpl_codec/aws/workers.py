@@ -1,4 +1,4 @@
-"""The threads that make the calls of `kpl_codec.aws.Producer`: as many as have something to do."""
+"""The threads that make the calls of `kpl_codec.aws.Producer`. Started as they are needed."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Collector:
     def __init__(self, config: ProducerConfig) -> None:
         self._max_count = config.collection_max_count
         self._max_size = config.collection_max_size
-        # The KPL's: an aggregate waits a little for those of other shards.
+        # As in the KPL an aggregate waits a little for those of other shards. Seconds.
         self._delay = min(0.05, 0.2 * config.buffering_seconds) * config.aggregation_enabled
         self.units: list[Outgoing] = []
         self._size = 0

@@ -16,8 +16,8 @@
     closed             | the producer was closed before it could be sent      | fail
     dropped            | the producer was full, and its caller chose to drop  | fail
 
-What is stored and still sent again is not lost and not doubled for a KCL consumer: it drops a mixed
-aggregate whole. After no-answer, count-mismatch and internal nobody can know whether the record is
+A misplaced aggregate is stored and sent again. A KCL consumer gets its user records once: it drops the
+misplaced copy whole. After no-answer, count-mismatch and internal nobody can know whether the record is
 stored; it may then be there twice.
 Specification: spec/05-producer.md, PRD-10 to PRD-24.
 """

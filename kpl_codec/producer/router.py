@@ -14,7 +14,7 @@ from .pending import Pending
 
 
 class Router:
-    """See the module. ``loads`` tells what waits for each shard; it is asked when a shard is drawn."""
+    """See the module. ``loads``: what waits for each shard; called when a shard is drawn."""
 
     def __init__(
         self,
@@ -46,8 +46,11 @@ class Router:
         self._partitioner.set_shards(shard_ids)
 
     def route(self, pending: Pending, now: float) -> str | None:
-        """The shard of the next attempt, None if nobody knows. Assigns an explicit hash key where that is
-        our business."""
+        """The shard of the next attempt, None if it cannot be predicted.
+
+        Gives an explicit hash key to a record without one where there is no key or the reshard-proof mode
+        asks for it.
+        """
         if pending.keyless:
             return self._choose(pending, now)
         shard = self._live.predict(pending.key_hash_key)

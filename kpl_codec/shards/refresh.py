@@ -37,8 +37,9 @@ class Failure(NamedTuple):
 class Refresh:
     """A refresh under way. ``begun``: what happened in the stream before is in its listing.
 
-    ``outdated``: the stream may have become another one since it began. ``shards``: listed so far. ``whole``: all pages have come. ``summary``: None if the stream was not
-    described, or the answer told nothing.
+    ``outdated``: the stream may have become another one since it began. ``shards``: listed so far.
+    ``whole``: all pages have come. ``summary``: None if the stream was not described, or the answer told
+    nothing.
     """
 
     def __init__(
