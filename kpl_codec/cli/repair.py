@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
     parser.add_argument("--apply", action="store_true", help="put what the plan says")
     parser.add_argument("--stream", metavar="NAME", help="with --apply: the stream to put to")
-    add_connection(parser)
+    add_connection(parser, credentials=False)
     parser.add_argument("--quiet", action="store_true", help="no progress display")
 
 

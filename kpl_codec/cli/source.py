@@ -23,10 +23,13 @@ class UsageError(KplError):
     text = "{reason}"
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
-    """--region, --endpoint-url."""
+def add_connection(parser: argparse.ArgumentParser, *, credentials: bool = True) -> None:
+    """--region, --endpoint-url, and with ``credentials`` --profile and --role-arn."""
     parser.add_argument("--region", help="AWS region (default: as for the AWS CLI)")
     parser.add_argument("--endpoint-url", metavar="URL", help="another Kinesis server, such as a local one")
+    if credentials:
+        parser.add_argument("--profile", metavar="NAME", help="profile of the AWS configuration to use")
+        parser.add_argument("--role-arn", metavar="ARN", help="assume this role for all calls to Kinesis")
 
 
 def add_source(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -102,7 +105,12 @@ def client_of(args: argparse.Namespace) -> Any:
     from ..aws.client import kinesis_client
 
     try:
-        return kinesis_client(region=args.region, endpoint_url=args.endpoint_url)
+        return kinesis_client(
+            region=args.region,
+            endpoint_url=args.endpoint_url,
+            profile=args.profile,
+            role_arn=args.role_arn,
+        )
     except CALL_ERRORS as error:
         failure = failure_of(error)
         raise StreamUnavailable(

@@ -134,7 +134,8 @@ def run(args: argparse.Namespace) -> int:
         return _status(args, result)
     show(*summary(result.report), line(""))
     show(line(f"Results: {args.output}  (report.html, summary.txt, summary.json, findings/, user-records/)"))
-    show(line(f"To see the findings: kpl-codec findings {args.output}"))
+    if result.report.kinds:
+        show(line(f"To see the findings: kpl-codec findings {args.output}"))
     if plan_counts is not None:
         told = ", ".join(f"{count:,} {decision}" for decision, count in sorted(plan_counts.items()))
         how = f". To do it: kpl-codec repair {args.output} --apply --stream NAME" if told else ""
@@ -233,6 +234,8 @@ def _options(args: argparse.Namespace) -> dict[str, str]:
         "streamName": args.stream,
         "region": args.region,
         "endpointUrl": args.endpoint_url,
+        "profile": args.profile,
+        "roleArn": args.role_arn,
         "startingPosition": args.starting_position,
     }
     return {name: value for name, value in given.items() if value is not None}

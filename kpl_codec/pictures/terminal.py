@@ -57,14 +57,14 @@ def wrapped(text: Text, width: int, indent: int = 0) -> list[RenderableType]:
 
 def table(
     heads: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int] = (), indent: int = 0
-) -> Table:
+) -> RenderableType:
     """Columns under their heads. ``right``: the indices of the columns that hold numbers."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, indent), header_style="bold")
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, head in enumerate(heads):
         made.add_column(head, justify="right" if index in right else "left", overflow="fold")
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row))
-    return made
+    return Padding(made, (0, 0, 0, indent), expand=False) if indent else made
 
 
 def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: bool = True) -> str:
