@@ -52,7 +52,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     add(
         "--memory",
         type=size,
-        help="of the local Spark's JVM (default: 2g), or of all local workers together (default: three "
+        help="memory of the local Spark (default: 2g), or of all local workers together (default: three "
         "quarters of the machine's)",
     )
 

@@ -1,4 +1,4 @@
-"""`kpl-codec validate`: check captured records, or a stream, against a shard map, on Spark."""
+"""`kpl-codec validate`: check captured records, or a stream, against a shard map."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Parquet with a binary column data. The shard of each record is taken from the re
 folder named after it (shardId-000000000000), else from the sequence number. --shards is then needed: what
 `aws kinesis list-shards --stream-name NAME` prints. Names that begin with . or _ are left out.
 
---stream: the stream itself, from its oldest record to now; with --follow and what comes, until interrupted.
+--stream: the stream itself, from its oldest record to now. With --follow also what arrives, until
+interrupted.
 
 On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
 --output-format delta needs Delta Lake in the Spark session: spark-submit --packages and Delta's own settings.
@@ -40,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--input", action="extend", nargs="+", metavar="PATH", help="files, folders or URIs; may be repeated"
     )
-    source.add_argument("--stream", metavar="NAME", help="read this stream")
-    add("--shards", metavar="FILE", help="what aws kinesis list-shards printed (with --stream: asked for)")
+    source.add_argument("--stream", metavar="NAME", help="check this stream itself; its name or ARN")
+    add("--shards", metavar="FILE", help="what aws kinesis list-shards printed; needed with --input")
     add("--output", required=True, metavar="DIR", help="an empty or new folder for the results")
     add(
         "--distribution",
@@ -58,11 +59,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     keep_old_name(parser, "--format", "--output-format")
     add("--title", help="headline of the report")
     add_connection(parser)
-    add("--starting-position", default="TRIM_HORIZON", help="where to start (default: %(default)s)")
+    add(
+        "--starting-position",
+        default="TRIM_HORIZON",
+        metavar="PLACE",
+        help="where in the stream to begin (%(default)s)",
+    )
     add(
         "--follow",
         action="store_true",
-        help="read on as records come; resumes in a folder that an earlier --follow left",
+        help="keep checking as records arrive; resumes in a folder that an earlier --follow left",
     )
     add("--once", action="store_true", help="with --follow: end when all that is there now is read")
     add("--interval", type=float, default=30.0, help="with --follow: seconds between batches (%(default)s)")

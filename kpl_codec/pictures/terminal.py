@@ -27,7 +27,7 @@ Part = str | tuple[str, str]
 #: What stands for the characters of our pictures where the encoding does not have them.
 _NEAREST = {
     **dict.fromkeys("█▉▊▋▌", "#"), **dict.fromkeys("▍▎▏", "|"), **dict.fromkeys("├┼┤┬┴", "+"),
-    "─": "-", "│": "|", "┊": ":", "◀": "<", "▲": "^", "▸": ">", "…": "...", "−": "-", "\ufffd": "?",
+    "─": "-", "│": "|", "┊": ":", "◀": "<", "▲": "^", "▸": ">", "…": "~", "−": "-", "\ufffd": "?",
 }  # fmt: skip
 _WIDEST = 100_000
 
