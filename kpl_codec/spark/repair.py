@@ -112,6 +112,8 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
     ]
     delivered = (
         rows.where("kcl = 'delivered'")
+        # A copy that a repair put stands for the one that its tag names, not for any equal one.
+        .where(f"not coalesce(exists(tags, tag -> tag.key = '{repaired.TAG}'), false)")
         .dropDuplicates(list(_IDENTITY))
         .groupBy(
             f.col("partitionKey").alias("otherKey"),
