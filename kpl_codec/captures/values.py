@@ -21,7 +21,7 @@ class Values:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._unknown: list[tuple[str, int, int | None]] = []
+        self._unknown: list[tuple[str, int, int | None, int]] = []
         self._unknown_count = 0
         self._captures = False  # whether there was anything else
         self._position, self._index = -1, 0
@@ -44,10 +44,10 @@ class Values:
                     self._has_captures()
                     name = stream or (arns[at] if at < len(arns) else _stream_of(envelope))
                     self._rows.record(item, name, position, line, self._index)
-                elif item.code == "unknown-shape" and isinstance(value, dict) and not self._captures:
+                elif item.code == "unknown-shape" and not self._captures:
                     self._unknown_count += 1
                     if len(self._unknown) < _HELD:
-                        self._unknown.append((str(item), position, line))
+                        self._unknown.append((str(item), position, line, self._index))
                 else:
                     self._has_captures()
                     self._rows.unreadable(item.code, str(item), position, line, self._index)
@@ -58,7 +58,7 @@ class Values:
         if self._unknown_count < 2 or self._captures:
             self._has_captures()
             return
-        _, position, line = self._unknown[0]
+        _, position, line, _ = self._unknown[0]
         # SPK-44: "A file of JSON values that are no Kinesis records MUST be one finding: it is user data, as
         # Firehose writes it to S3."
         text = f"{self._unknown_count} JSON values, none of them a Kinesis record: user data, it seems"
@@ -67,11 +67,11 @@ class Values:
     def _has_captures(self) -> None:
         """From now on values of no known shape are reported one by one."""
         self._captures = True
-        for text, position, line in self._unknown:
-            self._rows.unreadable("unknown-shape", text, position, line, 0)
+        for text, position, line, index in self._unknown:
+            self._rows.unreadable("unknown-shape", text, position, line, index)
         more = self._unknown_count - len(self._unknown)
         if more:
-            _, position, line = self._unknown[-1]
+            _, position, line, _ = self._unknown[-1]
             self._rows.unreadable("unknown-shape", f"{more} more values of no known shape", position, line)
         self._unknown, self._unknown_count = [], 0
 
