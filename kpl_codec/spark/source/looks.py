@@ -91,7 +91,7 @@ class Look:
 class _Kept:
     """A cursor that stands at ``place``, or behind ``ahead``, the record right behind it. ``last``: the
     record right before the place; ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970).
-    ``empty``: looks in a row that found nothing."""
+    ``empty``: looks in a row that found nothing; ``busy``: the last plan found far more than a look gives."""
 
     place: Place
     cursor: ShardCursor
@@ -101,6 +101,7 @@ class _Kept:
     at_tip: bool
     ahead: Found | None = None
     now: int = 0
+    busy: bool = False
     empty: int = 0
 
 
@@ -138,11 +139,12 @@ class Looks:
         at_tip: bool = False,
         ahead: Found | None = None,
         now: int = 0,
+        busy: bool = False,
     ) -> None:
         """A batch ends at ``place``, where ``cursor`` stands, or behind ``ahead``, the record right behind
-        the place. ``now`` with it: as in `Look`."""
+        the place. ``now`` with that or with ``busy``: as in `Look`."""
         self._kept[shard_id] = _Kept(
-            place, cursor, self._clock(), int(self._now() * 1000), last, at_tip, ahead, now
+            place, cursor, self._clock(), int(self._now() * 1000), last, at_tip, ahead, now, busy
         )
 
     def forget(self, shard_id: str) -> None:
@@ -162,14 +164,24 @@ class Looks:
             return None
         return BatchEnd(start.place, since=kept.seen)
 
-    def look(self, shard_id: str, start: BatchEnd, most: int | None = None) -> Look:
-        """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable."""
+    def look(
+        self, shard_id: str, start: BatchEnd, most: int | None = None, *, may_skip: bool = False
+    ) -> Look:
+        """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable.
+
+        ``may_skip``: of a busy shard no record is asked for; the record right before ``start`` stands for
+        them.
+        """
         kept = self._kept.pop(shard_id, None)
         if kept is not None and kept.place != start.place:
             kept = None
         limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._sizes.get(shard_id, _UNKNOWN_SIZE)))
         limit = min(limit, most or limit)
         if kept is not None and self._clock() - kept.used < _ITERATOR_LIFE:
+            if kept.busy and may_skip and kept.last is not None:
+                return self._known(kept, kept.last)
+            if kept.ahead is not None:
+                return self._known(kept, kept.ahead)
             look = self._look_on(shard_id, kept, limit)
         else:
             # An iterator that is about to expire would be made anew at a record nobody has looked at again.
@@ -191,10 +203,11 @@ class Looks:
             )
         return look
 
+    def _known(self, kept: _Kept, found: Found) -> Look:
+        now = kept.now + int((self._clock() - kept.used) * 1000)
+        return Look([found], now, kept.seen, at_tip=False, ended=False, cursor=kept.cursor)
+
     def _look_on(self, shard_id: str, kept: _Kept, limit: int) -> Look:
-        if kept.ahead is not None:
-            now = kept.now + int((self._clock() - kept.used) * 1000)
-            return Look([kept.ahead], now, kept.seen, at_tip=False, ended=False, cursor=kept.cursor)
         look = self._read(shard_id, kept.cursor, limit)
         if kept.at_tip and kept.place.names_record:
             # Nothing is missing before the first record: nothing lay behind the place a moment ago. The

@@ -31,6 +31,8 @@ from .positions import Position
 
 #: How far before the goal a jump aims first, in ms; eight times as far each time it finds nothing.
 _FIRST_LAG: Final = 250
+#: With so many records in one read near the tip a shard is busy: the next plan looks near the tip at once.
+_BUSY: Final = 50
 _WALK_CALLS: Final = 4
 _MOST_MARKS: Final = 63
 #: Milliseconds after which the times in an offset are written down anew, if nothing else is: six hours, a
@@ -200,10 +202,17 @@ class Planner:
             else:
                 moved[shard_id] = ends
 
+        may_skip = tips is None and caps.records is None
+
+        # Two rounds: the calls on one shard come apart, and few have to wait for the shard's budget.
+        def look(shard_id: str) -> Look:
+            return self._looks.look(shard_id, listed.shards[shard_id], caps.records, may_skip=may_skip)
+
+        looks = dict(zip(due, self.each(look, due), strict=True))
+
         def move(shard_id: str) -> BatchEnd:
-            return self.advance_shard(
-                shard_id, listed.shards[shard_id], caps, tips[shard_id] if tips is not None else None
-            )
+            tip = tips[shard_id] if tips is not None else None
+            return self._move(shard_id, listed.shards[shard_id], looks[shard_id], caps, tip)
 
         moved.update(zip(due, self.each(move, due), strict=True))
         if any(moved[shard_id].drained for shard_id in due):
@@ -222,7 +231,9 @@ class Planner:
 
     def advance_shard(self, shard_id: str, start: BatchEnd, caps: Caps, tip: Tip | None = None) -> BatchEnd:
         """Where the next batch ends on one shard. Raises DataLoss, StreamUnavailable."""
-        look = self._looks.look(shard_id, start, caps.records)
+        return self._move(shard_id, start, self._looks.look(shard_id, start, caps.records), caps, tip)
+
+    def _move(self, shard_id: str, start: BatchEnd, look: Look, caps: Caps, tip: Tip | None) -> BatchEnd:
         if not look.records:
             place = TRIM_HORIZON if look.lost else start.place
             return BatchEnd(place, drained=look.ended, since=look.asked_at)
@@ -261,13 +272,13 @@ class Planner:
 
     def _to_tip(self, shard_id: str, look: Look) -> BatchEnd:
         """The last record of the shard, or a late one where records come faster than they are read."""
-        cursor, last, lag = look.cursor, look.records[-1], _FIRST_LAG
+        cursor, last, lag, busy = look.cursor, look.records[-1], _FIRST_LAG, False
         answer: Answer | None = None
         while answer is None and look.now - lag > last.time:
             near = self._looks.cursor(shard_id, at_time(look.now - lag))
             found = near.fetch(MOST_RECORDS)
             if found.records and Found.of(found.records[-1]).after(last):
-                cursor, answer = near, found
+                cursor, answer, busy = near, found, len(found.records) >= _BUSY
             lag *= 8
         for _ in range(_WALK_CALLS):
             answer = answer or cursor.fetch(MOST_RECORDS)
@@ -277,7 +288,7 @@ class Planner:
             if at_tip:
                 break
             answer = None
-        return self._ends_after(shard_id, look, last, cursor, at_tip, behind=behind)
+        return self._ends_after(shard_id, look, last, cursor, at_tip, behind=behind, busy=busy)
 
     def _walk_exactly(self, shard_id: str, look: Look, most: int) -> BatchEnd:
         """At most ``most`` records."""
@@ -302,10 +313,12 @@ class Planner:
         *,
         behind: int = 0,
         records: int | None = None,
+        busy: bool = False,
     ) -> BatchEnd:
         """The batch ends after ``last``, where ``cursor`` stands."""
         place = after_record(last.sequence_number)
-        self._looks.keep(shard_id, place, cursor, last, at_tip=at_tip)
+        now = last.time + behind
+        self._looks.keep(shard_id, place, cursor, last, at_tip=at_tip, now=now, busy=busy)
         # A record that arrived just now leaves the stream no earlier than what comes behind it may.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None

@@ -84,7 +84,7 @@ BEFORE = st.lists(
 WAITS = [0.2, 30, 250, 1000, 5 * HOUR, 11 * HOUR, 23 * HOUR, 30 * HOUR]
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), st.integers(1, 30)),
+        st.tuples(st.just("put"), st.integers(1, 30) | st.just(700)),
         st.tuples(st.just("split"), st.integers(0, 7)),
         st.tuples(st.just("merge"), st.integers(0, 7)),
         st.tuples(st.just("batch"), st.integers(1, 3)),
@@ -197,7 +197,8 @@ def test_retention_is_asked_for_where_a_day_does_not_settle_it() -> None:
 
 @pytest.mark.requirement("SPK-63")
 def test_what_a_batch_costs_the_planner() -> None:
-    """A quiet shard: one call. A busy one: two reads and one iterator. Idle shards: ever fewer calls."""
+    """A quiet shard: one call. One that gets busy: two reads and one iterator; one that is: one of each.
+    Idle shards: ever fewer calls."""
     stream = ModelKinesis(1)
     query = ModelQuery(stream, Caps(span=600_000))
     stream.put(3)
@@ -215,6 +216,10 @@ def test_what_a_batch_costs_the_planner() -> None:
 
     assert cost(20) == (0, 1)
     assert cost(3000) == (1, 2)
+    assert cost(3000) == (1, 1)
+    assert cost(3000) == (1, 1)
+    quieter = cost(20)
+    assert sum(quieter) <= 4
     assert cost(20) == (0, 1)
     query.until_idle()
     before = stream.calls["get_records"]
