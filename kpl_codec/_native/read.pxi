@@ -45,7 +45,7 @@ cdef class Frames:
         self.count = count
         self.data = <Data *>malloc((count + 1) * sizeof(Data))
         self.state = <uint8_t *>malloc(count + 1)
-        self.starts = <size_t *>malloc((count + 1) * sizeof(size_t))
+        self.starts = <size_t *>calloc(count + 1, sizeof(size_t))
         if self.data == NULL or self.state == NULL or self.starts == NULL:
             raise MemoryError
         return 0
@@ -61,56 +61,71 @@ cdef class Frames:
             raise MemoryError
         return 0
 
-    cdef Answer read(self, bint tags, bint hash_keys) noexcept nogil:
-        cdef size_t first = 0, last, size, sized, asked, i
-        cdef kpl_message *messages = <kpl_message *>malloc((self.count + 1) * sizeof(kpl_message))
-        cdef uint8_t *digests = <uint8_t *>malloc(16 * (self.count + 1))
-        cdef const uint8_t *at
-        cdef uint8_t unsure
-        cdef Answer answer = SOUND if messages != NULL and digests != NULL else NO_MEMORY
-        while first < self.count and answer != NO_MEMORY:
-            last, sized, asked = first, 0, 0
-            while last < self.count and (sized < CHUNK or asked % LANES):
-                at, size = self.data[last].at, self.data[last].size
-                self.state[last] = UNCERTAIN
-                if at != NULL:
-                    self.state[last] = PLAIN
-                    if looks_aggregated(at, size) and not self.data[last].plain:
-                        self.state[last] = AGGREGATED
-                if self.state[last] == AGGREGATED:
-                    messages[asked].data, messages[asked].size = at + 4, size - FRAME_OVERHEAD
-                    messages[asked].digest = digests + 16 * asked
-                    asked += 1
-                sized += size
-                last += 1
-            kpl_md5_many(messages, asked)
-            asked = 0
-            for i in range(first, last):
-                self.starts[i] = self.m.rows.count
-                at, size = self.data[i].at, self.data[i].size
-                unsure = UNCERTAIN
-                if self.state[i] == AGGREGATED:
-                    answer = NOT_CERTAIN
-                    if memcmp(digests + 16 * asked, at + size - 16, 16) == 0:
-                        unsure = UNREAD
-                        self.m.tagged = False
-                        answer = read_message(at + 4, at + size - 16, i, &self.m)
-                        if answer == SOUND and tags and self.m.tagged:
-                            answer = NOT_CERTAIN
-                            self.m.rows.count = self.starts[i]  # the texts stay, unused
-                    asked += 1
-                elif self.state[i] == PLAIN:
-                    answer = self.add_plain(i, hash_keys)
-                else:
-                    answer = NOT_CERTAIN
-                if answer == NO_MEMORY:
-                    break
-                if answer == NOT_CERTAIN:
-                    self.state[i] = unsure
-            first = last
-        self.starts[self.count] = self.m.rows.count
+    cdef Answer check_digests(self, size_t first, size_t last) noexcept nogil:
+        """The state of records `first` to before `last` before any message is read."""
+        cdef kpl_message *messages = <kpl_message *>malloc((last - first + 1) * sizeof(kpl_message))
+        cdef uint8_t *digests = <uint8_t *>malloc(16 * (last - first + 1))
+        cdef size_t asked = 0, i
+        cdef Data *data
+        if messages == NULL or digests == NULL:
+            free(messages)
+            free(digests)
+            return NO_MEMORY
+        for i in range(first, last):
+            data = &self.data[i]
+            self.state[i] = UNCERTAIN if data.at == NULL else PLAIN
+            if data.at != NULL and not data.plain and looks_aggregated(data.at, data.size):
+                self.state[i] = UNREAD
+                messages[asked].data, messages[asked].size = data.at + 4, data.size - FRAME_OVERHEAD
+                messages[asked].digest = digests + 16 * asked
+                asked += 1
+        kpl_md5_many(messages, asked)
+        asked = 0
+        for i in range(first, last):
+            if self.state[i] == UNREAD:
+                if memcmp(digests + 16 * asked, self.data[i].at + self.data[i].size - 16, 16) != 0:
+                    self.state[i] = UNCERTAIN
+                asked += 1
         free(messages)
         free(digests)
+        return SOUND
+
+    cdef Answer read_one(self, size_t i, bint tags) noexcept nogil:
+        """Add the rows and texts of a record whose digest is right, and set its state."""
+        cdef size_t rows = self.m.rows.count
+        cdef const uint8_t *at = self.data[i].at
+        cdef Answer answer
+        self.m.tagged = False
+        answer = read_message(at + 4, at + self.data[i].size - 16, i, &self.m)
+        if answer == SOUND and tags and self.m.tagged:
+            answer = NOT_CERTAIN
+            self.m.rows.count = rows  # the texts stay, unused
+        if answer == SOUND:
+            self.state[i] = AGGREGATED
+        return answer
+
+    cdef Answer read(self, bint tags, bint hash_keys) noexcept nogil:
+        cdef size_t first = 0, last, size, frames, i
+        cdef Answer answer = SOUND
+        while first < self.count and answer != NO_MEMORY:
+            last, size, frames = first, 0, 0
+            while last < self.count and (size < CHUNK or frames % LANES):
+                frames += self.data[last].at != NULL and looks_aggregated(self.data[last].at, self.data[last].size)
+                size += self.data[last].size
+                last += 1
+            answer = self.check_digests(first, last)
+            for i in range(first, last):
+                if answer == NO_MEMORY:
+                    break
+                self.starts[i] = self.m.rows.count
+                if self.state[i] == UNREAD:
+                    answer = self.read_one(i, tags)
+                elif self.state[i] == PLAIN:
+                    answer = self.add_plain(i, hash_keys)
+                    if answer == NOT_CERTAIN:
+                        self.state[i] = UNCERTAIN
+            first = last
+        self.starts[self.count] = self.m.rows.count
         return answer
 
     cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:

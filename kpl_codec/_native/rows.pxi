@@ -12,7 +12,8 @@ cdef extern from "Python.h":
 cdef class FrameRows(JudgedFrames):
     """The first of the KinesisRecords in ``records``, and their user records as ``row_type``.
 
-    ``count``: how many of them were read (all of a short list). ``fates``: the last field of a row by the
+    ``count``: how many of them it takes (all of a short list). Where hash keys are needed, all messages are
+    read at once, otherwise each when its rows are made: then its bytes are in the cache. ``fates``: the last field of a row by the
     kind of its aggregate. ``judged``: hash keys are made of all keys, and every row gets a
     ``placement_type``. ``tags``: frames with tags are not certain. ``drops``: `take` stops at aggregates
     with user records out of range. Records are exact tuples of KinesisRecord's fields, with bytes.
@@ -26,7 +27,10 @@ cdef class FrameRows(JudgedFrames):
     cdef bint drops
     cdef PyObject **keys  # per text, in the order of `hashes`: its str, once made
     cdef PyObject **placements  # per text: its placement, once made
-    cdef size_t texts
+    cdef size_t *made  # the numbers of the texts that have one or the other
+    cdef size_t made_count
+    cdef size_t room
+    cdef bint tags
     cdef object words
     cdef dict known_words
 
@@ -62,22 +66,54 @@ cdef class FrameRows(JudgedFrames):
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
             # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
             self.data[i].plain = record[6] is not None and record[6] != 0
-        self.read_all(tags, judged)
-        self.texts = self.m.pks.count + self.m.ehks.count
-        self.keys = <PyObject **>calloc(self.texts + 1, sizeof(PyObject *))
-        self.placements = <PyObject **>calloc(self.texts + 1, sizeof(PyObject *))
-        if self.keys == NULL or self.placements == NULL:
+        self.tags = tags
+        if judged:
+            self.read_all(tags, True)
+        elif self.check_digests(0, self.count) == NO_MEMORY:
             raise MemoryError
+        self.make_room()
 
     def __dealloc__(self):
-        cdef size_t i
-        for i in range(self.texts):
-            if self.keys != NULL:
-                Py_XDECREF(self.keys[i])
-            if self.placements != NULL:
-                Py_XDECREF(self.placements[i])
+        self.forget()
         free(self.keys)
         free(self.placements)
+        free(self.made)
+
+    cdef int make_room(self) except -1:
+        """Room for an object for each text that there is."""
+        cdef size_t texts = self.m.pks.count + self.m.ehks.count
+        if self.keys != NULL and texts <= self.room:
+            return 0
+        free(self.keys)
+        free(self.placements)
+        free(self.made)
+        self.room = 2 * texts + 16
+        self.keys = <PyObject **>calloc(self.room, sizeof(PyObject *))
+        self.placements = <PyObject **>calloc(self.room, sizeof(PyObject *))
+        self.made = <size_t *>malloc(2 * self.room * sizeof(size_t))
+        if self.keys == NULL or self.placements == NULL or self.made == NULL:
+            raise MemoryError
+        return 0
+
+    cdef bint read_now(self, size_t record) except -1:
+        """Read the message of one record, in place of the one before; whether that is certain."""
+        cdef Answer answer
+        self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
+        answer = self.read_one(record, self.tags)
+        if answer == NO_MEMORY:
+            raise MemoryError
+        self.make_room()
+        return answer == SOUND
+
+    cdef void forget(self) noexcept:
+        """Let go what was made of the texts of one Kinesis record: no other record uses them."""
+        cdef size_t number
+        while self.made_count:
+            self.made_count -= 1
+            number = self.made[self.made_count]
+            Py_XDECREF(self.keys[number])
+            Py_XDECREF(self.placements[number])
+            self.keys[number] = self.placements[number] = NULL
 
     cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
         cdef Row row
@@ -115,14 +151,16 @@ cdef class FrameRows(JudgedFrames):
         return SOUND if add_text(&self.m.ehks, at, size, i) else NO_MEMORY
 
     def take(self, size_t first, words):
-        """(rows, next record, how many aggregates): the user records of certain records from ``first`` on.
+        """(rows, next record, how many aggregates, whether the next record is for Python): the user records
+        of certain records from ``first`` on.
 
         It ends at a record that is not certain (or dropped), or when some hundred rows are made.
         ``words``: gives (verdict, expected shard id, in range) for a code of `judge`.
         """
         cdef list out = []
-        cdef size_t record = first, aggregates = 0, i
+        cdef size_t record = first, aggregates = 0, start, stop, i
         cdef char kind = 0
+        cdef bint stuck = False
         if first > self.count:
             raise IndexError(first)
         if self.judged and self.codes == NULL:
@@ -131,17 +169,24 @@ cdef class FrameRows(JudgedFrames):
         while record < self.count and len(out) < ROWS_AT_A_TIME:
             if self.state[record] == PLAIN:
                 out.append(self.plain_row(record))
-            elif self.state[record] == AGGREGATED:
-                kind = self.kind(record) if self.judged else 0
-                if self.drops and kind >= 2:
+            else:
+                if self.judged:
+                    stuck = self.state[record] != AGGREGATED
+                    start, stop = self.starts[record], self.starts[record + 1]
+                else:
+                    stuck = self.state[record] == UNCERTAIN or not self.read_now(record)
+                    start, stop = 0, self.m.rows.count
+                if not stuck and self.judged:
+                    kind = self.kind(record)
+                    stuck = self.drops and kind >= 2
+                if stuck:
                     break
                 aggregates += 1
-                for i in range(self.starts[record], self.starts[record + 1]):
-                    out.append(self.user_row(record, i, kind))
-            else:
-                break
+                for i in range(start, stop):
+                    out.append(self.user_row(record, i, i - start, kind))
+            self.forget()
             record += 1
-        return out, record, aggregates
+        return out, record, aggregates, bool(stuck)
 
     def first_outside(self, size_t record):
         """The number, within its Kinesis record, of the first user record that is out of range."""
@@ -153,11 +198,11 @@ cdef class FrameRows(JudgedFrames):
                 return i - self.starts[record]
         raise ValueError(record)
 
-    cdef object user_row(self, size_t record, size_t i, char kind):
+    cdef object user_row(self, size_t record, size_t i, Py_ssize_t number, char kind):
         cdef Row *row = &self.m.rows.at[i]
         cdef size_t pks = self.m.pks.count
         cdef tuple source = <tuple>PyList_GET_ITEM(self.records, record)
-        cdef object sub = <Py_ssize_t>(i - self.starts[record])
+        cdef object sub = number
         cdef bytes data = PyBytes_FromStringAndSize(<const char *>row.data, row.size)
         return self.make(
             self.key(row.pk),
@@ -215,6 +260,8 @@ cdef class FrameRows(JudgedFrames):
             made = PyUnicode_DecodeUTF8(<const char *>text.at, text.size, NULL)
             Py_INCREF(made)
             self.keys[number] = <PyObject *>made
+            self.made[self.made_count] = number
+            self.made_count += 1
         return self.keys[number]
 
     cdef PyObject *placement(self, const Row *row, tuple source, char kind) except NULL:
@@ -242,6 +289,8 @@ cdef class FrameRows(JudgedFrames):
             put(made, 5, PyTuple_GET_ITEM(KINDS, <Py_ssize_t>kind))
             PyObject_GC_UnTrack(made)
             self.placements[number] = made
+            self.made[self.made_count] = number
+            self.made_count += 1
         return self.placements[number]
 
 

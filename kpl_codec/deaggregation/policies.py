@@ -40,8 +40,8 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
 #: Kinesis records of a list that are looked at together, at most.
 _AT_ONCE = 1024
-# The status of a record in compiled code: plain or a sound aggregate; not certain, but its digest is right.
-_CERTAIN, _DIGEST_RIGHT = (1, 2), 3
+# The status of a record in compiled code: a sound aggregate; not known to be one, but its digest is right.
+_SOUND, _DIGEST_RIGHT = 2, 3
 
 
 def check_policy(policy: str) -> None:
@@ -154,16 +154,16 @@ class Opener:
         counts, status, number = self._counts, frames.status, 0
         words = self._coded.words if self._judge is not None else None
         while number < frames.count:
-            found, after, aggregates = frames.take(number, words)
+            found, after, aggregates, stuck = frames.take(number, words)
             counts.kinesis_records += after - number
             counts.aggregated_records += aggregates
             counts.user_records += len(found)
             if found:
                 yield found
             number = after
-            if number < frames.count and (status[number] not in _CERTAIN or not found):
+            if stuck:
                 counts.kinesis_records += 1
-                if status[number] in _CERTAIN:  # the KCL drops it
+                if status[number] == _SOUND:  # the KCL drops it
                     user_records = frames.start(number + 1) - frames.start(number)
                     self._dropped(records[number], user_records, frames.first_outside(number))
                 else:
