@@ -1,0 +1,33 @@
+"""The native harness: it runs where clang is, and says what is missing where it is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuzz.native.build import REPOSITORY, missing
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fuzz.native", *arguments]
+    return subprocess.run(
+        command, cwd=REPOSITORY, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    done = run(PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "clang" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(bool(missing()), reason=f"needs {' '.join(missing())}")
+def test_the_compiled_parser_reads_what_protobuf_reads(tmp_path: Path) -> None:
+    done = run("--inputs", "20000", "--seed", "1", "--directory", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "20000 runs" in done.stderr
