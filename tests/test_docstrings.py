@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-PUBLIC = ("", ".adapters", ".aws", ".aws_lambda", ".producer", ".report")
+PUBLIC = ("", ".adapters", ".aws", ".aws_lambda", ".producer", ".report", ".sentinel")
 
 
 def functions(thing: Any) -> Iterator[Any]:

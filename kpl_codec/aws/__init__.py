@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .reading import read_record as read_record
     from .reading import read_shard as read_shard
     from .reading import read_stream as read_stream
+    from .sentinel import StreamWatcher as StreamWatcher
     from .shard_map import StreamShardMap as StreamShardMap
     from .shard_map import fetch_lineage as fetch_lineage
     from .shard_map import fetch_shard_map as fetch_shard_map
@@ -25,6 +26,7 @@ _HOMES = {
     "fetch_shard_map": "shard_map",
     "fetch_lineage": "shard_map",
     "StreamShardMap": "shard_map",
+    "StreamWatcher": "sentinel",
     "AsyncStreamShardMap": "aio_shard_map",
     "read_shard": "reading",
     "read_stream": "reading",

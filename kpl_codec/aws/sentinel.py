@@ -144,6 +144,7 @@ class StreamWatcher:
         event = self._live.receive(job, answer, clock)
         if isinstance(event, MapChanged):
             self._tell(self.watch.use(event.shard_map, now, recreated=event.recreated))
+            self._measured_at = float("-inf")  # what the shards cost is told before they are read
 
     def _refresh_if_old(self) -> None:
         clock = time.monotonic()

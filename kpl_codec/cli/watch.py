@@ -148,6 +148,7 @@ def _watch(args: argparse.Namespace) -> int:
             names=args.names,
             on_finding=tell,
             on_measures=measure,
+            measure_every=2.0,
         )
         if args.page is not None:
             from ..outlets.page import PageServer
@@ -252,7 +253,7 @@ class _Terminal:
         if not self._told_cost and watch.shards:
             self._told_cost = True
             self._say(str(watch.cost()))
-        if self._live is not None:
+        if self._live is not None and watch.shards:
             self._live.update(_table(self._stream, watch, now), refresh=True)
 
     def _say(self, text: str, style: str = "") -> None:
@@ -268,6 +269,8 @@ def _table(stream: str, watch: Watch, now: float) -> Any:
     sentinel = watch.sentinel
     lost = sentinel.lost(now)
     title = f"{lost} user records lost in the last hour" if lost.seen else "nothing lost was seen"
+    if not watch.measured.looks:
+        title = "not looked at yet"
     table = Table(title=f"{stream}: {title}", title_style="bold red" if lost.seen else "bold green")
     for head in ("shard", "read"):
         table.add_column(head)

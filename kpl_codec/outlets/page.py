@@ -94,7 +94,7 @@ class PageServer:
         self._watch = watch
         self._page = b""
         self._made = threading.Event()
-        self._asked_at = float("-inf")
+        self._asked_at = self._made_at = float("-inf")
         server = self
 
         class Handler(_Handler):
@@ -123,7 +123,9 @@ class PageServer:
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
         """Make the page anew, if somebody looks at it or there is none yet."""
-        if not self._page or time.monotonic() - self._asked_at < _WANTED:
+        fresh = now - self._made_at < RENEW / 2
+        if not self._page or (not fresh and time.monotonic() - self._asked_at < _WANTED):
+            self._made_at = now
             self._page = render_page(report_of(self._watch, now)).encode()
             self._made.set()
 

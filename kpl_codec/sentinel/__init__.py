@@ -13,7 +13,8 @@ from .costs import Cost, Limits
 from .estimates import Estimate, seconds_to_find
 from .findings import KINDS, SEVERITIES, Finding
 from .sentinel import Look, Sentinel
-from .watch import Call, Watch
+from .shard_watch import Call
+from .watch import Watch
 
 __all__ = [
     "KINDS",

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from ..format.records import KinesisRecord
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import Shard
 from .budget import Budget
+from .costs import Limits
 from .sampling import Window
+
+#: Records that one call asks for.
+_MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
+
+
+class Call(NamedTuple):
+    """A call to make. Hand it back with the answer; an answer to a call that was given up is ignored."""
+
+    operation: Literal["GetShardIterator", "GetRecords"]
+    shard_id: str
+    arguments: Mapping[str, Any]
+    number: int
 
 
 @dataclass(slots=True)
@@ -42,6 +55,14 @@ class ShardWatch:
     reserved: float = 0.0
     looks: int = 0
     missed: int = 0
+
+    def limit(self, limits: Limits) -> int:
+        """Records to ask for: what the slot should hold and some more, of what the budget has room for."""
+        room = int(min(limits.shard_bytes, limits.bytes) / max(1.0, self.records_size))
+        wanted = float(_MOST_RECORDS)
+        if self.window is not None:
+            wanted = self.records_rate * (self.window.end - self.window.start) / 1000 * 1.3
+        return max(min(_FEWEST_RECORDS, max(1, room)), min(int(wanted), room, _MOST_RECORDS))
 
 
 def at_time(seconds: float) -> dict[str, Any]:

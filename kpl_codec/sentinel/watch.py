@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from heapq import heappop, heappush
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 from ..aws_errors import error_kind
 from ..backoff import Backoff
@@ -32,26 +32,17 @@ from .findings import Finding
 from .judging import Wrong
 from .sampling import Sampling, Window, planned_period
 from .sentinel import Look, Sentinel
-from .shard_watch import ShardWatch, at_time, kinesis_record, made_within
+from .shard_watch import Call, ShardWatch, at_time, kinesis_record, made_within
 
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
-#: GetRecords calls of one look at most, and records of one call.
-_MOST_CALLS, _MOST_RECORDS, _FEWEST_RECORDS = 8, 10_000, 100
+#: GetRecords calls of one look at most.
+_MOST_CALLS: Final = 8
 #: Seconds between two calls for a shard that is read whole and has nothing more.
 _POLL: Final = 1.0
 #: Periods without a look after which a shard counts as not watched; and seconds at least.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
-
-
-class Call(NamedTuple):
-    """A call to make. Hand it back with the answer; an answer to a call that was given up is ignored."""
-
-    operation: Literal["GetShardIterator", "GetRecords"]
-    shard_id: str
-    arguments: Mapping[str, Any]
-    number: int
 
 
 class Watch:
@@ -234,7 +225,7 @@ class Watch:
             if not state.look_calls:
                 state.look = self._numbers
             return Call("GetShardIterator", state.shard_id, arguments, self._numbers)
-        limit = self._limit(state)
+        limit = state.limit(self.limits)
         state.reserved = limit * state.records_size
         self._bytes.spend(state.reserved, now)
         state.look_calls += 1
@@ -242,14 +233,6 @@ class Watch:
         return Call(
             "GetRecords", state.shard_id, {"ShardIterator": state.iterator, "Limit": limit}, self._numbers
         )
-
-    def _limit(self, state: ShardWatch) -> int:
-        """Records to ask for: what the slot should hold and some more, of what the budget has room for."""
-        room = int(min(self.limits.shard_bytes, self.limits.bytes) / max(1.0, state.records_size))
-        wanted = float(_MOST_RECORDS)
-        if state.window is not None:
-            wanted = state.records_rate * (state.window.end - state.window.start) / 1000 * 1.3
-        return max(min(_FEWEST_RECORDS, max(1, room)), min(int(wanted), room, _MOST_RECORDS))
 
     # -- answers --------------------------------------------------------------------------------
 
@@ -265,12 +248,11 @@ class Watch:
             return self.fail(call, Failure("IncompleteAnswer", f"no {needed}"), now)
         state.under_way = None
         state.failures = self._stream_failures = 0
-        told = self.sentinel.settle(Wrong("throttled", "unknown", None), call.shard_id, now)
         if call.operation == "GetShardIterator":
             state.iterator = str(answer["ShardIterator"])
             self._again(state, now)
-            return told
-        return told + self._records(state, answer, int(call.arguments["Limit"]), now)
+            return []
+        return self._records(state, answer, int(call.arguments["Limit"]), now)
 
     def _records(self, state: ShardWatch, answer: Mapping[str, Any], limit: int, now: float) -> list[Finding]:
         records = [kinesis_record(record, state.shard_id) for record in answer["Records"]]
@@ -407,9 +389,8 @@ class Watch:
         for state in self._shards.values():
             if now - state.looked_at > blind:
                 why = max(self.measured.failed, key=lambda code: self.measured.failed[code], default="")
-                detail = f"for {now - state.looked_at:.0f} s" + (
-                    f"; most calls fail with {why}" if why else ""
-                )
+                detail = f"for {now - state.looked_at:.0f} s; "
+                detail += f"most calls fail with {why}" if state.failures else "the budget is too small"
                 wrong = Wrong("not-watched", "unknown", None)
                 told += self.sentinel.report(wrong, state.shard_id, now, detail)
         return told
