@@ -59,7 +59,7 @@ def table(
     heads: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int] = (), indent: int = 0
 ) -> RenderableType:
     """Columns under their heads. ``right``: the indices of the columns that hold numbers."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(heads))
     for index, head in enumerate(heads):
         made.add_column(head, justify="right" if index in right else "left", overflow="fold")
     for row in rows:
