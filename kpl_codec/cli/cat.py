@@ -9,7 +9,6 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import utc
 from ..pictures.terminal import json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_connection, client_of
+from .source import UsageError, add_connection, client_of, time_of
 
 #: The largest user record that --decompress makes, in bytes: a few bytes can unpack to gigabytes.
 MOST_UNPACKED = 64 * 1024 * 1024
@@ -54,10 +53,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--since",
         metavar="TIME",
-        type=_time,
+        type=time_of,
         help="only what arrived from then on (ISO 8601; UTC if unsaid)",
     )
-    add("--until", metavar="TIME", type=_time, help="only what arrived before")
+    add("--until", metavar="TIME", type=time_of, help="only what arrived before")
     add("--limit", type=int, metavar="N", help="stop after so many user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="unpack data that is gzip or zlib")
@@ -86,13 +85,6 @@ def run(args: argparse.Namespace) -> int:
         if not args.follow:
             raise
     return FINDINGS if defective or unreadable else CLEAN
-
-
-def _time(text: str) -> datetime:
-    try:
-        return utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"no time: {text!r} (use 2024-01-31T12:00:00Z)") from None
 
 
 # -- where records come from ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..pictures.diagrams import key_space, spans, timeline
-from ..pictures.labels import share, short_id, utc
+from ..pictures.labels import share, short_id
 from ..pictures.svg import key_space_svg, lineage_svg
 from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.history import history_of
@@ -16,7 +16,7 @@ from ..shards.lineage import Lineage
 from ..shards.placement import Verdict
 from ..shards.shard_map import Shard, ShardMap
 from . import shard_changes
-from .source import UsageError, add_keys, add_source, hashed_keys, load_shard_map, write_text
+from .source import UsageError, add_keys, add_source, hashed_keys, load_shard_map, time_of, write_text
 
 _GOOD = {Verdict.EXPECTED, Verdict.EXPLICIT_HASH_KEY_IMPLIED, Verdict.DISTRIBUTION_AUTO}
 #: Columns that a table with whole hash keys needs.
@@ -125,13 +125,6 @@ def _predict(args: argparse.Namespace) -> int:
 # -- history --------------------------------------------------------------------------------------
 
 
-def _time(text: str) -> datetime:
-    try:
-        return utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
-    except ValueError:
-        raise UsageError(reason=f"no time: {text!r} (use 2024-01-31T12:00:00Z)") from None
-
-
 def _history(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=True)
     lineage = shard_map.lineage
@@ -183,7 +176,7 @@ def _iso(moment: datetime | None) -> str | None:
 def _of_key(args: argparse.Namespace, lineage: Lineage, hash_key: int) -> int:
     """Follow one hash key; with a record of it, the verdict decides the exit code."""
     history = history_of(lineage, hash_key, args.shard_id, args.sequence_number, aggregated=args.aggregated)
-    at = lineage.shard_at_time(hash_key, _time(args.at)) if args.at else None
+    at = lineage.shard_at_time(hash_key, time_of(args.at)) if args.at else None
     judged = args.shard_id is not None
     good = history.verdict in _GOOD
     then = history.shard_then.shard_id if history.shard_then else None
@@ -204,7 +197,9 @@ def _of_key(args: argparse.Namespace, lineage: Lineage, hash_key: int) -> int:
         write(timeline(Lineage(history.chain), width(), _now(args)) + "\n")
         if args.at:
             show(
-                line(f"open at {_time(args.at):%Y-%m-%d %H:%M:%S} UTC: {at.shard_id if at else 'not known'}")
+                line(
+                    f"open at {time_of(args.at):%Y-%m-%d %H:%M:%S} UTC: {at.shard_id if at else 'not known'}"
+                )
             )
         if args.sequence_number:
             show(line(f"open at that sequence number: {then or 'not known'}"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..errors import KplError
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
 from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..pictures.labels import utc
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard_map import ShardMap
 
@@ -97,6 +99,14 @@ def hash_key_range(text: str | None) -> HashKeyRange:
     if not colon:
         raise UsageError(reason=f"no range: {text!r} (use START:END)")
     return HashKeyRange(parse_hash_key(start), parse_hash_key(end))
+
+
+def time_of(text: str) -> datetime:
+    """An ISO 8601 time, in UTC where it names no zone. Raises UsageError."""
+    try:
+        return utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    except ValueError:
+        raise UsageError(reason=f"no time: {text!r} (use 2024-01-31T12:00:00Z)") from None
 
 
 def client_of(args: argparse.Namespace) -> Any:
