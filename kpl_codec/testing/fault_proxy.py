@@ -1,0 +1,260 @@
+"""The proxy that `faults` are put into: what a fault sees of a call, the rules that choose it, the server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+JSON_TYPE = "application/x-amz-json-1.1"
+
+
+class Answer(NamedTuple):
+    """An HTTP answer. ``body`` is the JSON text as bytes."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON_TYPE
+
+    @property
+    def json(self) -> Any:
+        """The body read as JSON; {} where it is empty."""
+        return json.loads(self.body or b"{}")
+
+    def with_json(self, value: Any) -> Answer:
+        """The same answer with another body."""
+        return Answer(self.status, json.dumps(value).encode(), self.content_type)
+
+
+class Cut(Exception):
+    """End the connection with a reset, after sending ``sent`` (the first bytes of an answer, or none)."""
+
+    def __init__(self, sent: bytes = b"") -> None:
+        super().__init__()
+        self.sent = sent
+
+
+@dataclass
+class Exchange:
+    """One call on its way: ``operation``, the ``request`` (JSON, may be changed), `forward` to send it."""
+
+    operation: str
+    request: dict[str, Any]
+    _send: Callable[[dict[str, Any]], Answer]
+
+    def forward(self) -> Answer:
+        """Send ``request`` as it is now to the server; its answer."""
+        return self._send(self.request)
+
+
+Fault = Callable[[Exchange], Answer]
+
+
+class Call(NamedTuple):
+    """What became of one call: ``fault`` is the name of the fault that acted, ``status`` None if cut,
+    ``forwarded`` how often the server got it."""
+
+    operation: str
+    request: Mapping[str, Any]
+    fault: str | None
+    status: int | None
+    forwarded: int
+
+
+@dataclass
+class Rule:
+    """A fault with its conditions. ``acted`` counts how often it did."""
+
+    operation: str
+    fault: Fault
+    times: int | None = None
+    after: int = 0
+    rate: float = 1.0
+    when: Callable[[Mapping[str, Any]], bool] | None = None
+    matched: int = field(default=0, init=False)
+    acted: int = field(default=0, init=False)
+
+    def applies(self, operation: str, request: Mapping[str, Any], chance: float) -> bool:
+        """Whether it acts on this call, which it counts. ``chance``: 0 to 1, against ``rate``."""
+        if self.operation not in ("*", operation) or (self.when and not self.when(request)):
+            return False
+        if self.times is not None and self.acted >= self.times:
+            return False
+        self.matched += 1
+        if self.matched <= self.after or chance >= self.rate:
+            return False
+        self.acted += 1
+        return True
+
+
+class FaultProxy:
+    """The proxy: a context manager with ``endpoint_url``, `on`, `clear` and ``calls``.
+
+    ``target``: the server's URL. ``seed`` decides which calls a ``rate`` below 1 picks.
+    """
+
+    def __init__(self, target: str, *, seed: int = 0) -> None:
+        parts = urlsplit(target)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._rules: list[Rule] = []
+        self._calls: list[Call] = []
+        self._lock = threading.Lock()
+        self._random = random.Random(seed)
+        self._local = threading.local()
+        proxy = self
+
+        class Handler(_Handler):
+            owner = proxy
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
+
+    def on(
+        self,
+        operation: str,
+        fault: Fault,
+        *,
+        times: int | None = None,
+        after: int = 0,
+        rate: float = 1.0,
+        when: Callable[[Mapping[str, Any]], bool] | None = None,
+    ) -> Rule:
+        """Let ``fault`` act on ``operation`` ("*" for any): at most ``times``, skipping the first
+        ``after`` that match, on a share ``rate`` of them, and only ``when`` the request is so."""
+        rule = Rule(operation, fault, times, after, rate, when)
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        """Forget all rules and calls."""
+        with self._lock:
+            self._rules.clear()
+            self._calls.clear()
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every call so far that is over, in the order they ended."""
+        with self._lock:
+            return list(self._calls)
+
+    @property
+    def endpoint_url(self) -> str:
+        """``http://127.0.0.1:<port>``."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> FaultProxy:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _choose(self, operation: str, request: Mapping[str, Any]) -> Rule | None:
+        with self._lock:
+            for rule in self._rules:
+                chance = self._random.random() if rule.rate < 1 else 0.0
+                if rule.applies(operation, request, chance):
+                    return rule
+        return None
+
+    def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        """The bytes to answer with. Raises Cut."""
+        request = json.loads(body or b"{}")
+        forwarded = 0
+
+        def send(changed: dict[str, Any]) -> Answer:
+            nonlocal forwarded
+            forwarded += 1
+            return self._forward(body if changed == request else json.dumps(changed).encode(), headers)
+
+        rule = self._choose(operation, request)
+        status: int | None = None
+        try:
+            exchange = Exchange(operation, dict(request), send)
+            answer = rule.fault(exchange) if rule else exchange.forward()
+            status = answer.status
+        finally:
+            with self._lock:
+                name = rule.fault.__name__ if rule else None
+                self._calls.append(Call(operation, request, name, status, forwarded))
+        return as_http(answer)
+
+    def _forward(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        for fresh in (False, True):
+            connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+            if connection is None or fresh:
+                connection = http.client.HTTPConnection(*self._target, timeout=60)
+                connection.connect()
+                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._local.connection = connection
+                fresh = True
+            try:
+                connection.request("POST", "/", body, dict(headers))
+                response = connection.getresponse()
+                return Answer(response.status, response.read(), response.getheader("Content-Type", JSON_TYPE))
+            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+                connection.close()
+                self._local.connection = None
+                if fresh:
+                    raise
+        raise AssertionError("unreachable")
+
+
+def as_http(answer: Answer) -> bytes:
+    reason = http.client.responses.get(answer.status, "")
+    head = (
+        f"HTTP/1.1 {answer.status} {reason}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\nx-amzn-RequestId: injected\r\n\r\n"
+    )
+    return head.encode() + answer.body
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    owner: FaultProxy
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        keep = ("Content-Type", "X-Amz-Target", "X-Amz-Date", "Authorization", "Accept", "User-Agent")
+        headers = {name: self.headers[name] for name in keep if name in self.headers}
+        try:
+            self.wfile.write(self.owner._handle(operation, body, headers))
+        except Cut as cut:
+            if cut.sent:
+                self.wfile.write(cut.sent)
+                time.sleep(0.02)  # let the bytes leave: a reset may overtake them
+            # Linger 0: close sends RST, the peer sees a connection that broke.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+        except (ConnectionError, OSError):
+            # The server is gone, or the client is: either way this connection is over.
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """No access log: `FaultProxy.calls` has more."""
