@@ -69,7 +69,7 @@ class ProducerCore:
         self.config = config
         self.live = live
         self.prepare = Preparation(config)
-        self._ledger = Ledger(config)
+        self._ledger = Ledger(config, ages=observe is not None)
         self._ttl = config.ttl_seconds
         self._buffering = config.buffering_seconds
         self._meter = Meter(observe) if observe is not None else None

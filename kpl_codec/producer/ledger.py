@@ -11,14 +11,18 @@ from .pending import Pending
 
 
 class Ledger:
-    """``outstanding``: user records accepted that have not ended. ``accepted``: all there ever were."""
+    """``outstanding``: user records accepted that have not ended. ``accepted``: all there ever were.
 
-    def __init__(self, config: ProducerConfig) -> None:
+    ``ages``: keep what `oldest_put_at` needs.
+    """
+
+    def __init__(self, config: ProducerConfig, *, ages: bool) -> None:
         self.accepted = 0
         self.outstanding = 0
         self.outstanding_bytes = 0
         self._most_records = config.max_outstanding_records
         self._most_bytes = config.max_outstanding_bytes
+        self._ages = ages
         self._put_in: dict[int, int] = {}  # outstanding user records by the tenth of a second of their put
         self._results: list[tuple[Pending, Delivery | DeliveryError]] = []
 
@@ -34,17 +38,19 @@ class Ledger:
         pending.number = self.accepted
         self.outstanding += 1
         self.outstanding_bytes += pending.size
-        tenth = int(pending.accepted_at * 10)
-        self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
+        if self._ages:
+            tenth = int(pending.accepted_at * 10)
+            self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
 
     def end(self, pending: Pending, result: Delivery | DeliveryError) -> None:
         """A user record has come to its end."""
         self.outstanding -= 1
         self.outstanding_bytes -= pending.size
-        tenth = int(pending.accepted_at * 10)
-        self._put_in[tenth] -= 1
-        if not self._put_in[tenth]:
-            del self._put_in[tenth]
+        if self._ages:
+            tenth = int(pending.accepted_at * 10)
+            self._put_in[tenth] -= 1
+            if not self._put_in[tenth]:
+                del self._put_in[tenth]
         self._results.append((pending, result))
 
     def take_results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
