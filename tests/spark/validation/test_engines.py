@@ -60,13 +60,16 @@ def results(output: Path) -> dict[str, Any]:
     def rows(name: str) -> list[str]:
         return sorted(map(repr, pq.read_table(output / name).to_pylist()))
 
-    page = (output / "report.html").read_text()
+    def timeless(name: str) -> str:
+        return re.sub(r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?", "TIME", (output / name).read_text())
+
     return {
         "files": sorted(path.name for path in output.iterdir()),
         "user records": rows("user-records"),
         "findings": rows("findings"),
         "summary": (output / "summary.txt").read_bytes(),
-        "report": re.sub(r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?", "TIME", page),
+        "report": timeless("report.html"),
+        "summary as JSON": timeless("summary.json"),
         "shards": (output / "shards.json").read_bytes(),
     }
 
@@ -80,7 +83,8 @@ def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int 
     for name, engine in (("local", LocalEngine(cores=2)), ("spark", SparkEngine(spark))):
         validate([str(tmp_path / "in")], MAP, str(tmp_path / name), engine=engine, task_bytes=task_bytes)
     local, on_spark = results(tmp_path / "local"), results(tmp_path / "spark")
-    assert local["files"] == ["findings", "report.html", "shards.json", "summary.txt", "user-records"]
+    files = ["findings", "report.html", "shards.json", "summary.json", "summary.txt", "user-records"]
+    assert local["files"] == files
     for name, value in local.items():
         assert value == on_spark[name], name
     kinds = {row["kind"] for row in pq.read_table(tmp_path / "local" / "findings").to_pylist()}
