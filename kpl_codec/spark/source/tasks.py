@@ -35,9 +35,9 @@ _log = logging.getLogger("kpl_codec.spark")
 
 #: A record that the driver has seen and a task does not see yet is waited for so long, in seconds.
 _CATCH_UP: Final = 30.0
-#: A piece of at most so many records shares a task with others; so many tasks at most are made of those.
 _FEW_RECORDS: Final = 1000
 _SHARED_TASKS: Final = 16
+_SHARDS_PER_TASK: Final = 5
 #: The columns of a Kinesis record, as a task builds them.
 KINESIS_FIELDS = tuple(
     field for field in FIELDS if field.name not in ("subSequenceNumber", "aggregated", "explicitHashKey")
@@ -74,19 +74,17 @@ class KinesisPartition(InputPartition):
 def shared_out(pieces: list[Piece], shards_per_task: int | None = None) -> list[tuple[Piece, ...]]:
     """The pieces that each task reads: ``shards_per_task`` of them, the pieces of one shard apart.
 
-    None: pieces of few records share tasks, because a task costs more than to read them; others have one
-    each.
+    None: a task costs more than to read a few records, so that pieces of few records share 16 tasks; of
+    others at most five share one, which reads as fast as five shards allow.
     """
-    together: list[Piece] = []
-    alone: list[Piece] = []
-    for piece in pieces:
-        few = piece.records is not None and piece.records <= _FEW_RECORDS
-        (together if piece.siblings == 1 and (few or shards_per_task) else alone).append(piece)
-    size = shards_per_task or max(1, -(-len(together) // _SHARED_TASKS))
-    return [
-        *(tuple(together[at : at + size]) for at in range(0, len(together), size)),
-        *((piece,) for piece in alone),
-    ]
+    alone = [piece for piece in pieces if piece.siblings > 1]
+    few = [p for p in pieces if p.siblings == 1 and p.records is not None and p.records <= _FEW_RECORDS]
+    many = [p for p in pieces if p.siblings == 1 and (p.records is None or p.records > _FEW_RECORDS)]
+    runs: list[tuple[Piece, ...]] = [(piece,) for piece in alone]
+    for shared, most in ((few, len(few)), (many, _SHARDS_PER_TASK)):
+        size = shards_per_task or max(1, min(most, -(-len(shared) // _SHARED_TASKS)))
+        runs += [tuple(shared[at : at + size]) for at in range(0, len(shared), size)]
+    return runs
 
 
 def name_of(lineage: Lineage) -> str:
