@@ -159,6 +159,8 @@ class Planner:
         # started and none that came after, and then end."
         shard_ids = [shard.shard_id for shard in self.lineage(fresh=True)]
         self._tips = dict(zip(shard_ids, self.each(self.tip, shard_ids), strict=True))
+        for shard_id in shard_ids:
+            self._looks.forget(shard_id)  # a shard that was idle a moment ago is asked too
 
     def tip(self, shard_id: str) -> Tip:
         """The tip of a shard now."""
