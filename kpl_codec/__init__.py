@@ -1,11 +1,11 @@
-"""Aggregated Kinesis records (the KPL's format): read strictly, written exactly, placed and proven.
+"""Reads, writes and checks aggregated Kinesis records (the KPL's format).
 
     import kpl_codec as kpl
 
     for record in kpl.deaggregate(kinesis_records):
         record.partition_key, record.data, record.sequence_number, record.sub_sequence_number
 
-The core takes bytes, numbers and times as arguments; it reads no clock, no chance, no network.
+The core takes bytes, numbers and times as arguments; it uses no clock, no random numbers and no network.
 boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.arrow.
 """
 

@@ -1,8 +1,8 @@
-"""Builds kpl_codec._speedups, which is optional, as a part of every install and wheel.
+"""Builds the optional extension kpl_codec._speedups during every install and wheel build.
 
-Where there is no C compiler, or it fails, one line says so and the install goes on: everything works
-without the extension (KPL_CODEC_REQUIRE_SPEEDUPS=1 makes that an error, for wheels). Named by
-pyproject.toml; loaded as a file of its own, so it imports nothing of the package.
+If there is no C compiler, or it fails, the build prints one line and goes on: everything works without the
+extension (for wheels, KPL_CODEC_REQUIRE_SPEEDUPS=1 makes this an error). pyproject.toml names this file and
+loads it alone, so it imports nothing of the package.
 
     python kpl_codec/_build.py [FLAG ...]   builds it into the tree, with extra compiler flags
 """
@@ -20,7 +20,7 @@ NAME = "kpl_codec._speedups"
 
 
 class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's where there is Cython
-    """`build_ext` that may fail with one clear line."""
+    """`build_ext` that prints one line when it fails."""
 
     def build_extension(self, ext: Extension) -> None:
         if self.compiler.compiler_type == "unix":
@@ -36,7 +36,7 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
 
 
 def main(flags: list[str]) -> None:
-    """Build into the tree this file stands in."""
+    """Build into this source tree."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     os.chdir(root)
     extension = Extension(NAME, ["kpl_codec/_speedups.pyx"], extra_compile_args=flags, extra_link_args=flags)

@@ -1,13 +1,13 @@
-"""What the error codes of AWS and of botocore mean. One table for readers, writers and shard maps.
+"""What the error codes of AWS and botocore mean, for readers, writers and shard maps.
 
 kind          | meaning                                             | does a retry help
 --------------+-----------------------------------------------------+---------------------------
 throttled     | too many calls or bytes                             | yes, after a wait
-invalid       | the service refuses what the request says           | no
+invalid       | the service refuses the request's content           | no
 refused       | no such stream, no permission, KMS key unusable     | no
 unconfigured  | the client has no credentials or no region          | no (a producer waits: roles
               |                                                     | may be attached late)
-not-sent      | no connection was made                              | yes; nothing reached AWS
+not-sent      | no connection was made                              | yes; AWS got nothing
 other         | every code that is not listed, InternalFailure, 5xx | yes
 """
 
@@ -45,5 +45,5 @@ def error_kind(code: str) -> ErrorKind:
 
 
 def is_permanent(code: str) -> bool:
-    """Whether no retry can help a reader or a shard map."""
+    """Whether a retry cannot help a reader or a shard map."""
     return error_kind(code) in ("invalid", "refused", "unconfigured")

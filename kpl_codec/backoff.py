@@ -1,4 +1,4 @@
-"""How long to wait before a call that failed is made again."""
+"""How long to wait before a failed call is repeated."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Backoff(NamedTuple):
     def seconds(self, failures: int, chance: float = 0.0) -> float:
         """The wait after ``failures`` failures before this one.
 
-        ``chance``: a random number from 0 up to 1. It shortens the wait by at most half, so that many
-        callers do not come back at the same moment; 0 shortens nothing.
+        ``chance``: a random number from 0 up to 1. It shortens the wait by at most half, so that many callers
+        do not retry at the same moment. 0 does not shorten it.
         """
-        # Beyond 64 failures every sensible wait has reached its limit; a larger power may overflow.
+        # A larger power may overflow; the wait has long reached its limit by then.
         return float(min(self.most, self.first * self.factor ** min(failures, 64)) * (1 - chance / 2))

@@ -3,25 +3,25 @@
     KplError
       DecodeError            the bytes are at fault; ``offset``, ``record_index``, ``requirement``
         NotAggregated          no frame at all: a plain record
-        ChecksumMismatch       looks like a frame, but its digest is not that of its message
+        ChecksumMismatch       starts like a frame, but the digest at its end is wrong
         MalformedMessage       the message is not protobuf (``code`` says how)
         WrongWireType          a known field with the wrong wire type
         MissingField           a required field is absent
         InvalidKey             a table entry is not UTF-8, or too long
-        InvalidHashKey         an explicit hash key that is no hash key
+        InvalidHashKey         an explicit hash key that is not a number from 0 to 2^128 - 1
         IndexOutOfTable        a user record points past the end of a key table
-        NoUserRecords          an aggregate of nothing
+        NoUserRecords          an aggregate without user records
       EncodeError            the caller's user record is at fault; ``field``, ``record_index``
         AggregateFull          the user record does not fit (nothing was changed)
-      HashKeyError           a text or number that is no hash key
+      HashKeyError           a text or number that is not a hash key
       ShardMapError          a shard listing that cannot be trusted; ``code``, ``shard_ids``
-        UnknownShard           a shard id the map has never heard of
-      CaptureError           a captured event or answer that is not what it claims to be
+        UnknownShard           a shard id that is not in the map
+      CaptureError           a captured event or answer that cannot be read
 
-Errors are facts: an error class declares its fields with types, a constructor takes them by keyword and
-refuses any other, and the text is built from them. None of them carries record data or keys. All of them
-pickle (Spark sends them between processes). Anything else that escapes a function documented to raise
-one of these is a bug.
+An error class declares its fields with types. Its constructor takes them by keyword and refuses all others.
+The text of the error is built from the fields. None of them carries record data or keys. All of them pickle
+(Spark sends them between processes). If a function that is documented to raise one of these raises anything
+else, that is a bug.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ else:
     _Class = TypeVar("_Class")
 
     def dataclass_transform(**_options: bool) -> Callable[[_Class], _Class]:
-        """What type checkers read; it does nothing at run time."""
+        """For type checkers only; it does nothing at run time."""
         return lambda cls: cls
 
 
@@ -53,7 +53,7 @@ class KplError(Exception):
 
     code: str = "error"
     requirement: str | None = None
-    #: Where codes of one class break different requirements: those that are not the class's.
+    #: The requirement of a code, where it differs from the requirement of the class.
     requirements: ClassVar[Mapping[str, str]] = {}
     text: ClassVar[str] = "{code}"
     _names: ClassVar[frozenset[str]] = frozenset()
@@ -76,7 +76,7 @@ class KplError(Exception):
         self.__dict__.update(fields)
 
     def describe(self) -> str:
-        """The sentence built from the fields, without the place."""
+        """The text without the place."""
         return self.text.format_map(_Fields(self))
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ class DecodeError(KplError, ValueError):
 
 
 class NotAggregated(DecodeError):
-    """No frame: the magic is missing, or nothing can stand between magic and digest."""
+    """No frame: the magic is missing, or the data is too short for a message and a digest."""
 
     code = "not-aggregated"
     requirement = "FRM-1"
@@ -151,7 +151,7 @@ class NotAggregated(DecodeError):
 
 
 class ChecksumMismatch(DecodeError):
-    """``expected`` (hex) stands at the end of the frame, ``actual`` (hex) is the message's MD5."""
+    """``expected`` (hex): the digest at the end of the frame. ``actual`` (hex): the MD5 of the message."""
 
     code = "checksum-mismatch"
     requirement = "FRM-3"
@@ -206,7 +206,7 @@ class MissingField(DecodeError):
 
 
 class InvalidKey(DecodeError):
-    """Entry ``index`` of ``table`` is no key. ``code``: key-utf-8 or key-too-long."""
+    """Entry ``index`` of ``table`` is not a key. ``code``: key-utf-8 or key-too-long."""
 
     code: Literal["key-utf-8", "key-too-long", "key-unusable"]
     requirement = "MSG-8"
@@ -217,7 +217,7 @@ class InvalidKey(DecodeError):
 
 
 class InvalidHashKey(DecodeError):
-    """Entry ``index`` of the explicit hash key table is no number from 0 to 2^128 - 1."""
+    """Entry ``index`` of the explicit hash key table is not a number from 0 to 2^128 - 1."""
 
     code = "hash-key"
     requirement = "KEY-3"
@@ -260,7 +260,7 @@ class EncodeError(KplError, ValueError):
     text = "user record refused: {code} ({field})"
 
     def in_group(self, index: int) -> Self:
-        """The same error with the group of user records it is about, where there are several."""
+        """The same error with the number of the group of user records it is about."""
         return type(self)(**{**self.fields, "group_index": index})
 
     def __str__(self) -> str:
@@ -280,7 +280,7 @@ class AggregateFull(EncodeError):
 
 
 class HashKeyError(KplError, ValueError):
-    """Not a hash key: a text that is no decimal number, or a number outside 0 to 2^128 - 1."""
+    """Not a hash key: a text that is not a decimal number, or a number outside 0 to 2^128 - 1."""
 
     code: str = "hash-key"
     requirement = "KEY-3"
@@ -291,8 +291,8 @@ class HashKeyError(KplError, ValueError):
 class ShardMapError(KplError, ValueError):
     """A shard listing that cannot be used. ``code``:
 
-    empty, incomplete, malformed, duplicate, gap, overlap, cycle; contradiction, where it is not what was
-    known of the stream. ``shard_ids``: the shards it is about.
+    empty, incomplete, malformed, duplicate, gap, overlap, cycle; contradiction (it contradicts an earlier
+    listing of the stream). ``shard_ids``: the shards it is about.
     """
 
     code: str
@@ -320,11 +320,11 @@ class UnknownShard(ShardMapError, KeyError):
 
 
 class CaptureError(KplError, ValueError):
-    """A captured event or answer is not what it claims to be. ``code`` says what, ``field`` where.
+    """A captured event or answer cannot be read. ``code`` says what is wrong, ``field`` where.
 
-    ``position``: which record of its source, counting from 0. ``sequence_number``, ``record_id``: the
-    record's own, where they could be read. ``offset``: of the JSON document, in bytes. ``hint``: what to do,
-    where that is known.
+    ``position``: number of the record in its source, from 0. ``sequence_number``, ``record_id``: those of the
+    record, where they could be read. ``offset``: of the JSON document, in bytes. ``hint``: what to do, where
+    that is known.
     """
 
     code: str
@@ -338,5 +338,5 @@ class CaptureError(KplError, ValueError):
     text = "capture refused: {code} ({field})"
 
     def describe(self) -> str:
-        """The sentence built from the fields, without the place."""
+        """The text without the place."""
         return super().describe() + (f": {self.hint}" if self.hint else "")

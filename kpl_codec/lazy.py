@@ -1,4 +1,4 @@
-"""Names of a package that are imported when asked for, so that each needs only its own extra."""
+"""Imports names of a package on first use, so that each name needs only its own extra."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-#: Which extra of kpl-codec brings a package.
+#: The extra of kpl-codec that installs a package.
 EXTRAS: dict[str, str] = {
     "aiobotocore": "aio",
     "aws_kinesis_agg": "demo",
@@ -23,10 +23,10 @@ EXTRAS: dict[str, str] = {
 
 
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` for ``module``, whose names live in the submodules ``homes`` says.
+    """``__getattr__`` and ``__dir__`` for ``module``, whose names are in the submodules that ``homes`` gives.
 
-    The first raises AttributeError for other names, and ModuleNotFoundError, with the extra that is
-    missing, where a submodule cannot be imported.
+    ``__getattr__`` raises AttributeError for other names. It raises ModuleNotFoundError, which names the
+    missing extra, where a submodule cannot be imported.
     """
 
     def get(name: str) -> Any:

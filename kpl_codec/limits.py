@@ -1,4 +1,4 @@
-"""Numbers that the service, the format and the KPL fix. One home for each; sources beside them.
+"""Limits of the service, the format and the KPL, each with its source.
 
 Sizes are bytes, times are seconds unless the name says otherwise.
 """
@@ -11,7 +11,7 @@ from typing import Final
 MAGIC: Final = b"\xf3\x89\x9a\xc2"
 #: Bytes of the MD5 digest that ends an aggregated record (FRM-3).
 DIGEST_SIZE: Final = 16
-#: Magic and digest: what a frame costs beyond its message (FRM-3).
+#: Bytes of a frame beside its message: magic and digest (FRM-3).
 FRAME_OVERHEAD: Final = len(MAGIC) + DIGEST_SIZE
 
 #: Hash keys are unsigned 128-bit integers (KEY-1).
@@ -25,12 +25,12 @@ MAX_EXPLICIT_HASH_KEY_LENGTH: Final = 256
 #: Deepest nesting of groups and messages a decoder follows (MSG-4).
 MAX_NESTING: Final = 100
 
-#: PutRecords takes 1 to 500 records a call, keys included in at most 10 MiB (AWS API model).
+#: PutRecords takes 1 to 500 records a call, at most 10 MiB with their keys (AWS API model).
 MAX_PUT_RECORDS: Final = 500
 MAX_PUT_RECORDS_SIZE: Final = 10 * 1024 * 1024
 #: Data plus partition key of one Kinesis record; a stream may be set to 1 to 10 MiB (AWS API model).
 DEFAULT_MAX_RECORD_SIZE: Final = 1024 * 1024
 LARGEST_MAX_RECORD_SIZE: Final = 10 * 1024 * 1024
-#: What one shard takes in a second (AWS service limits).
+#: Records and bytes that one shard takes in a second (AWS service limits).
 SHARD_RECORDS_PER_SECOND: Final = 1000
 SHARD_BYTES_PER_SECOND: Final = 1024 * 1024

@@ -1,6 +1,7 @@
-"""encode, decode, is_aggregated and the builder: bytes on one side, user records on the other.
+"""encode, decode, is_aggregated and the builder: from bytes to user records and back.
 
-Two decoders, one spec: what the quick one is not certain of, the byte walker decides and explains.
+There are two decoders. If the fast one cannot tell that a message is sound, wire.py decides and finds the
+defect.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
     """Whether consumers open ``data`` as an aggregated record: magic, more than 16 bytes after it,
     and the right digest. It does not tell whether the message is sound; `decode` does.
 
-    Raises TypeError for what is not bytes.
+    Raises TypeError if it is not bytes.
     """
     if type(data) is not bytes:
         data = as_bytes(data, "is_aggregated")
@@ -31,8 +32,8 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
 
     Raises NotAggregated for a plain record, ChecksumMismatch for a broken frame, and otherwise the
     first defect in the order of the bytes (MalformedMessage, WrongWireType, MissingField, InvalidKey,
-    InvalidHashKey, IndexOutOfTable, NoUserRecords), with its offset in ``data``; TypeError for what is
-    not bytes. Nothing else.
+    InvalidHashKey, IndexOutOfTable, NoUserRecords), with its offset in ``data``; TypeError if it is not
+    bytes. Nothing else.
     """
     if type(data) is not bytes:
         data = as_bytes(data, "decode")
@@ -40,7 +41,7 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
 
 
 def as_bytes(data: object, function: str) -> bytes:
-    """``data`` as bytes. Raises TypeError, in the name of ``function``, for what is none."""
+    """``data`` as bytes. Raises TypeError, which names ``function``, for anything else."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     hint = ""
@@ -64,7 +65,7 @@ def decode_message(message: bytes, data: bytes) -> AggregatedRecord:
 
 
 def _walk(data: bytes, start: int, end: int) -> AggregatedRecord:
-    """A sound message that the quick decoder was not certain of: unknown fields, long varints."""
+    """Decodes a sound message that the fast decoder could not decide: unknown fields, long varints."""
     tables = wire.scan(data, start, end)
     pk_indices, ehk_indices, payloads, tags = [], [], [], []
     for record in wire.records(data, start, end):
@@ -84,10 +85,10 @@ def _walk(data: bytes, start: int, end: int) -> AggregatedRecord:
 
 
 def encode(user_records: Iterable[UserRecord]) -> bytes:
-    """One aggregated record of the given user records, in their order: one or more.
+    """One aggregated record of the given user records (at least one), in their order.
 
-    The same bytes as the KPL's encoder for the same user records. Raises EncodeError, with the index
-    of the user record it refuses, or TypeError for what is no list of UserRecords; nothing is written then.
+    The same bytes as the KPL's encoder for the same user records. Raises EncodeError, with the index of the
+    refused user record, or TypeError if it is not given a list of UserRecords; then nothing is written.
     """
     try:
         if speedups is not None:
@@ -101,7 +102,7 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
 
 
 def _refuse_other_things(function: str, user_records: object) -> None:
-    """Raises TypeError where ``user_records`` is something else that is often given."""
+    """Raises TypeError for common wrong arguments."""
     if isinstance(user_records, UserRecord):
         raise TypeError(f"{function} takes a list of UserRecords, not one") from None
     if not isinstance(user_records, Iterable) or isinstance(user_records, (str, bytes, Mapping)):
@@ -119,9 +120,9 @@ def _refuse_other_things(function: str, user_records: object) -> None:
 def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
     """`encode` of every group of user records: as many aggregated records, in the same order.
 
-    Quicker than one at a time where it is compiled, twice where user records are large: one MD5 cannot
-    be sped up, sixteen can be made side by side. Raises EncodeError for the first user record refused,
-    with its group, TypeError as `encode`; nothing is written then.
+    With the compiled extension this is faster than one at a time, twice as fast for large user records,
+    because it computes sixteen MD5 digests in parallel. Raises EncodeError for the first refused user record,
+    with its group, and TypeError as `encode` does; then nothing is written.
     """
     try:
         if speedups is not None:
@@ -146,7 +147,7 @@ def _encode_many_in_python(groups: Iterable[Iterable[UserRecord]]) -> list[bytes
 
 
 def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
-    """`encode` where nothing is compiled."""
+    """`encode` without the compiled extension."""
     records = list(user_records)
     for index, record in enumerate(records):
         size.check(record, index)
@@ -161,7 +162,7 @@ def is_canonical(data: bytes) -> bool:
     records = decode(data)
     try:
         return encode(records) == data
-    except EncodeError:  # a user record that may be read but not written, as explicit hash key "007"
+    except EncodeError:  # a user record that may be read but not written: explicit hash key "007"
         return False
 
 
@@ -195,7 +196,7 @@ class AggregatedRecordBuilder:
 
     def add(self, record: UserRecord) -> None:
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
-        fit; either way nothing has changed."""
+        fit; in both cases nothing has changed."""
         size.check(record, len(self._records))
         # ENC-5: "A builder MUST take a user record whole or refuse it with an error that says so."
         after = self._size.add(record, self.max_size)

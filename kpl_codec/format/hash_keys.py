@@ -1,7 +1,7 @@
-"""The hash key space: 2^128 numbers, and which of them a record has.
+"""The hash key space (2^128 numbers) and the hash key of a record.
 
 Hash keys are ``int`` in Python, decimal strings where AWS writes them so, 16 bytes big-endian in
-columns. They become one another here and nowhere else.
+columns. Only this module converts between them.
 Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
 """
 
@@ -40,15 +40,15 @@ def partition_key_hash(partition_key: str) -> int:
 def java_integer(text: str) -> int | None:
     """The number that Java's ``new BigInteger(text)`` reads, or None where it throws.
 
-    Numbers far beyond the hash key space come back as one just outside it (their size is all that
-    matters here, and Python refuses to read thousands of digits).
+    For a number with thousands of digits it returns a number just outside the hash key space: Python refuses
+    to read such numbers, and they are invalid anyway.
     """
     if len(text) <= 39 and text.isascii() and text.isdigit():
-        return int(text)  # as nearly all are
+        return int(text)  # nearly always
     if not _BIG_INTEGER.match(text):
         return None
     digits = text.lstrip("+-")
-    if len(digits) > 4000:  # int() refuses more than 4300 digits, and leading zeros count
+    if len(digits) > 4000:  # int() refuses more than 4300 digits, leading zeros included
         zeros = 0
         while zeros < len(digits) and int(digits[zeros]) == 0:
             zeros += 1
@@ -58,9 +58,9 @@ def java_integer(text: str) -> int | None:
 
 
 def explicit_hash_key_value(explicit_hash_key: str) -> int:
-    """The hash key that an explicit hash key found in an aggregated record stands for.
+    """The number of an explicit hash key that was found in an aggregated record.
 
-    Raises HashKeyError if it is no decimal number, or outside 0 to 2^128 - 1, or absurdly long.
+    Raises HashKeyError if it is not a decimal number, outside 0 to 2^128 - 1, or too long.
     """
     if len(explicit_hash_key) > MAX_EXPLICIT_HASH_KEY_LENGTH:
         raise HashKeyError(reason=f"{len(explicit_hash_key)} characters")
@@ -77,7 +77,7 @@ def explicit_hash_key_value(explicit_hash_key: str) -> int:
 def effective_hash_key(partition_key: str, explicit_hash_key: str | None = None) -> int:
     """The hash key that decides a user record's shard: 0 to 2^128 - 1.
 
-    Raises HashKeyError for an explicit hash key that is none, or a partition key without UTF-8 form.
+    Raises HashKeyError for an invalid explicit hash key, or a partition key without UTF-8 form.
     """
     # KEY-4: "The effective hash key MUST be the explicit hash key where one is present, and the hash
     # key of the partition key where none is."
@@ -138,8 +138,8 @@ class HashKeyRange(_Ends):
     Raises HashKeyError when the ends are outside 0 to 2^128 - 1 or the wrong way round.
     """
 
-    # No dataclass here, in shards.py, deaggregate.py and explain.py: `dataclasses` alone would be a
-    # quarter of what a Lambda function pays for its import (tests/benchmarks/lambda_import.py).
+    # The core uses no dataclasses: importing `dataclasses` would take a quarter of the import time of a
+    # Lambda function (tests/benchmarks/lambda_import.py).
     __slots__ = ()
 
     def __new__(cls, starting_hash_key: int, ending_hash_key: int) -> Self:
@@ -164,10 +164,11 @@ class HashKeyRange(_Ends):
         )
 
     def split(self, n: int) -> list[HashKeyRange]:
-        """``n`` ranges that tile this one, each floor(size / n) keys, the last taking the rest.
+        """``n`` ranges that cover this one without overlap, each floor(size / n) keys; the last takes the
+        rest.
 
-        For the whole space this is how CreateStream and UpdateShardCount cut it (observed, not
-        promised by AWS: read a stream's real ranges from ListShards, never recompute them).
+        CreateStream and UpdateShardCount cut the whole space this way. AWS does not promise that: read the
+        real ranges of a stream from ListShards.
         Raises HashKeyError unless 1 <= n <= size.
         """
         if not 1 <= n <= self.size:

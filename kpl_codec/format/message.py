@@ -1,9 +1,8 @@
-"""proto2 message <-> AggregatedRecord, the quick way.
+"""Converts between proto2 messages and AggregatedRecord, fast.
 
-Reading goes through the compiled parser or protobuf's runtime. Where these are not certain that a message
-is sound they give None, and wire.py finds out what is wrong and where. Writing puts the bytes together
-itself: the same bytes as the KPL for the same user records in the same order (all partition keys, all
-explicit hash keys, all user records).
+The compiled parser or protobuf's runtime reads a message. If they cannot tell that it is sound they return
+None, and wire.py finds what is wrong and where. Writing needs no protobuf. It gives the same bytes as the KPL
+for the same user records in the same order (all partition keys, all explicit hash keys, all user records).
 Specification: spec/01-aggregated-record.md, MSG and ENC.
 """
 
@@ -22,7 +21,7 @@ from .records import Tag, UserRecord
 class AggregatedRecord(Sequence[UserRecord]):
     """A decoded aggregated record: the two key tables and, per user record, indices and data. Immutable.
 
-    A sequence of UserRecord, made on demand; kpl_codec.arrow makes columns of the parts.
+    A sequence of UserRecord, made on demand; kpl_codec.arrow makes columns from the parts.
     """
 
     __slots__ = ("_columns",)
@@ -46,7 +45,7 @@ class AggregatedRecord(Sequence[UserRecord]):
         )
 
     def columns(self) -> tuple[Any, ...]:
-        """The parts below, in their order: what an equal one is made of."""
+        """The parts below, in their order; the constructor takes them."""
         return self._columns
 
     @property
@@ -61,22 +60,22 @@ class AggregatedRecord(Sequence[UserRecord]):
 
     @property
     def partition_key_indices(self) -> Sequence[int]:
-        """Per user record the number of its partition key."""
+        """Per user record the index of its partition key."""
         return self._columns[2]
 
     @property
     def explicit_hash_key_indices(self) -> Sequence[int] | None:
-        """The same of its explicit hash key, -1 for "none"; None if no user record has one."""
+        """Per user record the index of its explicit hash key, -1 for none; None if no user record has one."""
         return self._columns[3]
 
     @property
     def data(self) -> Sequence[bytes]:
-        """One bytes per user record."""
+        """The data of each user record, as bytes."""
         return self._columns[4]
 
     @property
     def tags(self) -> Sequence[tuple[Tag, ...]] | None:
-        """One tuple of Tag per user record; None if none has any."""
+        """The tags of each user record, as a tuple of Tag; None if no user record has tags."""
         return self._columns[5]
 
     def __len__(self) -> int:
@@ -105,7 +104,7 @@ class AggregatedRecord(Sequence[UserRecord]):
         """The explicit hash key of every user record, in order; None if no user record has one."""
         if self.explicit_hash_key_indices is None:
             return None
-        # Index -1 picks the None at the end.
+        # Index -1 gives the None at the end.
         return map((*self.explicit_hash_key_table, None).__getitem__, self.explicit_hash_key_indices)
 
     def __iter__(self) -> Iterator[UserRecord]:
@@ -133,7 +132,7 @@ class AggregatedRecord(Sequence[UserRecord]):
 
 
 def parse(message: bytes) -> AggregatedRecord | None:
-    """Decode a sound message. None means "not certain": ask wire.py."""
+    """Decode a sound message. None: it may be broken; wire.py decides."""
     parts = speedups.parse(message) if speedups is not None else None
     if parts is None:
         parts = _protobuf()(message)
@@ -142,7 +141,7 @@ def parse(message: bytes) -> AggregatedRecord | None:
 
 @cache
 def _protobuf() -> Callable[[bytes], tuple[Any, ...] | None]:
-    """`protobuf_parser.parse`. protobuf is loaded only where the compiled parser is not enough."""
+    """`protobuf_parser.parse`. protobuf is imported only when it is needed."""
     from .protobuf_parser import parse as parse_with_protobuf
 
     return parse_with_protobuf
@@ -164,7 +163,7 @@ _MOST_KEPT = 65536
 
 
 class _Fields(dict[int, bytes]):
-    """A tag and a varint behind it, by number: made once."""
+    """A tag and the varint after it, by number: made once."""
 
     def __init__(self, tag: bytes) -> None:
         self._tag = tag
@@ -182,8 +181,8 @@ _LENGTH = _Fields(b"\x1a")
 
 
 class _Heads(dict[tuple[int, int], bytes]):
-    """Everything before the data of a user record that has no more than a partition key, by the key's
-    index and the size of the data."""
+    """The bytes before the data, for a user record that has only a partition key: by the key's index and the
+    size of the data."""
 
     def __missing__(self, of: tuple[int, int]) -> bytes:
         pk_index, size = of
@@ -198,7 +197,7 @@ _HEADS = _Heads()
 
 
 def tag_bytes(tag: Tag) -> bytes:
-    """A tag as it stands in a user record."""
+    """The bytes of a tag in a user record."""
     key = tag.key.encode()
     body = b"\x0a" + varint(len(key)) + key
     if tag.value is not None:
@@ -208,7 +207,7 @@ def tag_bytes(tag: Tag) -> bytes:
 
 
 def serialize(records: Iterable[UserRecord]) -> bytes:
-    """The message for user records that `size.check` has passed. Raises EncodeError for none at all."""
+    """The message for user records that `size.check` has accepted. Raises EncodeError if there are none."""
     partition_keys: dict[str, int] = {}
     explicit_hash_keys: dict[str, int] = {}
     parts: list[bytes] = []

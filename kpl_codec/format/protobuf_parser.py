@@ -1,8 +1,8 @@
-"""A sound message through protobuf's runtime: the quick parser where nothing is compiled.
+"""Reads a sound message with protobuf's runtime: the fast parser without the compiled extension.
 
-It gives None unless all of these hold: protobuf accepts the message; required fields are there; what was
-understood, encoded again, has as many bytes as came in (so there are no unknown fields, no known field
-with the wrong wire type, no field twice, no varint longer than need be); every key is one; every index is
+It returns None unless all of these hold: protobuf accepts the message; required fields are present; the
+parsed message, encoded again, has as many bytes as the input (so there are no unknown fields, no known field
+with the wrong wire type, no repeated field, no varint longer than needed); every key is valid; every index is
 inside its table; there is at least one user record.
 """
 
@@ -19,18 +19,18 @@ from .hash_keys import explicit_hash_key_value
 from .records import Tag
 from .schema import ABSENT, COLUMNS, MESSAGE
 
-#: What AggregatedRecord is made of, in its order.
+#: The parts of AggregatedRecord, in its order.
 Parts = tuple[Any, ...]
 
 _LARGEST = str(MAX_HASH_KEY)
 
 
 def parse(message: bytes) -> Parts | None:
-    """The parts of the AggregatedRecord in ``message``, or None: not certain."""
+    """The parts of the AggregatedRecord in ``message``; None: it may be broken."""
     try:
         checked = MESSAGE.FromString(message)
         checked.DiscardUnknownFields()
-        if len(checked.SerializeToString()) != len(message):  # refuses missing fields as well
+        if len(checked.SerializeToString()) != len(message):  # raises for missing fields, too
             return None
     except (DecodeError, EncodeError, UnicodeError):  # the pure-Python runtime checks UTF-8 itself
         return None
@@ -81,7 +81,7 @@ def _are_keys(keys: tuple[Any, ...]) -> bool:
     """Whether all entries of a table as protobuf gives them are keys (MSG-8, MSG-9)."""
     try:
         text = "".join(keys)
-    except TypeError:  # upb hands out bytes for what is not UTF-8
+    except TypeError:  # upb returns bytes where the text is not UTF-8
         return False
     return len(text) <= MAX_PARTITION_KEY_LENGTH or max(map(len, keys)) <= MAX_PARTITION_KEY_LENGTH
 
@@ -95,9 +95,9 @@ def _are_hash_keys(keys: tuple[Any, ...]) -> bool:
     except TypeError:
         return False
     lengths = list(map(len, keys))
-    # Of bytes, only ASCII digits are digits, and the question takes a fifth of the time it takes of text.
+    # For bytes, isdigit knows only ASCII digits, and takes a fifth of the time it takes for str.
     if digits.encode().isdigit() and min(lengths) and max(lengths) <= len(_LARGEST):
-        # Digits of the same number compare as the numbers do.
+        # Texts of equally many digits sort as their numbers do.
         longest = compress(keys, map(len(_LARGEST).__eq__, lengths))
         return max(longest, default="") <= _LARGEST
     try:

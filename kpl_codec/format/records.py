@@ -1,7 +1,7 @@
-"""The nouns of the format: user record, tag, Kinesis record.
+"""User record, tag, Kinesis record.
 
-They are named tuples: immutable, cheap to make by the million, equal when their contents are.
-``data`` is always ``bytes``.
+They are named tuples: immutable, cheap to make, equal when their contents are equal. ``data`` is always
+``bytes``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ class Tag(NamedTuple):
 
 
 class UserRecord(NamedTuple):
-    """What an application puts: a partition key (1 to 256 characters), data, and rarely more.
+    """What an application puts: a partition key (1 to 256 characters), data, rarely an explicit hash key or
+    tags.
 
-    ``explicit_hash_key`` is the text on the wire, canonical decimal when we write it.
+    ``explicit_hash_key`` is the text in the bytes; this library writes it as canonical decimal.
     """
 
     partition_key: str
@@ -30,12 +31,12 @@ class UserRecord(NamedTuple):
 
 
 class KinesisRecord(NamedTuple):
-    """What a stream holds: one record as GetRecords gives it, aggregated or plain.
+    """One record of a stream as GetRecords gives it, aggregated or plain.
 
     ``partition_key`` is None where the service gives none (streams that distribute records AUTO).
     ``explicit_hash_key`` is known to producers only; no read call returns it.
     ``sub_sequence_number`` is known where the record was deaggregated before (by the KCL, by Firehose);
-    above 0 it says that this is a user record, whatever its data looks like.
+    if it is above 0 this is a user record, whatever its data looks like.
     """
 
     partition_key: str | None

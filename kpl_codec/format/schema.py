@@ -1,12 +1,13 @@
-"""The proto2 message of spec/kpl.proto, built into a descriptor pool of our own.
+"""The proto2 message of spec/kpl.proto, in a descriptor pool of its own.
 
-No generated code: that refuses older protobuf runtimes, and its names clash with aws_kinesis_agg's in
-the default pool. `MESSAGE` is kpl.proto, but for a default of ``explicit_hash_key_index`` that no table
-can hold (2^64 - 1): it cannot be seen on the wire, and "absent" costs no question per record.
+There is no generated code: that would refuse older protobuf runtimes, and its names would clash with those of
+aws_kinesis_agg in the default pool. `MESSAGE` is kpl.proto with one change: ``explicit_hash_key_index`` has
+the default 2^64 - 1, which is outside every table. This does not change the bytes, and no presence check per
+record is needed.
 
-`COLUMNS` parses the same bytes under another schema, for speed: it takes all ``records`` for one message
-that comes in parts. Parts are merged, so that its repeated fields hold the indices and the data of all
-user records. It does not tell which user record each came from.
+`COLUMNS` parses the same bytes under another schema, for speed: it reads all ``records`` as parts of one
+message. protobuf merges the parts, so the repeated fields hold the indices and the data of all user records,
+but not which user record each came from.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-#: What `explicit_hash_key_index` reads as when it is absent: 2^64 - 1.
+#: `explicit_hash_key_index` where it is absent: 2^64 - 1.
 ABSENT = 2**64 - 1
 
 _PACKAGE = "kpl_codec"
@@ -28,7 +29,7 @@ _OPTIONAL, _REQUIRED, _REPEATED = _Field.LABEL_OPTIONAL, _Field.LABEL_REQUIRED, 
 def _build(name: str, records: tuple[Any, ...], **messages: list[tuple[Any, ...]]) -> Any:
     """The class of AggregatedRecord with the field ``records`` and the other ``messages`` it needs.
 
-    A field: number, name, label, type or name of a message, and perhaps its default.
+    A field: number, name, label, type or name of a message, optional default.
     """
     file = descriptor_pb2.FileDescriptorProto(
         name=f"kpl_codec/{name}.proto", package=_PACKAGE, syntax="proto2"
@@ -68,7 +69,7 @@ MESSAGE: Any = _build(
         (4, "tags", _REPEATED, "Tag"),
     ],
 )
-#: All user records as one.
+#: All user records as one message.
 COLUMNS: Any = _build(
     "columns",
     (3, "records", _OPTIONAL, "Columns"),

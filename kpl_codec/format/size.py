@@ -1,6 +1,6 @@
-"""Which user records may be written, and the exact size of an aggregate, kept as it grows.
+"""Which user records may be written, and the exact size of an aggregate while it grows.
 
-The size is that of the bytes written, to the byte, frame included. Sizes are decided here only.
+The size is the exact number of bytes written, frame included. Only this module computes sizes.
 Specification: spec/01-aggregated-record.md, ENC-1 to ENC-6.
 """
 
@@ -27,23 +27,23 @@ def field_size(length: int) -> int:
 
 
 def _is_canonical(text: str) -> bool:
-    """Whether `parse_hash_key` would read an explicit hash key, quick to say of nearly all."""
+    """Whether `parse_hash_key` would accept an explicit hash key; fast for nearly all."""
     return (
         type(text) is str
         and 0 < len(text) <= len(_LARGEST_HASH_KEY)
         and text.isascii()
         and text.encode().isdigit()
         and (text[0] != "0" or text == "0")
-        # Digits of the same number compare as the numbers do.
+        # Texts of equally many digits sort as their numbers do.
         and (len(text) < len(_LARGEST_HASH_KEY) or text <= _LARGEST_HASH_KEY)
     )
 
 
 def check(record: UserRecord, record_index: int | None = None) -> None:
-    """Refuse a user record that must not be written. Raises EncodeError with its place.
+    """Raises EncodeError, with the index, for a user record that must not be written.
 
-    Decoders are more generous than this (an aggregate may hold an empty partition key, or "007");
-    what we write, every producer and consumer accepts.
+    Decoders accept more than this (an empty partition key, explicit hash key "007"). What this library
+    writes, every consumer accepts.
     """
     key, data, explicit_hash_key, tags = record
     if (
@@ -54,7 +54,7 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
         and not tags
         and (explicit_hash_key is None or _is_canonical(explicit_hash_key))
     ):
-        return  # nearly every user record there is
+        return  # nearly every user record
 
     def refuse(code: str, field: str) -> EncodeError:
         return EncodeError(code=code, field=field, record_index=record_index)
@@ -91,8 +91,8 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
 class AggregateSize:
     """The size of the aggregate of the user records added so far, in bytes, as written.
 
-    ``after(record)`` answers without adding, in constant time; ``add(record)`` adds. State: the key
-    tables seen so far and the running total. An empty aggregate has size 0: there is no such thing.
+    ``after(record)`` gives the size with ``record``, in constant time, without adding it; ``add(record)``
+    adds it. State: the key tables so far and the size. Without user records the size is 0.
     """
 
     __slots__ = ("_explicit_hash_keys", "_partition_keys", "size")
@@ -103,13 +103,13 @@ class AggregateSize:
         self.size = 0
 
     def after(self, record: UserRecord) -> int:
-        """What `size` would be with ``record`` added."""
+        """The size with ``record`` added."""
         return self.add(record, 0)
 
     def add(self, record: UserRecord, max_size: int | None = None) -> int:
-        """Count ``record`` in, unless that gives more than ``max_size``. Either way: what it gives.
+        """Adds ``record`` unless the size would exceed ``max_size``. Returns the size with it in both cases.
 
-        Exact for user records that `check` passes.
+        Exact for user records that `check` accepts.
         """
         key, data, explicit_hash_key, tags = record
         partition_keys, explicit_hash_keys = self._partition_keys, self._explicit_hash_keys
@@ -120,7 +120,7 @@ class AggregateSize:
             pk_index = len(partition_keys)
             size += field_size(len(key) if key.isascii() else len(key.encode()))
         length = len(data)
-        # Two tags and the data; then the varints, which for nearly all have one byte or two.
+        # Two tags and the data; then the varints, nearly always one or two bytes.
         inner = 2 + length
         inner += 1 if pk_index < 0x80 else varint_size(pk_index)
         inner += 1 if length < 0x80 else varint_size(length)

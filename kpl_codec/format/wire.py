@@ -1,10 +1,10 @@
-"""Walks the bytes of a message and finds where they break.
+"""Walks the bytes of a message and finds where they are broken.
 
-The slow, exact decoder: pure Python, one field at a time. Where the fast decoders (message.py, _speedups)
-are not certain, this module decides. It also reads as the KCL's protobuf does, for kcl.py, and finds the
-defects that an explanation lists.
+The slow, exact decoder: pure Python, one field at a time. It decides where the fast decoders (message.py,
+_speedups) cannot tell that a message is sound. It also reads as the KCL's protobuf does, for kcl.py, and
+finds the defects for an explanation.
 
-Memory stays linear in the input: records are walked, never listed.
+Memory is linear in the input: user records are read one at a time, never collected in a list.
 Specification: spec/01-aggregated-record.md, MSG-1 to MSG-10.
 """
 
@@ -48,7 +48,7 @@ TAG = {1: ("key", LENGTH_DELIMITED), 2: ("value", LENGTH_DELIMITED)}
 
 
 class WireRecord(NamedTuple):
-    """One user record as it stands in the bytes. Absent fields are None; ``data`` is (start, end)."""
+    """One user record as the bytes have it. Absent fields are None; ``data`` is (start, end)."""
 
     record_index: int
     offset: int
@@ -63,7 +63,7 @@ class WireRecord(NamedTuple):
 class Scan:
     """The key tables of a message, how many user records follow, and the defects outside of them.
 
-    A table entry that is no key is None. ``defects`` holds the first MAX_KEPT_DEFECTS of
+    A table entry that is not a valid key is None. ``defects`` holds the first MAX_KEPT_DEFECTS of
     ``defect_count``, in the order of the bytes.
     """
 
@@ -101,10 +101,10 @@ def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | Decod
 
 
 def scan(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Scan:
-    """Read the tables of the message between ``start`` and ``end`` and check its outline.
+    """Read the key tables of the message between ``start`` and ``end`` and check its structure.
 
-    Not strictly, wrong wire types are unknown fields, and entries become whatever ``dialect.text`` makes
-    of them. Raises MalformedMessage.
+    If ``dialect`` is not strict, a field with the wrong wire type is unknown, and ``dialect.text`` decodes
+    the entries. Raises MalformedMessage.
     """
     result = Scan()
     for field in fields(data, start, end, dialect=dialect):
@@ -116,8 +116,7 @@ def scan(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Sca
                 result.add(_wrong_wire_type(name, field, wire_type, None))
             continue
         if name == "records":
-            # The walk of every record is part of the outline: a message with one broken record is no
-            # message.
+            # Every user record is walked, too: if one is malformed, the whole message is.
             for inner in fields(
                 data, field.start, field.end, nesting=1, dialect=dialect, record_index=result.record_count
             ):
@@ -162,7 +161,7 @@ def _wrong_wire_type(name: str, field: Field, expected: int, record_index: int |
 def records(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Iterator[WireRecord]:
     """The user records of the message, one at a time, each with the defects of its own fields.
 
-    Call `scan` first: this trusts the outline.
+    Call `scan` first: this relies on its checks.
     """
     index = 0
     for field in fields(data, start, end, dialect=dialect):
@@ -290,7 +289,7 @@ def first_defect(data: bytes, start: int, end: int) -> DecodeError | None:
     for record in records(data, start, end):
         if first is not None and record.offset > _offset(first):
             break
-        # A user record that stands before the broken table entry it uses: the entry is the defect.
+        # The user record comes before the broken table entry it uses: the entry is the defect.
         found = [defect for defect in check(record, tables) if defect.code != "key-unusable"]
         if found:
             return found[0] if first is None or _offset(found[0]) < _offset(first) else first
