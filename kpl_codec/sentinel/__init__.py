@@ -1,7 +1,8 @@
 """The sentinel: what is wrong with a stream now, told while it happens. Sans-I/O.
 
     `sentinel`    findings with estimates, of records that come look by look
-    `watch`       which calls to make, within a budget, and what their answers mean
+    `watch`       which shards to read, and what the answers mean
+    `call_queue`  whose call is next, within the budgets
     `judging`     Kinesis records -> faults       `findings`   kinds, and one finding as value, JSON, text
     `sampling`    which time is looked at         `estimates`  what a sample says of the whole
     `budget`      so much a second                `heavy_hitters`  the most frequent keys

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ..format.records import KinesisRecord
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import Shard
 from .budget import Budget
 from .costs import Limits
-from .sampling import Window
+from .sampling import Sampling, Window
 
 #: Records that one call asks for.
 _MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
+#: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
+_SETTLE: Final = 2.0
 
 
 class Call(NamedTuple):
@@ -63,6 +65,22 @@ class ShardWatch:
         if self.window is not None:
             wanted = self.records_rate * (self.window.end - self.window.start) / 1000 * 1.3
         return max(min(_FEWEST_RECORDS, max(1, room)), min(int(wanted), room, _MOST_RECORDS))
+
+    def next_slot(self, sampling: Sampling, now: float) -> float:
+        """Turn to the next slot that can still be read; gives the milliseconds that are passed over."""
+        # SEN-2: "Every open shard MUST be looked at once in each period; a period whose slot was not read
+        # before the next one's is over MUST be counted as missed, and the others stand for it."
+        number = sampling.number(self.covered)
+        if number * sampling.period_ms < self.covered:
+            number += 1  # begun before the shard was sampled
+        current = max(number, sampling.number(now * 1000) - 1)
+        self.window = window = sampling.window(self.shard_id, current)
+        self.iterator = None
+        self.place = at_time(window.start / 1000)
+        self.due = window.end / 1000 + _SETTLE
+        skipped_ms = max(0.0, current * sampling.period_ms - self.covered)
+        self.covered += skipped_ms
+        return skipped_ms
 
 
 def at_time(seconds: float) -> dict[str, Any]:

@@ -19,7 +19,6 @@ Specification: spec/10-sentinel.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heappop, heappush
 from typing import Any, Final
 
 from ..aws_errors import error_kind
@@ -27,6 +26,7 @@ from ..backoff import Backoff
 from ..shards.live_shard_map import Failure
 from ..shards.shard_map import Shard, ShardMap
 from .budget import Budget
+from .call_queue import CallQueue
 from .costs import Cost, Limits, Measured
 from .findings import Finding
 from .judging import Wrong
@@ -34,8 +34,6 @@ from .sampling import Sampling, Window, planned_period
 from .sentinel import Look, Sentinel
 from .shard_watch import Call, ShardWatch, at_time, kinesis_record, made_within
 
-#: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
-_SETTLE: Final = 2.0
 #: GetRecords calls of one look at most.
 _MOST_CALLS: Final = 8
 #: Seconds between two calls for a shard that is read whole and has nothing more.
@@ -70,14 +68,11 @@ class Watch:
         self._wanted, self._after_reshard, self._since = period, after_reshard, since
         self._seed = f"{sentinel.stream}\0{seed}"
         self._sampling = Sampling(round(period * 1000), self._slots, self._seed)
-        self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
+        self._queue = CallQueue(self.limits, self.measured)
         self._shards: dict[str, ShardWatch] = {}
         #: Closed shards read to their end, while a map still lists them.
         self._ended: set[str] = set()
-        self._heap: list[tuple[float, str]] = []
-        self._numbers = 0
         self._stream_failures = 0
-        self._not_before = 0.0
         self._ticked = float("-inf")
         #: True when an answer says that the shard map is old: fetch it anew and call `use`.
         self.map_is_old = False
@@ -112,7 +107,7 @@ class Watch:
         if recreated:
             self._shards.clear()
             self._ended.clear()
-            self._heap.clear()
+            self._queue.clear()
         self.map_is_old = False
         self._ended.intersection_update(shard.shard_id for shard in shard_map)
         period = planned_period(self._wanted, len(shard_map.open_shards), self.limits.calls)
@@ -151,32 +146,20 @@ class Watch:
             # The slot of the period before is over: the first look comes at once.
             state.covered = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
             self._next_window(state, now)
-        self._push(state, state.due)
+        self._queue.push(state)
 
     def _next_window(self, state: ShardWatch, now: float) -> None:
-        """The next slot to read of a sampled shard."""
-        # SEN-2: "Every open shard MUST be looked at once in each period; a period whose slot was not read
-        # before the next one's is over MUST be counted as missed, and the others stand for it."
-        number = self._sampling.number(state.covered)
-        if number * self._sampling.period_ms < state.covered:
-            number += 1  # begun before the shard was sampled
-        current = max(number, self._sampling.number(now * 1000) - 1)
-        state.window = window = self._sampling.window(state.shard_id, current)
-        start = current * self._sampling.period_ms
-        if start > state.covered:
-            skipped = int((start - state.covered) // self._sampling.period_ms)
-            state.missed += skipped
-            self.measured.missed += skipped
-            self.sentinel.looked(state.shard_id, 0, round(start - state.covered), now)
-            state.covered = start
-        state.iterator = None
-        state.place = at_time(window.start / 1000)
-        state.due = window.end / 1000 + _SETTLE
+        """The next slot to read of a sampled shard; what was missed before it is counted."""
+        skipped_ms = state.next_slot(self._sampling, now)
+        if skipped_ms:
+            self._missed(state, int(skipped_ms // self._sampling.period_ms))
+            self.sentinel.looked(state.shard_id, 0, round(skipped_ms), now)
+
+    def _missed(self, state: ShardWatch, periods: int) -> None:
+        state.missed += periods
+        self.measured.missed += periods
 
     # -- calls ----------------------------------------------------------------------------------
-
-    def _push(self, state: ShardWatch, at: float) -> None:
-        heappush(self._heap, (at, state.shard_id))
 
     @property
     def next_tick(self) -> float:
@@ -185,54 +168,11 @@ class Watch:
 
     def timer(self) -> float:
         """When `next_call` or `tick` should be asked again."""
-        due = self._heap[0][0] if self._heap else float("inf")
-        return min(max(due, self._not_before), self.next_tick)
+        return min(self._queue.timer(), self.next_tick)
 
     def next_call(self, now: float) -> Call | None:
         """A call to make now, None if there is none yet (see `timer`)."""
-        if now < self._not_before:
-            return None
-        # SEN-3: "In any span of time the calls for one shard, and for all, MUST NOT be more than their rate
-        # times the span, plus those of one second; calls that fail and calls again count like any other."
-        # SEN-4: "No call MUST begin while bytes that were read are more than the rates have allowed so far."
-        blocked = max(self._calls.free_at(now, 1), self._bytes.free_at(now))
-        if blocked > now:
-            self._not_before = blocked
-            return None
-        while self._heap and self._heap[0][0] <= now:
-            _, shard_id = heappop(self._heap)
-            state = self._shards.get(shard_id)
-            if state is None or state.under_way is not None or state.due > now:
-                if state is not None and state.under_way is None:
-                    self._push(state, state.due)
-                continue
-            free = max(state.calls.free_at(now, 1), state.bytes.free_at(now))
-            if free > now:
-                state.due = free
-                self._push(state, free)
-                continue
-            return self._call(state, now)
-        return None
-
-    def _call(self, state: ShardWatch, now: float) -> Call:
-        self._numbers += 1
-        state.under_way = self._numbers
-        state.calls.spend(1, now)
-        self._calls.spend(1, now)
-        if state.iterator is None:
-            self.measured.calls["GetShardIterator"] += 1
-            arguments = {"ShardId": state.shard_id, **state.place}
-            if not state.look_calls:
-                state.look = self._numbers
-            return Call("GetShardIterator", state.shard_id, arguments, self._numbers)
-        limit = state.limit(self.limits)
-        state.reserved = limit * state.records_size
-        self._bytes.spend(state.reserved, now)
-        state.look_calls += 1
-        self.measured.calls["GetRecords"] += 1
-        return Call(
-            "GetRecords", state.shard_id, {"ShardIterator": state.iterator, "Limit": limit}, self._numbers
-        )
+        return self._queue.next_call(self._shards, now)
 
     # -- answers --------------------------------------------------------------------------------
 
@@ -257,9 +197,7 @@ class Watch:
     def _records(self, state: ShardWatch, answer: Mapping[str, Any], limit: int, now: float) -> list[Finding]:
         records = [kinesis_record(record, state.shard_id) for record in answer["Records"]]
         size = sum(len(record.data) for record in records)
-        state.bytes.spend(size, now)
-        self._bytes.spend(size - state.reserved, now)
-        state.reserved = 0.0
+        self._queue.settle(state, size, now)
         if records:
             state.records_size += 0.3 * (size / len(records) - state.records_size)
             state.place = {
@@ -297,8 +235,7 @@ class Watch:
             state.records_rate = seen / read * 1000 if read else 0.0
             told = self._looked(state, now)
         else:
-            state.missed += 1
-            self.measured.missed += 1
+            self._missed(state, 1)
             told = []
         state.covered = window.period_end
         state.look_calls = 0
@@ -306,7 +243,7 @@ class Watch:
             self._end(state)
             return told
         self._next_window(state, now)
-        self._push(state, state.due)
+        self._queue.push(state)
         return told
 
     def _read_whole(self, state: ShardWatch, now: float, *, done: bool) -> list[Finding]:
@@ -324,7 +261,7 @@ class Watch:
         if now >= state.whole_until:
             state.whole_until = float("inf")
             self._next_window(state, now)
-        self._push(state, state.due)
+        self._queue.push(state)
         return told
 
     def _end(self, state: ShardWatch) -> None:
@@ -340,7 +277,7 @@ class Watch:
 
     def _again(self, state: ShardWatch, now: float) -> None:
         state.due = now
-        self._push(state, now)
+        self._queue.push(state)
 
     def fail(self, call: Call, failure: Failure, now: float) -> list[Finding]:
         """``call`` failed; gives the findings to tell of."""
@@ -349,8 +286,7 @@ class Watch:
         if state is None or state.under_way != call.number:
             return []
         state.under_way = None
-        self._bytes.spend(-state.reserved, now)
-        state.reserved = 0.0
+        self._queue.settle(state, 0, now)
         told: list[Finding] = []
         kind = error_kind(failure.code)
         if failure.code == "ExpiredIteratorException":
@@ -367,7 +303,7 @@ class Watch:
         if kind in ("invalid", "refused"):
             state.iterator = None  # it may be what is refused
         if kind in ("refused", "unconfigured", "not-sent"):
-            self._not_before = now + _STREAM_WAIT.seconds(self._stream_failures)
+            self._queue.pause(now + _STREAM_WAIT.seconds(self._stream_failures))
             self._stream_failures += 1
             self.map_is_old = True
         wait = _SHARD_WAIT.seconds(state.failures)
@@ -376,7 +312,7 @@ class Watch:
             state.look_calls = 0
             self._next_window(state, now)
         state.due = max(state.due, now + wait)
-        self._push(state, state.due)
+        self._queue.push(state)
         return told
 
     def tick(self, now: float) -> list[Finding]:
