@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
-"""The compiled twin of the hot paths: same records, bytes and sizes as the Python beside it, or "not
-certain", and then Python decides. It never raises on bad bytes and never explains them.
+"""The compiled extension: it gives the same records, bytes and sizes as the Python code, or "uncertain"; then
+Python decides. It never raises for bad bytes and never explains them.
 
     parse, rows                  one message -> tables, indices, data -> named tuples     (message.py)
-    md5_many                     MD5 of many keys, side by side                           (deaggregation/)
+    md5_many                     MD5 of many keys, in parallel                           (deaggregation/)
     FrameRows                    KinesisRecords -> user records                          (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
 
-Rules that hold everywhere below: a pointer is read only below an `end` that stands beside it; sizes
-are compared with `end - p`, never added to a pointer first; an index from the bytes is used only after
-it was compared with its table. Loops over many frames run without the GIL.
+Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
+- p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
+Loops over many frames run without the GIL.
 Built by kpl_codec/_build.py; not imported where KPL_CODEC_PURE=1.
 """
 
@@ -42,7 +42,7 @@ cdef extern from *:
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
     """
-    # A tuple's items before anyone else can see it; Cython's own calls would count references twice.
+    # Sets the items of a new tuple; Cython's own calls would count references twice.
     PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count)
     void kpl_set_item(PyObject *row, Py_ssize_t i, PyObject *item)
     object kpl_steal(PyObject *row)

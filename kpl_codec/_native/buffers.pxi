@@ -1,7 +1,7 @@
-# Arrow's arrays as plain buffers: no pyarrow is needed to compile this.
+# Arrow's arrays as plain buffers, so that compiling needs no pyarrow.
 
 cdef class Buffer:
-    """The bytes of an object (None: no bytes), read only and held while this lives."""
+    """The bytes of an object (None: no bytes), read only. It holds a reference to the object."""
 
     cdef Py_buffer view
     cdef bint held
@@ -20,7 +20,7 @@ cdef class Buffer:
 
 
 cdef class Output:
-    """A buffer of `allocate(size)` to write to; `buffer` is the object itself."""
+    """A buffer from `allocate(size)` to write to; `buffer` is the object."""
 
     cdef Py_buffer view
     cdef bint held
@@ -41,9 +41,9 @@ cdef class Output:
 
 
 cdef class Column:
-    """A text or binary Arrow array of `count` items: (validity, offsets, bytes, offset), checked once.
+    """A text or binary Arrow array of `count` items: (validity, offsets, bytes, offset), checked here.
 
-    ``wide``: offsets have 64 bits. Raises ValueError for buffers too short for what their offsets ask.
+    ``wide``: offsets have 64 bits. Raises ValueError if a buffer is too short for the offsets.
     """
 
     cdef Buffer valid
@@ -94,7 +94,7 @@ cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexc
 
 
 def pick(Column table not None, const int32_t[::1] numbers not None, allocate):
-    """(offsets int32, bytes): the items of a small table, which has no nulls, by their numbers."""
+    """(offsets int32, bytes): items of a small table without nulls, by their indices."""
     cdef Output offsets, out
     cdef size_t count = numbers.shape[0], i, size
     cdef uint64_t total = 0

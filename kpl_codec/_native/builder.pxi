@@ -1,4 +1,4 @@
-# User records -> one aggregated record, written as they come; the size is that of the bytes.
+# Writes user records into one aggregated record; the size is the number of bytes written.
 
 cdef struct Bytes:
     uint8_t *at
@@ -6,7 +6,7 @@ cdef struct Bytes:
     size_t room
 
 cdef inline uint8_t *reserve(Bytes *out, size_t size) except NULL:
-    """Room for `size` more bytes behind what is there."""
+    """Makes room for `size` more bytes at the end."""
     cdef size_t room
     cdef void *moved
     if out.at == NULL or out.room - out.count < size:
@@ -99,11 +99,11 @@ cdef class AggregatedRecordBuilder:
 
     def add(self, record not None):
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
-        fit; either way nothing has changed."""
+        fit; in both cases nothing has changed."""
         self.put(record, True)
 
     def build(self):
-        """The aggregated record of what was added. Raises EncodeError if that is nothing."""
+        """The aggregated record of the added user records. Raises EncodeError if there are none."""
         cdef bytes frame = self.unsigned()
         cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(frame)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(frame)
@@ -111,7 +111,7 @@ cdef class AggregatedRecordBuilder:
         return frame
 
     cdef bytes unsigned(self):
-        """The same without its digest: the last 16 bytes are still to be written."""
+        """The same without its digest: the caller writes the last 16 bytes."""
         cdef bytes frame
         cdef uint8_t *p
         if not self.records:
@@ -130,14 +130,14 @@ cdef class AggregatedRecordBuilder:
         return frame
 
     def clear(self):
-        """Empty the builder. Returns the user records that it held."""
+        """Empties the builder. Returns its user records."""
         records, self.records = self.records, []
         self.pks, self.ehks = {}, {}
         self.pk_table.count = self.ehk_table.count = self.body.count = 0
         return records
 
     cdef size_t put(self, object record, bint write) except 0:
-        """The size with `record` added, which is done if `write`. Raises before anything has changed."""
+        """The size with `record`; adds it if `write`. Raises before anything has changed."""
         cdef const char *pk
         cdef const char *ehk = NULL
         cdef Py_ssize_t pk_size, ehk_size = 0
@@ -203,7 +203,7 @@ cdef class AggregatedRecordBuilder:
         return after
 
     cdef bint plainly_fit(self, object partition_key, object payload, object explicit_hash_key, object tags):
-        """Whether `size.check` would pass, as far as that is quick to see."""
+        """Whether `size.check` would accept it, if that can be checked fast."""
         cdef const char *text
         cdef Py_ssize_t size
         if type(partition_key) is not str or type(payload) is not bytes or tags:
@@ -233,7 +233,7 @@ def encode(records):
 
 
 def encode_many(groups):
-    """`codec.encode_many`: `encode` of every group, their digests side by side."""
+    """`codec.encode_many`: `encode` of every group, with digests in parallel."""
     cdef AggregatedRecordBuilder builder = AggregatedRecordBuilder()
     cdef list frames = []
     cdef kpl_message *messages

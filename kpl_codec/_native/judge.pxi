@@ -1,8 +1,8 @@
-# Hash keys of many Kinesis records -> a number each, which Python's Judge has the words for.
+# Judges the hash keys of many Kinesis records. The result is a code each; Python's Judge has their meaning.
 
 
 cdef inline size_t expected_shard(const uint8_t *key, const uint8_t *endings, size_t opens) noexcept nogil:
-    """The number of the open shard for a hash key; `opens` if there is none. ``endings`` ascend."""
+    """The index of the open shard for a hash key; `opens` if there is none. ``endings`` ascend."""
     cdef size_t low = 0, high = opens, middle
     while low < high:
         middle = (low + high) // 2
@@ -22,14 +22,14 @@ cdef class JudgedFrames(Frames):
     def judge(self, const int64_t[::1] shards not None, const uint8_t[::1] starts not None,
               const uint8_t[::1] ends not None, const uint8_t[::1] ranged not None,
               const uint8_t[::1] endings not None):
-        """int64 per text: the facts that its verdict depends on, as one number,
+        """int64 per text: the facts for its verdict as one number,
 
             ((shard * (open shards + 1) + expected shard) * 3 + in range) * 2 + certain
 
         in range: 0 unknown, 1 no, 2 yes; certain: the record can have no other hash key.
-        ``shards``: the number of each record's shard; ``starts``, ``ends``: 16 bytes a shard, its range,
-        if its byte in ``ranged`` is not 0; ``endings``: the last hash key of each open
-        shard, ascending.
+        ``shards``: the index of each record's shard; ``starts``, ``ends``: the range of each shard, 16 bytes
+        each, valid if its byte in ``ranged`` is not 0; ``endings``: the last hash key of each open shard,
+        ascending.
         """
         cdef size_t pks = self.m.pks.count, count = pks + self.m.ehks.count, shard_count = ranged.shape[0]
         cdef size_t opens = endings.shape[0] // 16, i
@@ -67,12 +67,12 @@ cdef class JudgedFrames(Frames):
         return PyBytes_FromStringAndSize(<const char *>self.codes, count * sizeof(int64_t))
 
     cdef inline size_t deciding(self, const Row *row) noexcept nogil:
-        """The number of the text whose hash key is the row's."""
+        """The index of the text that gives the row's hash key."""
         return self.m.pks.count + row.ehk if row.ehk != NONE else row.pk
 
     def kinds(self):
         """A byte per Kinesis record: 1 if every user record of its aggregate is in range ("whole"), 3 if
-        none is ("foreign"), 2 if some are ("mixed"); 0 for plain records, and where it is not known."""
+        none is ("foreign"), 2 if some are ("mixed"); 0 for plain records, and if not known."""
         cdef bytes out = PyBytes_FromStringAndSize(NULL, self.count)
         cdef char *at = PyBytes_AS_STRING(out)
         cdef size_t record

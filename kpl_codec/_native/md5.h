@@ -1,4 +1,4 @@
-/* MD5 (RFC 1321) of many messages side by side.
+/* MD5 (RFC 1321) of many messages in parallel.
 
    One MD5 cannot be made faster than its chain of 64 dependent steps a block, but sixteen of them can
    run in the time of one: every variable below holds the same variable of 16 messages ("lanes"). GCC
@@ -151,9 +151,9 @@ static kpl_md5_run kpl_md5_choose(void) {
 #endif
 
 typedef struct {
-    kpl_message *message; /* NULL: the lane has nothing to do */
+    kpl_message *message; /* NULL: the lane is idle */
     size_t blocks;        /* whole blocks left before the tail */
-    size_t tail_blocks;   /* 1 or 2 padded blocks; 0 once they have been started */
+    size_t tail_blocks;   /* 1 or 2 padded blocks; 0 after they have been started */
     uint8_t tail[2 * KPL_BLOCK];
 } kpl_lane;
 
@@ -170,7 +170,7 @@ static void kpl_md5_begin(kpl_lane *lane, kpl_message *message) {
     for (int i = 0; i < 8; i++) lane->tail[lane->tail_blocks * KPL_BLOCK - 8 + i] = (uint8_t)(bits >> 8 * i);
 }
 
-/* Small messages begin in memory that nobody has asked for yet. */
+/* Prefetch: small messages begin in memory that is not in the cache yet. */
 static void kpl_md5_announce(const kpl_message *message) {
 #if KPL_LANES > 1
     for (size_t i = 0; i < message->size && i < 2048; i += 64) __builtin_prefetch(message->data + i);
@@ -183,7 +183,7 @@ static void kpl_store32(uint8_t *p, uint32_t v) {
     for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
-/* Digests of `count` messages, which keep their own order; a lane that is done takes the next one. */
+/* Digests of `count` messages, which keep their own order; a lane that has finished takes the next one. */
 static void kpl_md5_many(kpl_message *messages, size_t count) {
 #if KPL_LANES > 1
     const kpl_md5_run run = kpl_md5_choose();
@@ -221,7 +221,7 @@ static void kpl_md5_many(kpl_message *messages, size_t count) {
             if (left[i] && left[i] < steps) steps = left[i];
         }
         if (busy == 0) return;
-        if (busy == 1) { /* alone it goes twice as fast without the others' lanes */
+        if (busy == 1) { /* one message alone is twice as fast without lanes */
             for (int i = 0; i < KPL_LANES; i++) {
                 uint32_t own[4];
                 if (!left[i]) continue;
@@ -231,7 +231,7 @@ static void kpl_md5_many(kpl_message *messages, size_t count) {
             }
         }
 #if KPL_LANES > 1
-        else { /* a lane without a message hashes what a busy one does, for nothing */
+        else { /* an idle lane repeats the work of a busy one */
             for (int i = 0; i < KPL_LANES; i++)
                 if (left[i]) filler = at[i];
             for (int i = 0; i < KPL_LANES; i++)

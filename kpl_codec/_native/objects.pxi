@@ -1,4 +1,4 @@
-# One message -> Python objects; MD5 of many bytes objects.
+# Python objects from one message; MD5 of many bytes objects.
 
 cdef tuple text_table(const Texts *texts):
     cdef tuple table = PyTuple_New(<Py_ssize_t>texts.count)
@@ -12,10 +12,10 @@ cdef tuple text_table(const Texts *texts):
 
 
 def parse(bytes message not None):
-    """The parts of `message.AggregatedRecord` for a sound message, or None: not certain.
+    """The parts of `message.AggregatedRecord` for a sound message; None: Python decides.
 
     (partition key table, explicit hash key table, partition key indices, explicit hash key indices or
-    None, data, None). A message with tags is not certain.
+    None, data, None). For a message with tags it returns None.
     """
     cdef Message m
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(message)
@@ -67,12 +67,12 @@ cdef inline PyObject *entry(tuple table, list indices, Py_ssize_t i) except NULL
 
 
 cdef bint is_atom(object item):
-    """Whether the garbage collector has no business with it: it cannot be part of a cycle."""
+    """Whether the garbage collector can ignore it, because it cannot be part of a cycle."""
     return not PyObject_IS_GC(item) or item == ()
 
 
 cdef class Filler:
-    """Makes rows of one named tuple type, as wide as its template, whose items they have by default."""
+    """Makes rows of one named tuple type. Items that are not set come from its template."""
 
     cdef type kind
     cdef tuple template
@@ -105,7 +105,7 @@ cdef class Filler:
                 put(row, i, placement)
             else:
                 put(row, i, PyTuple_GET_ITEM(self.template, i))
-        # Text, bytes and numbers only: the garbage collector need not visit millions of these again and again.
+        # Only text, bytes and numbers: the garbage collector need not visit millions of rows again and again.
         if self.atoms and tags == NULL and placement == NULL:
             PyObject_GC_UnTrack(row)
         return kpl_steal(row)
@@ -116,7 +116,7 @@ def rows(type kind not None, tuple template not None, tuple pk_table not None, t
     """A list of `kind`, a named tuple as wide as `template`, one per item of `data`.
 
     Fields 0, 1, 2 are partition key, data, explicit hash key; 3 the tags, 5 the number of the row, 9 its
-    placement, where there are such. Every other field, and every column that is None, is `template`'s.
+    placement, where there are such. All other fields, and columns that are None, come from `template`.
     """
     cdef Filler filler = Filler(kind, template)
     cdef Py_ssize_t count = len(data), i
@@ -145,7 +145,7 @@ def md5_many(list texts not None):
     if messages == NULL:
         raise MemoryError
     try:
-        texts = list(texts)  # held here while they are read
+        texts = list(texts)  # keeps them alive while they are read
         for i in range(count):
             text = texts[i]
             messages[i].data = <const uint8_t *>PyBytes_AS_STRING(text)

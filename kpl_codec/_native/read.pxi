@@ -1,26 +1,26 @@
-# Many Kinesis records at once: digests side by side, then rows and texts, then hash keys side by side.
+# Reads many Kinesis records at once: digests in parallel, then rows and texts, then hash keys in parallel.
 
 cdef enum:
-    CHUNK = 1 << 19  # bytes hashed at least before they are parsed, while the cache still has them
-    LANES = 16  # messages that are hashed side by side
+    CHUNK = 1 << 19  # at least so many bytes are hashed, then parsed while they are in the cache
+    LANES = 16  # messages that are hashed in parallel
 
 cdef enum State:
     UNCERTAIN = 0  # no rows here: Python decides
     PLAIN = 1
     AGGREGATED = 2  # sound
-    UNREAD = 3  # as 0, but the digest is right
+    UNREAD = 3  # like 0, but the digest is right
 
 cdef struct Data:
     const uint8_t *at  # NULL: there is none
     size_t size
-    bint plain  # whatever it looks like
+    bint plain  # even if it looks like an aggregate
 
 
 cdef class Frames:
     """The data of `count` Kinesis records, read as a whole.
 
-    ``status`` has a byte per Kinesis record: 0 not certain (it has no rows here, Python decides), 1 plain,
-    2 a sound aggregate, 3 not certain, but its digest is right. Rows are numbered through all records, in order.
+    ``status`` has a byte per Kinesis record: 0 uncertain (it has no rows here, Python decides), 1 plain, 2 a
+    sound aggregate, 3 uncertain, but the digest is right. Rows are numbered through all records, in order.
     """
 
     cdef Message m
@@ -38,7 +38,7 @@ cdef class Frames:
         free(self.hashes)
 
     cdef int reserve(self, size_t count) except -1:
-        """Room for so many records. The subclass fills in `data`."""
+        """Makes room for `count` records. The subclass fills in `data`."""
         memset(&self.m, 0, sizeof(self.m))
         if count >= NONE:
             raise ValueError("too many records")
@@ -51,7 +51,7 @@ cdef class Frames:
         return 0
 
     cdef int read_all(self, bint tags, bint hash_keys) except -1:
-        """``tags``: frames with tags are not certain; ``hash_keys``: make those of all keys, too."""
+        """``tags``: frames with tags are uncertain; ``hash_keys``: compute the hash keys of all keys, too."""
         cdef Answer answer
         with nogil:
             answer = self.read(tags, hash_keys)
@@ -62,7 +62,7 @@ cdef class Frames:
         return 0
 
     cdef Answer check_digests(self, size_t first, size_t last) noexcept nogil:
-        """The state of records `first` to before `last` before any message is read."""
+        """Sets the state of records `first` to before `last`, before any message is read."""
         cdef kpl_message *messages = <kpl_message *>malloc((last - first + 1) * sizeof(kpl_message))
         cdef uint8_t *digests = <uint8_t *>malloc(16 * (last - first + 1))
         cdef size_t asked = 0, i
@@ -99,7 +99,7 @@ cdef class Frames:
         answer = read_message(at + 4, at + self.data[i].size - 16, i, &self.m)
         if answer == SOUND and tags and self.m.tagged:
             answer = NOT_CERTAIN
-            self.m.rows.count = rows  # the texts stay, unused
+            self.m.rows.count = rows  # the texts stay, but are not used
         if answer == SOUND:
             self.state[i] = AGGREGATED
         return answer

@@ -1,8 +1,8 @@
-# KinesisRecords of a list -> DeaggregatedRecords: digests and hash keys side by side, rows a run at a time.
+# KinesisRecords of a list -> DeaggregatedRecords: digests and hash keys in parallel, some rows at a time.
 
 cdef enum:
-    MOST_RECORDS = 1024  # read in one go at most
-    ROWS_AT_A_TIME = 512  # about as many are made before the first is handed on
+    MOST_RECORDS = 1024  # read together at most
+    ROWS_AT_A_TIME = 512  # about so many are made before the first is returned
 
 
 cdef extern from "Python.h":
@@ -12,11 +12,11 @@ cdef extern from "Python.h":
 cdef class FrameRows(JudgedFrames):
     """The first of the KinesisRecords in ``records``, and their user records as ``row_type``.
 
-    ``count``: how many of them it takes (all of a short list). Where hash keys are needed, all messages are
-    read at once, otherwise each when its rows are made: then its bytes are in the cache. ``fates``: the last field of a row by the
-    kind of its aggregate. ``judged``: hash keys are made of all keys, and every row gets a
-    ``placement_type``. ``tags``: frames with tags are not certain. ``drops``: `take` stops at aggregates
-    with user records out of range. Records are exact tuples of KinesisRecord's fields, with bytes.
+    ``count``: how many of them it takes (all of a short list). If hash keys are needed, all messages are read
+    at once, otherwise each when its rows are made, while its bytes are in the cache. ``fates``: the last
+    field of a row by the kind of its aggregate. ``judged``: hash keys of all keys are computed, and every row
+    gets a ``placement_type``. ``tags``: frames with tags are uncertain. ``drops``: `take` stops at aggregates
+    with user records out of range. Records must be exact KinesisRecord tuples, with bytes.
     """
 
     cdef list records
@@ -27,7 +27,7 @@ cdef class FrameRows(JudgedFrames):
     cdef bint drops
     cdef PyObject **keys  # per text, in the order of `hashes`: its str, once made
     cdef PyObject **placements  # per text: its placement, once made
-    cdef size_t *made  # the numbers of the texts that have one or the other
+    cdef size_t *made  # the indices of the texts with a key or a placement
     cdef size_t made_count
     cdef size_t room
     cdef bint tags
@@ -80,7 +80,7 @@ cdef class FrameRows(JudgedFrames):
         free(self.made)
 
     cdef int make_room(self) except -1:
-        """Room for an object for each text that there is."""
+        """Makes room for an object for each text."""
         cdef size_t texts = self.m.pks.count + self.m.ehks.count
         if self.keys != NULL and texts <= self.room:
             return 0
@@ -96,7 +96,7 @@ cdef class FrameRows(JudgedFrames):
         return 0
 
     cdef bint read_now(self, size_t record) except -1:
-        """Read the message of one record, in place of the one before; whether that is certain."""
+        """Reads the message of one record, over the one before. Returns whether it is sound."""
         cdef Answer answer
         self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
         answer = self.read_one(record, self.tags)
@@ -106,7 +106,7 @@ cdef class FrameRows(JudgedFrames):
         return answer == SOUND
 
     cdef void forget(self) noexcept:
-        """Let go what was made of the texts of one Kinesis record: no other record uses them."""
+        """Frees the objects of one Kinesis record's texts: no other record uses them."""
         cdef size_t number
         while self.made_count:
             self.made_count -= 1
@@ -127,7 +127,7 @@ cdef class FrameRows(JudgedFrames):
         return SOUND if add_row(&self.m.rows, &row) else NO_MEMORY
 
     cdef Answer add_keys(self, size_t i, Row *row) noexcept:
-        """The key that decides the shard of a plain record, as a text; the record holds its bytes."""
+        """The key that decides the shard of a plain record, as a text; the record owns its bytes."""
         cdef tuple record = <tuple>PyList_GET_ITEM(self.records, i)
         cdef object key = record[5] if record[5] is not None else record[0]
         cdef Py_ssize_t size
@@ -151,8 +151,8 @@ cdef class FrameRows(JudgedFrames):
         return SOUND if add_text(&self.m.ehks, at, size, i) else NO_MEMORY
 
     def take(self, size_t first, words):
-        """(rows, next record, how many aggregates, whether the next record is for Python): the user records
-        of certain records from ``first`` on.
+        """(rows, next record, number of aggregates, whether Python must open the next record): the user
+        records of certain records from ``first`` on.
 
         It ends at a record that is not certain (or dropped), or when some hundred rows are made.
         ``words``: gives (verdict, expected shard id, in range) for a code of `judge`.
@@ -245,14 +245,14 @@ cdef class FrameRows(JudgedFrames):
         put(row, 9, placement)
         put(row, 10, <PyObject *>())
         put(row, 11, fate)
-        # Text, bytes, numbers, and a placement that has no reference back: the garbage collector need not
-        # visit millions of these again and again.
+        # Text, bytes, numbers, and a placement without a reference back: the garbage collector need not visit
+        # millions of rows again and again.
         if not PyObject_IS_GC(<object>PyTuple_GET_ITEM(source, 4)):
             PyObject_GC_UnTrack(row)
         return kpl_steal(row)
 
     cdef PyObject *key(self, size_t number) except NULL:
-        """The text of that number as a str, which `keys` owns."""
+        """The text with that index as a str, which `keys` owns."""
         cdef Text *text
         cdef object made
         if self.keys[number] == NULL:
@@ -265,7 +265,7 @@ cdef class FrameRows(JudgedFrames):
         return self.keys[number]
 
     cdef PyObject *placement(self, const Row *row, tuple source, char kind) except NULL:
-        """The placement of the text that decides, which `placements` owns."""
+        """The placement of the deciding text, which `placements` owns."""
         cdef size_t number = self.deciding(row)
         cdef PyObject *made
         cdef object hash_key

@@ -15,17 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KPL_NONE 0xFFFFFFFFu /* an index that no table can have: the row has none */
-#define KPL_FRAME_OVERHEAD 20
-#define KPL_MAX_KEY_POINTS 256
-#define KPL_MAX_DECIMAL_DIGITS 39
+#define KPL_NONE 0xFFFFFFFFu /* an index beyond every table: the row has none */ #define KPL_FRAME_OVERHEAD 20
+#define KPL_MAX_KEY_POINTS 256 #define KPL_MAX_DECIMAL_DIGITS 39
 
 typedef enum { KPL_NO_MEMORY = -1, KPL_NOT_CERTAIN = 0, KPL_SOUND = 1 } kpl_answer;
 
 typedef struct {
     const uint8_t *at;
     uint32_t size;
-    uint32_t frame; /* number of the Kinesis record whose table it stands in */
+    uint32_t frame; /* index of the Kinesis record whose table has it */
 } kpl_text;
 
 typedef struct {
@@ -46,14 +44,14 @@ typedef struct {
     size_t count, room;
 } kpl_texts;
 
-/* What has been read so far, of one message or of many. Begins as zeros. */
+/* What has been read so far, from one message or many. Starts as zeros. */
 typedef struct {
     kpl_rows rows;
     kpl_texts pks, ehks;
-    bool tagged; /* some row read since this was last cleared has tags */
+    bool tagged; /* a row read since this was last cleared has tags */
 } kpl_content;
 
-/* `at` with twice the room, or NULL: no memory, and `at` is as it was. */
+/* `at` with twice the room. NULL if there is no memory; then `at` is unchanged. */
 static inline void *kpl_grow(void *at, size_t *room, size_t item) {
     size_t wanted = *room ? *room * 2 : 256;
     void *moved = wanted < KPL_NONE ? realloc(at, wanted * item) : NULL;
@@ -88,7 +86,7 @@ static inline void kpl_free_content(kpl_content *c) {
     free(c->ehks.at);
 }
 
-/* Where the varint ends; NULL if it is cut short, longer than 10 bytes or above 64 bits. */
+/* The end of the varint; NULL if it is truncated, longer than 10 bytes or above 64 bits. */
 static inline const uint8_t *kpl_read_varint(const uint8_t *p, const uint8_t *end, uint64_t *value) {
     uint64_t sum = 0;
     for (int shift = 0; p < end; shift += 7) {
@@ -103,7 +101,7 @@ static inline const uint8_t *kpl_read_varint(const uint8_t *p, const uint8_t *en
     return NULL;
 }
 
-/* Where a length-delimited value begins; NULL if it would reach beyond `end`. */
+/* The start of a length-delimited value; NULL if it would end after `end`. */
 static inline const uint8_t *kpl_read_length(const uint8_t *p, const uint8_t *end, size_t *size) {
     uint64_t value;
     p = kpl_read_varint(p, end, &value);
@@ -112,7 +110,7 @@ static inline const uint8_t *kpl_read_length(const uint8_t *p, const uint8_t *en
     return p;
 }
 
-/* Whether Python's utf-8 codec takes it, and how many code points it gives. */
+/* Whether Python's utf-8 codec accepts it, and the number of code points. */
 static inline bool kpl_is_utf8(const uint8_t *p, size_t size, size_t *points) {
     const uint8_t *end = p + size;
     size_t count = 0;
@@ -175,11 +173,11 @@ static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
     }
     for (; i < size; i++)
         if (p[i] < '0' || p[i] > '9') return false;
-    /* Digits of the same number compare as the numbers do. */
+    /* Texts of equally many digits sort as their numbers do. */
     return size < KPL_MAX_DECIMAL_DIGITS || memcmp(p, "340282366920938463463374607431768211455", size) <= 0;
 }
 
-/* What kpl_is_hash_key accepts -> 16 bytes, big-endian. */
+/* A text that kpl_is_hash_key accepts -> 16 bytes, big-endian. */
 static inline void kpl_read_hash_key(const uint8_t *p, size_t size, uint8_t *key) {
     uint32_t limb[4] = {0, 0, 0, 0};
     for (size_t i = 0; i < size;) { /* nine digits at a time, as many as 32 bits hold */
@@ -210,7 +208,7 @@ static inline bool kpl_is_tag(const uint8_t *p, const uint8_t *end) {
     return key;
 }
 
-/* Fills in all of `row` but its frame, with indices as they stand in the message. */
+/* Fills in all of `row` except its frame, with the indices from the message. */
 static inline bool kpl_read_record(const uint8_t *p, const uint8_t *end, kpl_row *row, bool *tagged) {
     row->data = NULL, row->size = 0;
     row->pk = row->ehk = KPL_NONE;
@@ -242,7 +240,7 @@ static inline bool kpl_read_record(const uint8_t *p, const uint8_t *end, kpl_row
     return row->data != NULL && row->pk != KPL_NONE;
 }
 
-/* Rows with indices as they stand in the message; tables in any place. */
+/* Rows with the indices from the message; tables may be at any place. */
 static inline kpl_answer kpl_read_fields(const uint8_t *p, const uint8_t *end, size_t frame, kpl_content *c) {
     kpl_row row;
     if ((uint64_t)(end - p) >= KPL_NONE) return KPL_NOT_CERTAIN;

@@ -1,4 +1,4 @@
-# What wire.h reads: rows and texts of untrusted bytes, in C that knows no Python.
+# Declarations of wire.h, which reads rows and texts from untrusted bytes in C without Python.
 
 cdef extern from "_native/wire.h" nogil:
     cdef enum:

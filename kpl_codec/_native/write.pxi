@@ -5,10 +5,10 @@ cdef class FrameColumns(JudgedFrames):
     """The Kinesis records of one batch, and the columns of their user records.
 
     ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length (the last two for
-    plain records). ``allocate(size)`` gives every output buffer. ``tags``: frames with tags are not
-    certain; ``hash_keys``: nor are plain records whose hash key takes more than a look, and hash keys of
-    all keys are made. ``closed``: a byte per Kinesis record, not 0 where its data must stay unopened and
-    unread: these are not certain.
+    plain records). ``allocate(size)`` makes every output buffer. ``tags``: frames with tags are uncertain.
+    ``hash_keys``: the hash keys of all keys are computed, and plain records with unusual explicit hash keys
+    are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data must not be opened: these are
+    uncertain.
     """
 
     cdef Column column
@@ -29,7 +29,7 @@ cdef class FrameColumns(JudgedFrames):
             self.data[i].at, self.data[i].size, self.data[i].plain = NULL, 0, False
             if not data.is_null(i) and (closed is None or not closed[i]):
                 self.data[i].at, self.data[i].size = data.item(i), data.size_of(i)
-                if self.data[i].at == NULL:  # no bytes at all in a column of empty values
+                if self.data[i].at == NULL:  # a column of empty values has no bytes
                     self.data[i].at = <const uint8_t *>b""
         self.read_all(tags, hash_keys)
 
@@ -54,8 +54,8 @@ cdef class FrameColumns(JudgedFrames):
         return SOUND if add_row(&self.m.rows, &row) else NO_MEMORY
 
     def cut(self, size_t start, size_t stop, int64_t budget, const int64_t[::1] widths not None):
-        """The row before which a batch from `start` ends so that it has at most `budget` bytes, or one
-        row. ``widths``: bytes beside keys and data that each record gives to each of its rows."""
+        """The end of a batch from `start` with at most `budget` bytes, or one row. ``widths``: bytes that
+        each record adds to each of its rows, beside keys and data."""
         cdef int64_t left = budget
         cdef size_t i
         cdef Row *row
@@ -74,7 +74,7 @@ cdef class FrameColumns(JudgedFrames):
         return stop
 
     def drop(self, const uint8_t[::1] records not None):
-        """Forget the rows of the records whose byte in ``records`` is not 0."""
+        """Removes the rows of the records whose byte in ``records`` is not 0."""
         cdef size_t record, i, kept = 0, first
         if <size_t>records.shape[0] != self.count:
             raise IndexError("records")
@@ -90,7 +90,7 @@ cdef class FrameColumns(JudgedFrames):
     # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
 
     def record_numbers(self, size_t start, size_t stop):
-        """int32: the number of each row's Kinesis record."""
+        """int32: the index of each row's Kinesis record."""
         cdef Output out
         cdef int32_t *at
         cdef size_t i
@@ -114,7 +114,7 @@ cdef class FrameColumns(JudgedFrames):
         return out.buffer
 
     def aggregated(self, size_t start, size_t stop):
-        """Bits: whether each row is from an aggregate."""
+        """A bit per row: whether it is from an aggregate."""
         cdef Output out
         cdef size_t i
         self.check(start, stop)
@@ -219,7 +219,7 @@ cdef class FrameColumns(JudgedFrames):
                 first, size = out.at + total, column.size_of(self.m.rows.at[i].frame)
                 copy(first, column.item(self.m.rows.at[i].frame), size)
                 written, size = size, size * (last - i)
-                while written < size:  # what is there, once more behind itself
+                while written < size:  # doubles the written part
                     memcpy(first + written, first, min(written, size - written))
                     written *= 2
                 size //= last - i
@@ -236,7 +236,7 @@ cdef class FrameColumns(JudgedFrames):
     # ── placement ────────────────────────────────────────────────────────────────────────────────────
 
     def deciding_keys(self, size_t start, size_t stop):
-        """int32: for each row the number, in what `judge` gave, of the key that decides its shard."""
+        """int32: for each row the index, in the result of `judge`, of the key that decides its shard."""
         cdef Output out
         cdef int32_t *at
         cdef size_t i

@@ -1,11 +1,11 @@
-"""One lossless way from every shape that Kinesis records come in to `KinesisRecord`, and back.
+"""Reads every shape of Kinesis records into `KinesisRecord` without loss, and writes it back.
 
     from kpl_codec.adapters import captured, kinesis_records
 
     for record in kinesis_records(event): ...              # raises CaptureError at the first bad one
     for item in captured(answers, shard_id="shardId-0"): ... # KinesisRecord or CaptureError, in order
 
-`shapes` has the shapes and how each is recognised, `writing` the way back, `json_stream` the reader of JSON.
+`shapes` lists the shapes and how each is recognised, `writing` writes them, `json_stream` reads JSON.
 Specification: spec/06-lambda.md, CAP-1 to CAP-12.
 """
 

@@ -1,6 +1,6 @@
-"""Column names of the Kinesis connectors, and what they are called here."""
+"""Column names of the Kinesis connectors, and this library's names for them."""
 
-#: A Kinesis record in columns, as this library names them.
+#: The columns of a Kinesis record, as this library names them.
 COLUMNS = (
     "streamName",
     "shardId",
@@ -12,7 +12,7 @@ COLUMNS = (
     "approximateArrivalTimestamp",
 )
 _BY_LOWER_CASE = {name.lower(): name for name in COLUMNS}
-#: Other names that connectors give: Databricks says stream.
+#: Other connectors' names: Databricks says stream.
 _BY_LOWER_CASE |= {
     "stream": "streamName",
     "shard": "shardId",
@@ -21,6 +21,6 @@ _BY_LOWER_CASE |= {
 
 
 def standard_name(name: str) -> str | None:
-    """Which of COLUMNS a connector means by ``name``, in any case and with or without underscores; None for
-    any other column."""
+    """The name in COLUMNS for a connector's ``name``, in any case, with or without underscores; None for
+    others."""
     return _BY_LOWER_CASE.get(name.lower().replace("_", ""))

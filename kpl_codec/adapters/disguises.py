@@ -1,4 +1,5 @@
-"""Aggregated records that something turned into text: no consumer opens them; they look like plain data."""
+"""Detects aggregated records that were turned into text. No consumer opens them: they look like plain
+data."""
 
 from __future__ import annotations
 
@@ -9,23 +10,24 @@ from ..limits import MAGIC
 
 Disguise = Literal["base64", "hexadecimal digits", "Latin-1 text", "text with lost bytes", "a Python literal"]
 
-#: How data in each disguise begins. base64: the magic number's four bytes fill five digits and part of one.
+#: The first bytes of each disguise. In base64 the four bytes of the magic fill five digits and part of a
+#: sixth.
 BEGINNINGS: dict[bytes, Disguise] = {
     b"84maw": "base64",
     b'"84maw': "base64",  # as a JSON text
     MAGIC.hex().encode(): "hexadecimal digits",
     MAGIC.hex().upper().encode(): "hexadecimal digits",
     MAGIC.decode("latin-1").encode(): "Latin-1 text",
-    # Bytes that are not UTF-8 replaced by U+FFFD; what follows is the tag of the first key.
+    # Invalid bytes were replaced by U+FFFD; the tag of the first key follows.
     "\ufffd\ufffd\n".encode(): "text with lost bytes",
     b"b'\\xf3\\x89\\x9a\\xc2": "a Python literal",
 }
 
 
 def disguise_of(data: bytes) -> Disguise | None:
-    """As what ``data`` shows an aggregated record, None if it does not.
+    """The disguise of an aggregated record in ``data``, None if it has none.
 
-    Only how it begins is looked at, and for base64 whether its digits decode.
+    It checks only the first bytes, and for base64 whether the digits decode.
     """
     found = next((name for start, name in BEGINNINGS.items() if data.startswith(start)), None)
     if found == "base64":

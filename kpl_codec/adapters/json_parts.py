@@ -3,9 +3,9 @@
     for found in json_parts(blocks):
         ...                                # as json_documents; parts of one document share its offset
 
-A part is the document with all that stood in it before its records, and some of the records:
-``{"ShardId": "shardId-0", "Records": [... 1 MiB of them ...]}``, ``[...]`` for a list. What stands in a large
-document behind its records is not in any part: a name of the stream or shard there is a Defect.
+A part has the members before the records, and some of the records:
+``{"ShardId": "shardId-0", "Records": [... 1 MiB of them ...]}``, ``[...]`` for a list. The members after the
+records of a large document are in no part: a stream or shard name there is a Defect.
 Memory: a few times WHOLE_SIZE, or the largest record.
 """
 
@@ -19,7 +19,7 @@ from .json_stream import MAX_SIZE, Break, Defect, Document, Reading, end_of
 
 #: A document of more characters comes in parts.
 WHOLE_SIZE = 16 * 1024 * 1024
-#: Characters of a part, about.
+#: About so many characters make a part.
 _PART_SIZE = 1024 * 1024
 #: Members of a document that hold its records.
 _RECORDS = ("Records", "records")
@@ -43,7 +43,7 @@ def json_parts(
 
 
 class _Lost(Exception):
-    """The document can be followed no further: ``broken`` says why."""
+    """The rest of the document cannot be read: ``broken`` says why."""
 
     def __init__(self, broken: Break) -> None:
         super().__init__(broken)
@@ -51,7 +51,7 @@ class _Lost(Exception):
 
 
 class _Parts(Reading):
-    """A reading that goes into documents that are too large for it."""
+    """A reading that splits documents that are too large."""
 
     def __init__(
         self, source: Iterable[bytes], offset: int, stop: int | None, whole_size: int, max_size: int
@@ -110,7 +110,7 @@ class _Parts(Reading):
             yield Document(members, offset, line)
 
     def _elements(self, offset: int, line: int, part: Any) -> Iterator[Document | Defect]:
-        """The elements of the list at ``pos``, some at a time."""
+        """The elements of the list at ``pos``, in groups."""
         self._advance(self.pos + 1)
         held: list[Any] = []
         size = 0
@@ -138,13 +138,13 @@ class _Parts(Reading):
             if size >= _PART_SIZE:
                 yield Document(part(held), offset, line)
                 held, size = [], 0
-            self._fill(2 * expected)  # the next is often of the same size
+            self._fill(2 * expected)  # the next one often has the same size
         self._advance(self.pos + 1)
         if held:
             yield Document(part(held), offset, line)
 
     def _value(self) -> Any:
-        """The value at ``pos``, and goes behind it."""
+        """The value at ``pos``; moves ``pos`` to its end."""
         self._next()
         found = self._document()
         if isinstance(found, Break):
@@ -156,7 +156,7 @@ class _Parts(Reading):
         return document.value
 
     def _next(self) -> str:
-        """Goes to the next character that is no white space, and gives it. Raises _Lost at the end."""
+        """Moves to the next character that is not white space, and returns it. Raises _Lost at the end."""
         while True:
             self._fill(1)
             self._advance(end_of(_WHITE_SPACE, self.text, self.pos))
@@ -166,7 +166,7 @@ class _Parts(Reading):
                 raise self._no_json("the document has no end")
 
     def _comma(self, closing: str) -> None:
-        """Goes behind a comma, which must stand before another value, and before no ``closing``."""
+        """Skips a comma; another value must follow it, not ``closing``."""
         if self._next() == closing:
             return
         if self._next() != ",":

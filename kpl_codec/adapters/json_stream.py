@@ -1,16 +1,16 @@
-"""A run of JSON documents, read as it comes: one a line, spread over lines, side by side, RS-separated.
+"""Reads a stream of JSON documents: one a line, over several lines, several on a line, or RS-separated.
 
     for found in json_documents(iter(lambda: file.read(1 << 20), b"")):
         if isinstance(found, Defect): ...  # found.code, found.offset, found.line, found.reason
         else: ...                          # found.value, found.offset, found.line
 
 White space, commas, byte order marks and the record separator 0x1E (RFC 7464) may stand between documents.
-A document that cannot be read becomes a Defect and hides no other: reading goes on at the next *start*, that
-is a ``{`` or ``[`` at the beginning of a line or behind 0x1E. Where a broken document ran over several
-starts, what was complete behind one of them is given as a document of its own.
+A document that cannot be read becomes a Defect and does not hide the next one. Reading goes on at the next
+*start*: a ``{`` or ``[`` at the beginning of a line or after 0x1E. If a broken document contains several
+starts, each complete value at one of them becomes a document.
 
-Time is linear in the input, whatever is in it: no byte is decoded more than a fixed number of times. Memory
-is a few times the largest document; ``max_size`` bounds that.
+Time is linear for every input: each byte is decoded a limited number of times. Memory is a few times the
+largest document, which ``max_size`` limits.
 Specification: spec/06-lambda.md, CAP-10 to CAP-12.
 """
 
@@ -25,22 +25,23 @@ from typing import Any, Literal, NamedTuple
 
 #: A document of more characters is a defect. GetRecords answers have at most 10 MiB of data.
 MAX_SIZE = 64 * 1024 * 1024
-#: How much is decoded at once. Python counts the lines before an error, so errors in long texts are dear.
+#: Characters decoded at once. Python counts the lines before an error, so errors in long texts cost much
+#: time.
 _WINDOW = 16 * 1024
-#: An error so near the end of what was read may be that end: the longest token but texts is -Infinity.
+#: An error so near the end may be due to missing text: the longest token, texts aside, is -Infinity.
 _NEAR_END = 16
 
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
 _BEFORE_START = "\n\x1e"
 _START = re.compile(f"(?<=[{_BEFORE_START}])[{{\\[]")
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
-_NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # as the error handler surrogateescape leaves them
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what the error handler surrogateescape makes of them
 _BEFORE_LONG_NUMBER = re.compile(".*?(?=[0-9]{4300})", re.DOTALL)
 _DEPTH = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
 class Document(NamedTuple):
-    """One JSON value. ``offset``: its first byte. ``line``: where it starts, 1 where reading began."""
+    """One JSON value. ``offset``: its first byte. ``line``: where it starts; reading begins at line 1."""
 
     value: Any
     offset: int
@@ -48,10 +49,11 @@ class Document(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """Something that is no document. ``offset``, ``line``: as in Document; ``at``: the byte it fails at.
+    """Something that is not a document. ``offset``, ``line``: as in Document; ``at``: the byte where it
+    fails.
 
-    ``code``: json (``reason`` says what is wrong), utf-8, duplicate-member (only one of the two would be
-    read), or too-large (more than ``max_size`` characters).
+    ``code``: json (``reason`` says what is wrong), utf-8, duplicate-member (a parser would keep only one), or
+    too-large (more than ``max_size`` characters).
     """
 
     code: Literal["json", "utf-8", "duplicate-member", "too-large"]
@@ -71,17 +73,17 @@ def json_documents(
 ) -> Iterator[Document | Defect]:
     """The documents and defects of ``source`` in order, lazily.
 
-    ``source``: a text, or UTF-8 in blocks of any size. ``offset``: the place of its first byte. To read a
-    file in pieces, give each piece its bytes from *one before* its first on, ``offset`` to match, ``inside``
-    for all but the first, and ``stop``: a piece begins at the first start in it, and ends at the first start
-    at ``stop`` or later, so it needs bytes beyond ``stop``. (Not for files with a ``{`` or ``[`` at the
-    beginning of a line inside a document.) An OSError of ``source`` is raised after all that came before it.
+    ``source``: a text, or UTF-8 in blocks of any size. ``offset``: of its first byte. To read a file in
+    pieces, give each piece its bytes from *one before* its first on, with the matching ``offset``, ``inside``
+    for all but the first, and ``stop``. A piece begins at its first start and ends at the first start at or
+    after ``stop``, so it needs bytes beyond ``stop``. (Not for files with a ``{`` or ``[`` at the beginning
+    of a line inside a document.) An OSError of ``source`` is raised after everything before it.
     """
     return Reading(source, offset, stop, max_size).read(inside=inside)
 
 
 class Break(NamedTuple):
-    """Where and why the document at ``pos`` is none."""
+    """Where and why the document at ``pos`` breaks."""
 
     code: Literal["json", "too-large"]
     reason: str
@@ -89,8 +91,9 @@ class Break(NamedTuple):
 
 
 class Reading:
-    """One reading. State: ``text`` is decoded and not yet read from ``pos`` on; ``offset`` and ``line`` are
-    those of ``pos``; ``_later`` holds the texts behind it, the next one last, with what is taken of each."""
+    """One reading. State: ``text`` is decoded, and not yet read from ``pos`` on; ``offset`` and ``line``
+    belong to ``pos``; ``_later`` holds the following texts, the next one last, with how much of each is
+    used."""
 
     def __init__(self, source: str | Iterable[bytes], offset: int, stop: int | None, max_size: int) -> None:
         self.text, self.pos, self.offset, self.line = "", 0, offset, 1
@@ -106,7 +109,7 @@ class Reading:
     def read(self, *, inside: bool) -> Iterator[Document | Defect]:
         if inside:
             self._to_start()
-        expected = 1  # the size of the document before: many are alike
+        expected = 1  # the size of the document before: sizes are often similar
         while True:
             self._fill(expected)
             self._advance(end_of(_BETWEEN, self.text, self.pos))
@@ -131,11 +134,11 @@ class Reading:
     # -- the text ---------------------------------------------------------------------------------
 
     def _fill(self, size: int) -> None:
-        """Have at least ``size`` characters from ``pos`` on, if there are as many."""
+        """Decode at least ``size`` characters from ``pos`` on, if there are so many."""
         lacking = size - (len(self.text) - self.pos)
         if lacking <= 0 or self.ended:
             return
-        parts = [self.text[max(self.pos - 1, 0) :]]  # `_START` looks at the character before
+        parts = [self.text[max(self.pos - 1, 0) :]]  # `_START` checks the character before
         self.pos = min(self.pos, 1)
         while lacking > 0 and not self.ended:
             parts.append(self._more(max(lacking, _WINDOW)))
@@ -160,7 +163,7 @@ class Reading:
         return text[taken : taken + size]
 
     def _shorten(self) -> None:
-        """Leave at most one window of the text, put the rest back."""
+        """Keep at most one window of the text, put the rest back."""
         if len(self.text) > 2 * _WINDOW:
             self.text, self.pos = self.text[max(self.pos - 1, 0) :], min(self.pos, 1)
         if len(self.text) > 2 * _WINDOW:
@@ -168,21 +171,21 @@ class Reading:
             self.text, self.ended = self.text[:_WINDOW], False
 
     def _advance(self, pos: int) -> None:
-        """Go on to ``pos``."""
+        """Move to ``pos``."""
         self.offset += self._size(pos)
         self.line += self.text.count("\n", self.pos, pos)
         self.pos = pos
 
     def _size(self, end: int) -> int:
-        """How many bytes the characters from ``pos`` to ``end`` were."""
+        """The bytes of the characters from ``pos`` to ``end``."""
         if self.text.isascii():
             return end - self.pos
         part = self.text[self.pos : end]
-        # A byte that is not UTF-8 is one surrogate, and this writes three bytes for it.
+        # An invalid byte is one surrogate, for which this writes three bytes.
         return len(part.encode("utf-8", "surrogatepass")) - 2 * len(_NOT_UTF_8.findall(part))
 
     def _past_stop(self) -> bool:
-        """Whether ``pos`` is a start, and one that belongs to the next piece."""
+        """Whether ``pos`` is a start that belongs to the next piece."""
         return (
             self._stop is not None
             and self.offset >= self._stop
@@ -190,7 +193,7 @@ class Reading:
         )
 
     def _to_start(self) -> None:
-        """Go on to the first start at ``pos`` or later, or to the end."""
+        """Move to the first start at or after ``pos``, or to the end."""
         while (found := _START.search(self.text, self.pos)) is None and not self.ended:
             self._advance(len(self.text))
             self._fill(1)
@@ -210,13 +213,13 @@ class Reading:
         return self._decoder.raw_decode(self.text, self.pos)
 
     def _document(self) -> tuple[Document | Defect, int] | Break:
-        """What stands at ``pos``, and where it ends."""
+        """The Document or Break at ``pos``, and its end."""
         while True:
             have, ended = len(self.text) - self.pos, self.ended
             end, reason = len(self.text), ""
             try:
                 value, end = self._decode()
-                # A number may go on: 1 is read where the text so far ends in 1e+.
+                # A number may continue: if the text so far ends in 1e+, only 1 is read.
                 if ended or end < len(self.text) - 2 or isinstance(value, (dict, list)):
                     return self._judged(value, end), end
             except json.JSONDecodeError as error:
@@ -235,7 +238,7 @@ class Reading:
             self._fill(min(2 * have, self._max_size))
 
     def _judged(self, value: Any, end: int) -> Document | Defect:
-        """What the decoded ``value`` from ``pos`` to ``end`` is."""
+        """The Document for the decoded ``value`` from ``pos`` to ``end``, or a Break."""
         bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, self.pos, end)
         if bad is not None:
             return Defect("utf-8", self.offset, self.line, "not UTF-8", self.offset + self._size(bad.start()))
@@ -247,7 +250,7 @@ class Reading:
         return Document(value, self.offset, self.line)
 
     def _too_deep(self) -> int:
-        """Where brackets stand so deep that Python may not read them."""
+        """Where brackets are nested too deep for Python."""
         depth, limit = 0, sys.getrecursionlimit() // 2
         for token in _TOKEN.finditer(self.text, self.pos):
             depth += _DEPTH.get(token.group(), 0)
@@ -256,16 +259,16 @@ class Reading:
         return len(self.text)
 
     def _lost(self, broken: Break) -> Iterator[Document | Defect]:
-        """What can be given in place of the document at ``pos``; goes on to where reading goes on."""
+        """The items in place of the broken document at ``pos``; moves to where reading continues."""
         yield from self._broken(broken)
         self._shorten()
         self._to_start()
 
     def _broken(self, broken: Break) -> Iterator[Document | Defect]:
-        """The defect of the document at ``pos``, and what lies between it and where it fails.
+        """The defect of the document at ``pos``, and the documents between its start and where it fails.
 
-        Up to there all is sound JSON but for its end. So what begins at a start in between either is
-        complete, or fails at the same place: nothing has to be tried again.
+        Up to there it is sound JSON without an end. So a value at a start in between is complete, or fails at
+        the same place: nothing has to be tried again.
         """
         first, end = self.pos, max(broken.end, self.pos + 1)
         code, reason, at = broken.code, broken.reason, self.offset + self._size(broken.end)
@@ -281,7 +284,7 @@ class Reading:
         closed = self._closed(end) if starts else set()
         for start in starts:
             if start < self.pos:
-                continue  # within a document that was given
+                continue  # inside a document that was returned
             self._advance(start)
             if self._past_stop():
                 return
@@ -297,7 +300,7 @@ class Reading:
         self._advance(max(end, self.pos))
 
     def _closed(self, end: int) -> set[int]:
-        """The brackets that are opened and closed from ``pos`` to ``end``."""
+        """The brackets from ``pos`` to ``end``, opening and closing."""
         opened: list[int] = []
         closed = set()
         for token in _TOKEN.finditer(self.text, self.pos, end):

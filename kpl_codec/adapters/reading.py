@@ -1,7 +1,8 @@
-"""Captured events and answers -> KinesisRecord. Recognises the shapes of `shapes`, or is told one.
+"""Reads captured events and answers into KinesisRecords. Recognises the shapes of `shapes`, or takes the
+given one.
 
-Records may come alone, in the event or answer they came in, in lists, iterators and pages of those, and
-as JSON text, one document or many. The shapes mix freely; order is kept; nothing is read ahead.
+Records may come alone, in their event or answer, in lists, iterators and pages of those, and as JSON text,
+one document or many. Shapes may be mixed; order is kept; nothing is read ahead.
 Specification: spec/06-lambda.md, CAP-1, CAP-7.
 """
 
@@ -29,7 +30,7 @@ _IDENTITIES = (
     ("recordId", "record_id"),
 )
 _TEXT_IS_JSON = "text is read as JSON: of a file give the content, and base64 to base64.b64decode"
-#: Which function reads a shape.
+#: The function that reads a shape.
 _FUNCTIONS: dict[Shape, str] = {
     "lambda": "from_lambda",
     "pipes": "from_pipes",
@@ -42,7 +43,7 @@ _FUNCTIONS: dict[Shape, str] = {
 
 
 class _Reader:
-    """One walk through a source. State: how many items came out, and the shard ids seen on the way."""
+    """One pass over a source. State: how many items were given, and the shard ids seen."""
 
     def __init__(self, shape: Shape | None) -> None:
         self._shape = shape
@@ -68,7 +69,7 @@ class _Reader:
         self, source: Mapping[str, Any], path: str, shard_id: str | None
     ) -> Iterator[KinesisRecord | CaptureError]:
         dot = path + "." if path else ""
-        # SubscribeToShard: the answer, and one event of its stream.
+        # SubscribeToShard: its answer, or one event of its stream.
         for key in ("EventStream", "SubscribeToShardEvent"):
             if key in source:
                 yield from self.walk(source[key], dot + key, shard_id)
@@ -80,7 +81,7 @@ class _Reader:
                 code = "wrong-type"
                 yield self._error(CaptureError(code=code, field=dot + key, requirement="CAP-4"), "")
                 continue
-            # A tumbling window's event names its shard once more.
+            # The event of a tumbling window names its shard again.
             window_shard = source.get("shardId")
             if isinstance(window_shard, str):
                 shard_id = window_shard
@@ -91,14 +92,14 @@ class _Reader:
         if held:
             return
         if source.get("action") in _KCL_ACTIONS:
-            # A recorded KCL session: only `initialize` tells the shard.
+            # A recorded KCL session: only `initialize` names the shard.
             if source["action"] == "initialize":
                 told = source.get("shardId")
                 self._kcl_shard_id = told if isinstance(told, str) else None
         elif self._shape is not None or shape_of(source) is not None:
             yield self._record(source, path, shard_id)
         elif isinstance(source.get("payload"), str):
-            # What a failed Lambda invocation leaves in S3: the whole event, as text.
+            # A failed Lambda invocation in S3: the whole event, as text.
             yield from self.walk(source["payload"], dot + "payload", shard_id)
         else:
             yield self._error(CaptureError(code="unknown-shape", field=path), "")
@@ -145,8 +146,8 @@ class _Reader:
         return CaptureError(**fields)
 
     def _json(self, source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
-        """One JSON document or many, one after the other, as logs and repeated CLI calls leave them."""
-        from .json_stream import Defect, json_documents  # handlers do without: their events come parsed
+        """One JSON document or many, one after the other, as in logs and the output of repeated CLI calls."""
+        from .json_stream import Defect, json_documents  # handlers do not need it: their events are parsed
 
         json_follows = source.lstrip("\ufeff\x1e \t\r\n,")[:1] in ("{", "[", "")
         hint = None if json_follows else _TEXT_IS_JSON
@@ -168,15 +169,15 @@ class _Reader:
 def captured(
     source: Any, *, shard_id: str | None = None, shape: Shape | None = None
 ) -> Iterator[KinesisRecord | CaptureError]:
-    """Every record of ``source`` in order, lazily: a KinesisRecord, or the CaptureError about it.
+    """Every record of ``source`` in order, lazily: a KinesisRecord, or its CaptureError.
 
     ``source``: anything of this module's table. bytes are the data of one record; str is JSON.
     ``shard_id``: the shard, for shapes that do not say it. ``shape``: read every record as this shape.
     The errors have ``position`` (0-based, in the order of the source), ``field`` (as
     ``Records[3].kinesis.data``; ``<1>`` is the second JSON document), ``code`` (missing-field,
-    wrong-type, base64, timestamp, utf-8, json, duplicate-member, unknown-shape), where a document of a
-    text is at fault its ``offset`` in bytes of UTF-8, and, where they can be read, ``sequence_number``
-    and ``record_id``. Raises ValueError for an unknown ``shape``, TypeError for a path or an open file.
+    wrong-type, base64, timestamp, utf-8, json, duplicate-member, unknown-shape), for a broken document in a
+    text its ``offset`` in bytes of UTF-8, and, if they can be read, ``sequence_number`` and ``record_id``.
+    Raises ValueError for an unknown ``shape``, TypeError for a path or an open file.
     """
     if shape is not None and shape not in READERS:
         raise ValueError(f"shape {shape!r}: one of {', '.join(READERS)}")
@@ -191,7 +192,7 @@ def captured(
 def kinesis_records(
     source: Any, *, shard_id: str | None = None, shape: Shape | None = None
 ) -> Iterator[KinesisRecord]:
-    """`captured`, raising the first CaptureError instead of handing it out."""
+    """Like `captured`, but raises the first CaptureError."""
     for item in captured(source, shard_id=shard_id, shape=shape):
         if isinstance(item, CaptureError):
             raise item
@@ -199,12 +200,13 @@ def kinesis_records(
 
 
 def from_lambda(event: Any) -> Iterator[KinesisRecord]:
-    """The records of a Lambda event for a Kinesis stream (a tumbling window's too), or of its records."""
+    """The records of a Lambda event for a Kinesis stream (also of a tumbling window), or of its list of
+    records."""
     return kinesis_records(event, shape="lambda")
 
 
 def from_pipes(event: Any) -> Iterator[KinesisRecord]:
-    """The records of what EventBridge Pipes sends: a list."""
+    """The records of an EventBridge Pipes event, which is a list."""
     return kinesis_records(event, shape="pipes")
 
 
@@ -219,7 +221,7 @@ def from_analytics(event: Any) -> Iterator[KinesisRecord]:
 
 
 def from_get_records(answer: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
-    """The records of one GetRecords answer or many, live or dumped as JSON."""
+    """The records of one or more GetRecords answers, live or dumped as JSON."""
     return kinesis_records(answer, shard_id=shard_id, shape="boto3")
 
 

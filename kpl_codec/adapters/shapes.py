@@ -1,4 +1,4 @@
-"""One record of each shape -> KinesisRecord, and which shape a record has.
+"""Reads one record of each shape into a KinesisRecord, and recognises the shape.
 
     shape               a record is recognised by          data     numbers in timestamps
     ------------------  ---------------------------------  -------  ---------------------
@@ -37,13 +37,13 @@ _RawRecord = Mapping[str, Any]
 
 
 def lambda_record(record: _RawRecord) -> KinesisRecord:
-    """One element of ``event["Records"]``. The shard id is what stands before the colon in ``eventID``."""
+    """One element of ``event["Records"]``. The shard id is the part of ``eventID`` before the colon."""
     kinesis = mapping(record, "kinesis")
     return _stream_record(record, kinesis, "kinesis.")
 
 
 def pipes_record(record: _RawRecord) -> KinesisRecord:
-    """One element of what EventBridge Pipes sends: the Lambda record without its inner level."""
+    """One element of an EventBridge Pipes event: the Lambda record without its inner level."""
     return _stream_record(record, record, "")
 
 
@@ -140,7 +140,7 @@ def _kclpy_arrival(record: Any) -> object:
 
 
 def raw_record(data: bytes | bytearray | memoryview) -> KinesisRecord:
-    """The data of one Kinesis record, nothing else known."""
+    """The data of one Kinesis record; nothing else is known."""
     return KinesisRecord(None, bytes(data))
 
 
@@ -162,7 +162,7 @@ def _present(source: _RawRecord, key: str, prefix: str = "") -> object:
 
 
 def shape_of(record: Any) -> Shape | None:
-    """The shape of one record, by the table of this module; None for what is no record."""
+    """The shape of one record, by the table of this module; None if it is not a record."""
     if isinstance(record, (bytes, bytearray, memoryview)):
         return "raw"
     if not isinstance(record, Mapping):

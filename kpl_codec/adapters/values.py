@@ -1,6 +1,6 @@
-"""The values inside captured records: base64, timestamps, texts. Strict both ways; stdlib only.
+"""The values in captured records: base64, timestamps, texts. Strict when reading and writing.
 
-Every function raises CaptureError with the code and the field it is about, and nothing else.
+Every function raises only CaptureError, with code and field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECONDS, MILLISECONDS = 1, 1000
 
 
 def decode_base64(text: object, field: str) -> bytes:
-    """The bytes that ``text`` is the base64 of, if it is exactly what an encoder writes for them."""
+    """The bytes of the base64 ``text``, which must be exactly what an encoder writes."""
     # CAP-2: "Base64 MUST be decoded strictly: a text that is not exactly the standard encoding of the
     # bytes it decodes to, padding included, is refused."
     if type(text) is not str:
@@ -39,7 +39,7 @@ def encode_base64(data: bytes) -> str:
 
 
 def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
-    """An aware datetime in UTC out of a number in ``unit``, an ISO 8601 text or an aware datetime.
+    """An aware datetime in UTC from a number in ``unit``, an ISO 8601 text or an aware datetime.
 
     None stays None. Numbers are exact to the microsecond.
     """
@@ -69,7 +69,7 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
 def write_timestamp(value: datetime, unit: int, field: str) -> float | int:
     """``value`` as a number in ``unit``: a float of seconds, an int of milliseconds.
 
-    Raises CaptureError where the number would not read back as ``value``.
+    Raises CaptureError if reading the number would not give ``value``.
     """
     if value.utcoffset() is None:
         raise CaptureError(code="timestamp", field=field, requirement="CAP-3")
@@ -101,7 +101,7 @@ def text(source: Mapping[str, Any], key: str, prefix: str = "") -> str:
 
 
 def optional_text(source: Mapping[str, Any], key: str, prefix: str = "") -> str | None:
-    """The text under ``key``, or None where there is none."""
+    """The text under ``key``, or None."""
     value = source.get(key)
     if value is None:
         return None

@@ -1,8 +1,8 @@
-"""KinesisRecord -> the shapes of shapes.py, so that a capture can be made, repaired or replayed.
+"""Writes KinesisRecords in the shapes of shapes.py, to make, repair or replay a capture.
 
-Reading back what is written here gives the same records. What a shape has no place for is refused
-with a CaptureError, code not-representable; what it must have and the record lacks, with missing-field.
-The AWS API and the KCL name the shard beside their records: there, all records must be of one shard.
+Reading the result gives the same records. A value that the shape cannot hold raises CaptureError with code
+not-representable; a value that the shape needs and the record lacks, with missing-field. The AWS API and the
+KCL name one shard for all records, so all records must be of one shard.
 Specification: spec/06-lambda.md, CAP-8, CAP-9.
 """
 
@@ -21,7 +21,7 @@ _ARRIVAL = "approximateArrivalTimestamp"
 def to_lambda(
     records: Iterable[KinesisRecord], *, stream_arn: str, invoke_identity_arn: str = ""
 ) -> dict[str, Any]:
-    """The event that Lambda's event source mapping sends for ``records``."""
+    """The event of Lambda's event source mapping for ``records``."""
     return {
         "Records": [
             {
@@ -36,7 +36,7 @@ def to_lambda(
 def to_pipes(
     records: Iterable[KinesisRecord], *, stream_arn: str, invoke_identity_arn: str = ""
 ) -> list[dict[str, Any]]:
-    """What EventBridge Pipes sends for ``records``."""
+    """The EventBridge Pipes event for ``records``."""
     return [
         {**_stream_fields(record, at), **_stream_envelope(record, stream_arn, invoke_identity_arn)}
         for at, record in _placed(records, "")
@@ -74,7 +74,7 @@ def to_firehose(
     invocation_id: str = "00000000-0000-0000-0000-000000000000",
     record_ids: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The transformation event that Firehose sends; records without a sequence number as direct puts.
+    """The Firehose transformation event; records without a sequence number are direct puts.
 
     ``record_ids``: one per record; their index if not given.
     """
@@ -100,8 +100,8 @@ def to_analytics(
     invocation_id: str = "00000000-0000-0000-0000-000000000000",
     record_ids: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The preprocessing event of Managed Flink / Kinesis Analytics; records without a sequence number
-    as they come from Firehose."""
+    """The preprocessing event of Managed Flink / Kinesis Analytics; records without a sequence number are
+    from Firehose."""
     stream, firehose = "kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata"
     return {
         "invocationId": invocation_id,

@@ -4,15 +4,14 @@
         ...
 
 A batch needs a binary column ``data``. ``streamName``, ``shardId``, ``sequenceNumber``, ``partitionKey``,
-``explicitHashKey`` and ``approximateArrivalTimestamp`` are used where they are there; every other column
-is carried along. The columns equal the objects that `kpl_codec.deaggregate` gives for the same Kinesis
-records under the same policy. There are two paths to them: compiled code writes the columns of records
-that it is certain of, without an object per user record (compiled_columns.py); all others go through
-`deaggregate`, many in one call (fallback.py).
+``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present; all other columns are copied. The
+columns equal the objects that `kpl_codec.deaggregate` gives for the same Kinesis records under the same
+policy. There are two paths: compiled code writes the columns of sound records without an object per user
+record (compiled_columns.py); all others go through `deaggregate`, many in one call (fallback.py).
 
-Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before: they pass
-as they are, so that running twice does no harm. Output batches are bounded in bytes; what is held
-meanwhile is bounded as well, by what a few MiB of the input grow to.
+Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before. They stay
+unchanged, so running twice does no harm. Output batches have a maximum size in bytes. Memory is limited to
+what a few MiB of the input become.
 Specification: spec/07-spark.md, SPK-1 to SPK-4; spec/03-deaggregation.md.
 """
 
@@ -36,31 +35,31 @@ from .fallback import no_data_batches, object_batches
 from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
 from .unopened import UnopenedRows
 
-#: Bytes that an output batch aims at. A batch is larger only where one user record is.
+#: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
-#: Bytes of data, about, that are worked on at a time: what is held meanwhile stays in the cache.
+#: About so many bytes of data are processed at a time, so that they stay in the CPU's cache.
 _PART_BYTES = 4 * 1024 * 1024
-# Which way a row takes.
+# How a row is processed.
 _COMPILED, _OBJECTS, _UNOPENED, _NO_DATA = range(4)
 
 
 def output_schema(
     schema: pa.Schema, policy: Policy = "strict", *, placement: bool = False, tags: bool = False
 ) -> pa.Schema:
-    """What `deaggregate_batches` gives for batches of ``schema``.
+    """The schema that `deaggregate_batches` gives for batches of ``schema``.
 
-    The nine columns of a user record, ``tags`` if asked for, the input's other columns, then with a
-    shard map the placement columns, and under the ``report`` policy what the KCL does, the errors, and
-    what counting needs.
+    The nine columns of a user record, ``tags`` if asked for, the input's other columns, with a shard map the
+    placement columns, and under the ``report`` policy the columns of the KCL's outcome, of errors and for
+    counting.
     Raises TypeError for a column of the wrong type, CaptureError without ``data``.
     """
     return Layout(schema, policy, placement, tags).schema
 
 
 class Deaggregator:
-    """Batches of ``schema`` in, batches of ``.schema`` out; ``counts``: what went through.
+    """Turns batches of ``schema`` into batches of ``.schema``; ``counts``: what was opened so far.
 
-    ``max_batch_bytes`` bounds each output batch (one user record always fits). ``tags`` adds a column.
+    ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.
     """
 
@@ -88,8 +87,8 @@ class Deaggregator:
         return self._layout.schema
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The user records of one batch, in order. Raises DecodeError under the ``strict`` policy, after
-        the user records before it; CaptureError there for a row without data."""
+        """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError, after
+        the user records before it, and CaptureError for a row without data."""
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
         for part in parts(batch, _PART_BYTES):
@@ -124,7 +123,7 @@ class Deaggregator:
             start = end
 
     def _ways(self, source: Source, compiled: CompiledColumns | None) -> np.ndarray[Any, Any]:
-        """Which way each row takes."""
+        """How each row is processed."""
         ways = np.full(source.rows, _OBJECTS, np.int8)
         if compiled is not None:
             ways[compiled.certain] = _COMPILED
@@ -148,7 +147,7 @@ def deaggregate_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The user records of ``batches``, which share one schema, lazily and in order.
 
-    Small batches (as hostile input makes them) are put together up to ``max_batch_bytes``.
+    Small batches are joined up to ``max_batch_bytes`` (hostile input can make very many).
     Raises what `Deaggregator` raises; ``strict`` raises DecodeError while iterating.
     """
     deaggregator: Deaggregator | None = None
@@ -166,9 +165,9 @@ def deaggregate_batches(
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches: neighbours are joined while they stay within ``max_batch_bytes``.
+    """The same rows in fewer batches: neighbours are joined up to ``max_batch_bytes``.
 
-    What is held back is given before an error of ``batches`` is raised.
+    If ``batches`` raises, the rows held so far come before the error.
     """
     held: list[pa.RecordBatch] = []
     size = 0

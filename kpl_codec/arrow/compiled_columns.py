@@ -1,7 +1,7 @@
-"""Kinesis records of one batch -> columns of user records, straight from their bytes: the compiled path.
+"""The compiled path: the Kinesis records of one batch -> columns of user records.
 
-`kpl_codec._speedups.FrameColumns` reads all records of the batch, their digests side by side, and writes
-every column of their user records in one go. Records it is not certain of are left to fallback.py.
+`kpl_codec._speedups.FrameColumns` reads all records of the batch, with digests in parallel, and writes each
+column of their user records in one call. fallback.py opens the records that it cannot decide.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def _column(array: pa.Array) -> Any:
 
 
 def _flat(array: pa.Array) -> bool:
-    """Whether `FrameColumns.spread` can write it out: text or bytes, and no nulls."""
+    """Whether `FrameColumns.spread` can write it: text or bytes without nulls."""
     return array.null_count == 0 and array.type in (pa.string(), pa.binary())
 
 
 class CompiledColumns:
-    """The rows of ``source`` that the compiled parser is certain of (``certain``: a bool per row)."""
+    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool per row)."""
 
     def __init__(self, source: Source, layout: Layout, judge: Judge | None, policy: Policy) -> None:
         self._source, self._layout = source, layout
@@ -86,7 +86,7 @@ class CompiledColumns:
         def put(name: str, kind: pa.DataType, *buffers: Any) -> None:
             columns[name] = pa.Array.from_buffers(kind, count, [*buffers])
 
-        if not opens:  # nothing but plain rows next to one another: no copy
+        if not opens:  # only adjacent plain rows: no copy
             for name in (*layout.shared, "partitionKey", "explicitHashKey", "data"):
                 columns[name] = source.columns[name].slice(int(records[0]), count)
         else:
@@ -119,8 +119,8 @@ class CompiledColumns:
 
 
 class _Words:
-    """The words for the codes that the compiled pass gives: a verdict and a shard id for each code that
-    occurs, and for each key its number among them."""
+    """The meaning of the codes from compiled code: a verdict and a shard id for each code that occurs, and
+    for each key the index of its code."""
 
     def __init__(self, frames: Any, source: Source, judge: Judge) -> None:
         self._frames = frames
@@ -145,8 +145,8 @@ class _Words:
 
 
 def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
-    """The numbers below ``bound`` that occur, ascending, and for each code its number among them (int32)."""
-    if bound > 1 << 16 and bound > 4 * len(codes):  # a sort costs less than a table of all that may occur
+    """The distinct codes (all below ``bound``), ascending, and for each code its index among them (int32)."""
+    if bound > 1 << 16 and bound > 4 * len(codes):  # sorting is faster than a table of all codes
         found, numbers = np.unique(codes, return_inverse=True)
         return found, numbers.astype(np.int32)
     occurs = np.zeros(bound, bool)
@@ -158,7 +158,7 @@ def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
 
 
 def _pick(table: pa.Array, numbers: Numbers, empty: int | None = None) -> pa.Array:
-    """Items of a small table by int32 numbers; item ``empty`` stands for null."""
+    """Items of a small table by int32 indices; index ``empty`` gives null."""
     if table.null_count or (empty is not None and (numbers == empty).any()):
         return table.take(pa.array(numbers, mask=None if empty is None else numbers == empty))
     buffers = speedups.pick(_column(table), numbers, pa.allocate_buffer)

@@ -1,5 +1,5 @@
-"""Columns out of objects: for Kinesis records that the compiled parser is not certain of, and for all
-aggregates where nothing is compiled."""
+"""Makes columns from objects, for Kinesis records that the compiled parser cannot decide, and for all
+aggregates without the compiled extension."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..errors import DecodeError
 from ..shards.placement import Placement
 from .layout import TAGS_FIELD, Layout, Source, cuts, hash_key_bytes, tag_values
 
-#: Bytes, about, that a defect adds to a row.
+#: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
 
 
 def object_batches(
     source: Source, start: int, end: int, layout: Layout, opener: Opener, max_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The user records of the rows ``start`` to before ``end``, through one run of ``opener``. What was
-    opened before an error is given before it is raised."""
+    """The user records of the rows ``start`` to before ``end``, by one run of ``opener``. The user records
+    opened before an error come before the error."""
     width = source.width()
     held: list[DeaggregatedRecord] = []
     rows: list[int] = []
@@ -82,7 +82,7 @@ def _batch(
 
 
 def placement_columns(places: list[Placement | None]) -> dict[str, pa.Array]:
-    """The placement columns, one row for each Placement; None: nothing is known."""
+    """The placement columns, one row for each Placement; None where nothing is known."""
     known = [(None, None, None, None, None, None) if place is None else place for place in places]
     return {
         "hashKey": pa.array([hash_key_bytes(place[1]) for place in known], pa.binary()),

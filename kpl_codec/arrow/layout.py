@@ -1,4 +1,4 @@
-"""Which columns there are, and the columns of one input batch in the types we work with."""
+"""The names and types of all columns, and the columns of one input batch in these types."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ FIELDS = (
     pa.field("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
 )
 TAGS_FIELD = pa.field("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
-#: With a shard map: see `kpl_codec.Placement`. ``hashKey`` is 16 bytes, big-endian.
+#: With a shard map: the fields of `kpl_codec.Placement`. ``hashKey`` is 16 bytes, big-endian.
 PLACEMENT_FIELDS = (
     pa.field("hashKey", pa.binary()),
     pa.field("expectedShardId", pa.string()),
     pa.field("placement", pa.string()),
     pa.field("aggregatePlacement", pa.string()),
 )
-#: Under the report policy: what a KCL consumer gets, and the first defect (of ``errorCount``).
+#: Under the report policy: what a KCL consumer gets, and the first of ``errorCount`` defects.
 ERROR_FIELDS = (
     pa.field("kcl", pa.string()),
     pa.field("error", pa.string()),
@@ -45,19 +45,19 @@ ERROR_FIELDS = (
     pa.field("errorText", pa.string()),
     pa.field("errorCount", pa.int64()),
 )
-#: Under the report policy, what counting needs: whether a row is the first one of its Kinesis record, and
-#: with a shard map whether its hash key is in its shard's range (null: not known).
+#: Under the report policy, for counting: whether a row is the first one of its Kinesis record, and with a
+#: shard map whether its hash key is in its shard's range (null: not known).
 COUNTING_FIELDS = (
     pa.field("firstOfRecord", pa.bool_()),
     pa.field("inRange", pa.bool_()),
 )
 _ALL = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
-#: Columns of the input whose values a row keeps if it was opened before.
+#: A row that was opened before keeps its values in these columns.
 KEPT = (
     *("subSequenceNumber", "aggregated", "tags", "aggregatePlacement", "firstOfRecord"),
     *(field.name for field in ERROR_FIELDS),
 )
-#: What a row weighs beyond its texts and bytes, roughly.
+#: About so many bytes a row takes beside its texts and bytes.
 _ROW_BYTES = 128
 
 
@@ -75,7 +75,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 class Layout:
-    """Which columns go in and come out. Raises TypeError, CaptureError."""
+    """The columns of the input and the output. Raises TypeError, CaptureError."""
 
     def __init__(self, schema: pa.Schema, policy: Policy, placement: bool, tags: bool) -> None:
         self.input = schema
@@ -106,7 +106,7 @@ class Layout:
         everything = [*fields, *extra]
         nullable = [field.with_nullable(True) for field in self.carried]
         self.schema = pa.schema([*everything[:at], *nullable, *everything[at:]])
-        # What a Kinesis record gives to all its user records alike.
+        # The columns that a Kinesis record shares with all its user records.
         self.shared = [
             *(f.name for f in fields if f.name in ("streamName", "shardId", "sequenceNumber")),
             "approximateArrivalTimestamp",
@@ -147,8 +147,8 @@ def lengths(column: pa.Array) -> Numbers:
 
 
 def parts(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Slices of ``batch``, in order, of as many rows each, so that these have about ``max_bytes`` of data;
-    but of sixteen rows or a multiple of it, as many as are hashed side by side."""
+    """Slices of ``batch``, in order, of equally many rows, with about ``max_bytes`` of data each. The number
+    of rows is a multiple of sixteen, because sixteen are hashed in parallel."""
     rows = batch.num_rows * max_bytes // max(1, batch.column("data").nbytes)
     rows = max(16, rows - rows % 16)
     for start in range(0, max(1, batch.num_rows), rows):
@@ -156,7 +156,7 @@ def parts(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 class Source:
-    """The columns of one input batch, in the types we work with."""
+    """The columns of one input batch, converted to this module's types."""
 
     def __init__(self, batch: pa.RecordBatch, layout: Layout) -> None:
         if not batch.schema.equals(layout.input):
@@ -177,7 +177,7 @@ class Source:
             if field.name not in self.columns:
                 self.columns[field.name] = pa.nulls(self.rows, field.type)
         self.data = self.columns["data"]
-        #: Which rows were opened before, a bool per row; None if none was.
+        #: Whether each row was opened before; None if none was.
         self.opened = self._opened()
         self._shards: tuple[list[str | None], Numbers] | None = None
         self._width: Numbers | None = None
@@ -194,7 +194,7 @@ class Source:
         return opened if opened.any() else None
 
     def shards(self) -> tuple[list[str | None], Numbers]:
-        """The distinct shard ids (the last is None) and each row's number among them."""
+        """The distinct shard ids (the last is None), and the index of each row's shard id among them."""
         if self._shards is None:
             coded = self.columns["shardId"].dictionary_encode()
             ids = [*coded.dictionary.to_pylist(), None]
@@ -205,7 +205,7 @@ class Source:
         return self._shards
 
     def width(self) -> Numbers:
-        """Bytes that each row gives to every user record made of it, data and keys apart."""
+        """Bytes that each row adds to every user record made of it, without data and keys."""
         if self._width is None:
             width = np.full(self.rows, _ROW_BYTES, np.int64)
             for name in self._layout.shared:
@@ -220,7 +220,7 @@ class Source:
         return self._width
 
     def kinesis_records(self, start: int, end: int) -> list[KinesisRecord]:
-        """Rows as objects, null data as no bytes. The time stays out: it is carried as a column."""
+        """Rows as objects; null data becomes empty bytes. They have no time: its column is copied."""
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
         columns = (self.columns[name].slice(start, end - start).to_pylist() for name in names)
         return [
@@ -230,7 +230,7 @@ class Source:
 
 
 def cuts(weights: Numbers, max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where to cut rows of these weights in bytes: (first, before which) of each batch."""
+    """Where to cut rows of these sizes in bytes: (first row, end) of each batch."""
     ends = np.cumsum(weights)
     start, before = 0, 0
     while start < len(ends):

@@ -1,4 +1,4 @@
-"""Rows that stay as they are: user records that were opened before, and plain records."""
+"""Rows that stay unchanged: user records that were opened before, and plain records."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from .layout import KEPT, Layout, Numbers, Source, cuts, lengths
 
 
 class LastRow(NamedTuple):
-    """A row that was opened before, as far as the next one must know it to tell whether both came out of
-    the same Kinesis record."""
+    """The values of an opened row that show whether the next row is from the same Kinesis record."""
 
     shard_id: str | None
     sequence_number: str | None
@@ -27,14 +26,14 @@ class LastRow(NamedTuple):
 
 
 class UnopenedRows:
-    """Passes rows on. State: the last row, if it was opened before."""
+    """Copies rows to the output. State: the last row, if it was opened before."""
 
     def __init__(self, layout: Layout, judge: Judge | None, counts: Counts) -> None:
         self._layout, self._judge, self._counts = layout, judge, counts
         self._last: LastRow | None = None
 
     def forget(self) -> None:
-        """Rows of another sort come next."""
+        """The next rows are of another kind."""
         self._last = None
 
     def batches(self, source: Source, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -68,7 +67,7 @@ class UnopenedRows:
 
     def _place(self, source: Source, start: int, count: int) -> dict[str, pa.Array]:
         assert self._judge is not None
-        # Of a user record out of an aggregate it is known that there is no other hash key.
+        # A user record from an aggregate has no other hash key.
         certain = source.columns["aggregated"].slice(start, count).to_pylist()
         places = [
             self._judge.on(record.shard_id).place(
@@ -92,7 +91,7 @@ class UnopenedRows:
             columns["firstOfRecord"] = pa.array(self._first_of_record(columns, opened))
 
     def _first_of_record(self, columns: dict[str, pa.Array], opened: Numbers) -> list[bool]:
-        """For each row whether it is from another Kinesis record than the row before it."""
+        """For each row, whether it is from another Kinesis record than the row before."""
         first = []
         subs = columns["subSequenceNumber"].to_pylist()
         shards, numbers = columns["shardId"].to_pylist(), columns["sequenceNumber"].to_pylist()
@@ -104,11 +103,11 @@ class UnopenedRows:
 
 
 def _same_record(last: LastRow | None, row: LastRow | None) -> bool:
-    """Whether two rows that follow one another came out of the same Kinesis record."""
+    """Whether two adjacent rows are from the same Kinesis record."""
     if last is None or row is None or last[:2] != row[:2]:
         return False
     return row.sub_sequence_number > 0 or last.sub_sequence_number == -1
 
 
-#: Columns that `Source` makes up as null where a batch lacks them: null there means nothing.
+#: Columns that `Source` fills with null where a batch lacks them; null says nothing there.
 _STAND_INS = ("subSequenceNumber", "aggregated")

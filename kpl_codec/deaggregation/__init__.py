@@ -1,1 +1,1 @@
-"""Kinesis records in, user records out, under a named policy. See spec/03."""
+"""Kinesis records in, user records out, under a policy. See spec/03."""

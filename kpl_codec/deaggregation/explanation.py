@@ -1,7 +1,7 @@
-"""The byte-level account of a Kinesis record's data, sound or broken.
+"""Explains every byte of a Kinesis record's data, sound or broken.
 
-Every byte belongs to exactly one leaf of the tree: magic, fields and their parts, digest, or the rest
-that could not be read. Nothing is raised; defects are part of the account.
+Every byte belongs to exactly one leaf of the tree: magic, fields and their parts, digest, or the rest that
+cannot be read. Defects are not raised, they are part of the explanation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..limits import DIGEST_SIZE
 from . import kcl
 from .kcl import RAW, Outcome
 
-#: How many nodes and defects an explanation lists unless asked for more or fewer; it counts the rest.
+#: The default limit of listed nodes and defects; the rest is only counted.
 MAX_NODES = 10_000
 
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
@@ -29,7 +29,7 @@ Kind = Literal["plain", "broken frame", "broken message", "defective", "aggregat
 class Node(NamedTuple):
     """Bytes ``start`` to ``end`` (exclusive), what they are, and what is inside them.
 
-    ``value`` is a short reading of them: a number, a key, a length; never record data.
+    ``value`` is what they mean: a number, a key or a length; never record data.
     """
 
     start: int
@@ -39,20 +39,19 @@ class Node(NamedTuple):
     children: tuple[Node, ...] = ()
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Node]]:
-        """This node and all below it, with their depth, in the order of the bytes."""
+        """This node and all nodes below it, with their depth, in the order of the bytes."""
         yield depth, self
         for child in self.children:
             yield from child.walk(depth + 1)
 
 
 class Explanation(NamedTuple):
-    """What ``explain`` found out.
+    """The result of ``explain``.
 
-    ``kind``: "plain", "broken frame" (the digest), "broken message", "defective" (some of it is
-    wrong), "aggregated". ``defects``: in the order of the bytes, the first is what `decode` raises.
-    ``user_records``: how many, None where that cannot be known. ``canonical``: `encode` would write
-    these very bytes. ``kcl``: what the KCL does with it. ``omitted``: nodes and defects counted but
-    not listed.
+    ``kind``: "plain", "broken frame" (wrong digest), "broken message", "defective" (parts of it are wrong),
+    "aggregated". ``defects``: in the order of the bytes; `decode` raises the first. ``user_records``: how
+    many, None where that cannot be known. ``canonical``: `encode` would write the same bytes. ``kcl``: what
+    the KCL does with it. ``omitted``: nodes and defects counted but not listed.
     """
 
     size: int
@@ -66,7 +65,7 @@ class Explanation(NamedTuple):
 
     @property
     def sound(self) -> bool:
-        """Whether `decode` takes it: an aggregated record without a defect."""
+        """Whether `decode` accepts it: an aggregated record without a defect."""
         return not self.defects
 
     def __str__(self) -> str:
@@ -104,7 +103,7 @@ def explain(
     max_nodes: int = MAX_NODES,
     hash_key_range: HashKeyRange | None = None,
 ) -> Explanation:
-    """Account for every byte of ``data``. Raises TypeError for what is not bytes, and nothing else.
+    """Explains every byte of ``data``. Raises TypeError if it is not bytes, and nothing else.
 
     ``hash_key_range``: of the shard it was read from, for the KCL's range rule.
     """
@@ -199,7 +198,7 @@ def _message(data: bytes, start: int, end: int, budget: _Budget) -> tuple[list[N
             else:
                 nodes.append(_unknown(found, name))
     except MalformedMessage:
-        pass  # `_defects` reports it; the caller names the bytes from here on "unread"
+        pass  # `_defects` reports it; the caller shows the following bytes as "unread"
     return nodes, reached
 
 

@@ -1,9 +1,8 @@
-"""What the KCL does with a frame, to the record: what it delivers, what it drops, and why.
+"""What the KCL does with a frame: which user records it delivers, which it drops, and why.
 
-The KCL (3.5.1, observed) reads with Java's protobuf, which is more lenient than this library, keeps
-the user records before a broken one, and, when one user record's hash key is outside the range of the
-shard it reads, throws the whole aggregate away, without a log line. Differences in detail are listed
-in spec/deviations.json.
+The KCL (3.5.1, observed) reads with Java's protobuf, which accepts more than this library. It keeps the user
+records before a broken one. If the hash key of one user record is outside the range of the shard, it drops
+the whole aggregate without a log line. spec/deviations.json lists the differences in detail.
 Specification: spec/03-deaggregation.md, KCL-1 to KCL-7.
 """
 
@@ -22,18 +21,18 @@ from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partit
 from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, Judge, ShardJudge
 
-#: What becomes of a user record: delivered, dropped, altered (delivered under another key than the one in the
-#: bytes), or raw (in a frame that is delivered unopened).
+#: The fate of a user record: delivered, dropped, altered (delivered under another key than the bytes have),
+#: or raw (in a frame that is delivered unopened).
 Fate = Literal["delivered", "dropped", "altered", "raw"]
 #: Why user records are dropped.
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
 
 
 class Outcome(NamedTuple):
-    """What becomes of one Kinesis record at a KCL consumer.
+    """What a KCL consumer does with one Kinesis record.
 
-    ``raw``: it is handed on unopened, as a plain record. Otherwise the first ``delivered`` of ``total``
-    user records are handed on, and the rest are dropped at ``record_index`` for ``reason``.
+    ``raw``: it is delivered unopened, as a plain record. Otherwise the first ``delivered`` of ``total`` user
+    records are delivered, and the rest are dropped because of number ``record_index``, for ``reason``.
     """
 
     raw: bool
@@ -47,7 +46,7 @@ RAW = Outcome(True, 1, 1)
 
 
 def fate_of_sound(kind: AggregateKind | None) -> Fate:
-    """What becomes of every user record of a sound aggregate; ``kind``: None where no range is known."""
+    """The fate of every user record of a sound aggregate; ``kind``: None where no range is known."""
     # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
     # whole aggregate is dropped; the user records after it are not looked at."
     return "dropped" if kind in ("mixed", "foreign") else "delivered"
@@ -68,16 +67,16 @@ codecs.register_error("kpl_codec.java", _replace)
 
 
 def java_text(data: bytes) -> str:
-    """UTF-8 as Java decodes it: what is not UTF-8 becomes U+FFFD, an encoded surrogate just one."""
+    """UTF-8 as Java decodes it: invalid bytes become U+FFFD, an encoded surrogate only one."""
     return data.decode("utf-8", "kpl_codec.java")
 
 
-#: As the KCL's protobuf reads.
+#: How the KCL's protobuf reads.
 JAVA = Dialect(False, java_text)
 
 
 def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
-    """What the KCL does with ``data`` read from a shard of that range (None: it knows no range)."""
+    """What the KCL does with ``data`` from a shard with this range (None: it knows no range)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
     # delivered unopened."
     if not is_aggregated(data):
@@ -98,7 +97,7 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
     judged: dict[tuple[int | None, int | None], DropReason | None] = {}
     for record, pk, ehk in _keyed(data, tables):
         pair = record.partition_key_index, record.explicit_hash_key_index
-        if pair not in judged:  # a key may be long and user records many: hash each only once
+        if pair not in judged:  # hash each key only once: it may be long, and used by many
             judged[pair] = _refusal(pk, ehk, judge)
         reason = judged[pair]
         if reason is not None:
@@ -113,7 +112,7 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
 
 
 def _refusal(pk: str | None, ehk: str | None, judge: ShardJudge) -> DropReason | None:
-    """Why the KCL stops at a user record with these keys; None if it does not."""
+    """The reason why the KCL stops at a user record with these keys; None if it does not."""
     # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
     # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
     # bits."
@@ -126,8 +125,8 @@ def _refusal(pk: str | None, ehk: str | None, judge: ShardJudge) -> DropReason |
 
 
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
-    """The first ``count`` user records as the KCL hands them on: partition key, data, explicit hash
-    key. ``count``: `Outcome.delivered`; tags are discarded (KCL-7)."""
+    """The first ``count`` user records as the KCL delivers them: partition key, data, explicit hash key.
+    ``count``: `Outcome.delivered`; tags are discarded (KCL-7)."""
     tables = wire.scan(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA)
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
     for record, pk, ehk in islice(_keyed(data, tables), count):
@@ -136,7 +135,7 @@ def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | No
 
 
 def _unreadable(record: wire.WireRecord) -> bool:
-    """Whether Java's protobuf would miss a required field (a wrong wire type makes it unknown)."""
+    """Whether Java's protobuf finds a required field missing (with a wrong wire type it is unknown)."""
     return (
         record.partition_key_index is None
         or record.data is None
@@ -145,7 +144,7 @@ def _unreadable(record: wire.WireRecord) -> bool:
 
 
 def _keyed(data: bytes, tables: wire.Scan) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
-    """Every user record with its keys as Java looks them up; a partition key of None: it throws."""
+    """Every user record with its keys as Java looks them up; partition key None: Java throws."""
     for record in wire.records(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA):
         keys: list[str | None] = []
         failed = False
@@ -156,7 +155,7 @@ def _keyed(data: bytes, tables: wire.Scan) -> Iterator[tuple[wire.WireRecord, st
             if index is None:
                 keys.append(None)
                 continue
-            at = index & 0xFFFFFFFF  # to Java negative from 2^31 on: in no table either way
+            at = index & 0xFFFFFFFF  # negative in Java from 2^31 on, so it is never in the table
             failed = failed or at >= len(table)
             keys.append(None if failed else table[at])
         yield record, None if failed else keys[0], keys[1]

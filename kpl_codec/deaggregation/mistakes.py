@@ -1,4 +1,4 @@
-"""What callers hand over instead of KinesisRecords, and which function takes that."""
+"""What callers give by mistake instead of KinesisRecords, and which function reads that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANY = "use kpl_codec.adapters.kinesis_records(...), which reads events, answers
 
 
 def wrong_source(source: object) -> TypeError:
-    """Why ``source`` is no iterable of KinesisRecords."""
+    """The TypeError for a ``source`` that is not an iterable of KinesisRecords."""
     if isinstance(source, KinesisRecord):
         return TypeError("one KinesisRecord where a list of them belongs: put it into a list")
     records: Any = source.get("Records") if isinstance(source, Mapping) else None
@@ -25,7 +25,7 @@ def wrong_source(source: object) -> TypeError:
 
 
 def wrong_record(record: object) -> TypeError:
-    """Why ``record`` is no KinesisRecord that can be opened."""
+    """The TypeError for a ``record`` that is not a KinesisRecord with bytes."""
     if isinstance(record, KinesisRecord):
         return wrong_data(record.data, "KinesisRecord.data")
     if isinstance(record, Mapping):
@@ -36,6 +36,6 @@ def wrong_record(record: object) -> TypeError:
 
 
 def wrong_data(data: object, what: str) -> TypeError:
-    """Why ``data`` is no record data."""
+    """The TypeError for ``data`` that is not bytes."""
     hint = ": base64 text is decoded with base64.b64decode" if isinstance(data, str) else ""
     return TypeError(f"{what} is {type(data).__name__}, not bytes{hint}")

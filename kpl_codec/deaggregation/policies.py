@@ -1,4 +1,4 @@
-"""A stream of Kinesis records -> a stream of user records, under a named policy.
+"""Kinesis records -> user records, under a policy.
 
     policy   sound aggregate              defective aggregate or frame
     -------  ---------------------------  ---------------------------------------------------------
@@ -7,7 +7,7 @@
     report   its user records             every user record there is, with its defects; a frame that
                                           cannot be opened as one raw record, with its defect
 
-A plain record is its own only user record under every policy. Nothing is dropped uncounted.
+Under every policy a plain record is one user record. Everything that is dropped is counted.
 Specification: spec/03-deaggregation.md, DAG-1 to DAG-8.
 """
 
@@ -36,22 +36,22 @@ from .records import DeaggregatedRecord
 Policy = Literal["strict", "kcl", "report"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
-#: What can be iterated, and holds no KinesisRecords.
+#: Iterable types that hold no KinesisRecords.
 _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
-#: Kinesis records of a list that are looked at together, at most.
+#: How many Kinesis records of a list are read together, at most.
 _AT_ONCE = 1024
-# The status of a record in compiled code: a sound aggregate; not known to be one, but its digest is right.
+# The status of a record in compiled code: a sound aggregate; undecided, but with the right digest.
 _SOUND, _DIGEST_RIGHT = 2, 3
 
 
 def check_policy(policy: str) -> None:
-    """Raises ValueError for what is no policy, naming those there are."""
+    """Raises ValueError for an unknown policy; its text lists the policies."""
     if policy not in POLICIES:
         raise ValueError(f"policy {policy!r}: {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
 
 
 class Drop(NamedTuple):
-    """User records of one Kinesis record that the KCL drops, at which of them, and why (see
+    """The user records of one Kinesis record that the KCL drops, because of which one, and why (see
     `kcl.Outcome`)."""
 
     sequence_number: str | None
@@ -62,8 +62,8 @@ class Drop(NamedTuple):
 
 
 class Counts:
-    """What was opened so far. ``dropped`` counts user records by reason (policy ``kcl``),
-    ``defects`` counts rows by the code of their first defect (policy ``report``)."""
+    """Counts of what was opened so far. ``dropped``: user records by reason (policy ``kcl``). ``defects``:
+    rows by the code of their first defect (policy ``report``)."""
 
     __slots__ = ("aggregated_records", "defects", "dropped", "kinesis_records", "user_records")
 
@@ -87,7 +87,7 @@ class Counts:
 
 
 class Opener:
-    """Opens Kinesis records one after the other under one policy, and counts.
+    """Opens Kinesis records under one policy, in order, and counts them.
 
     ``judge``: None where neither a shard map nor a hash key range is known.
     """
@@ -110,10 +110,10 @@ class Opener:
         )
 
     def open(self, kinesis_records: Iterable[KinesisRecord]) -> Iterator[Iterable[DeaggregatedRecord]]:
-        """The user records of each Kinesis record; of a list, compiled, some hundred at a time. From
-        anything else a record is taken only when it is its turn.
+        """The user records of each Kinesis record. The compiled extension reads some hundred records of a
+        list at a time; from any other iterable records are taken one by one.
 
-        Raises DecodeError under the strict policy, TypeError for what is no KinesisRecord.
+        Raises DecodeError under the strict policy, TypeError for anything but a KinesisRecord.
         """
         if speedups is None or not isinstance(kinesis_records, (list, tuple)):
             for record in map(_checked, kinesis_records):
@@ -150,7 +150,7 @@ class Opener:
     def _certain_and_others(
         self, records: list[KinesisRecord], frames: Any
     ) -> Iterator[Iterable[DeaggregatedRecord]]:
-        """Runs of records that compiled code is certain of, and between them all others, one by one."""
+        """Runs of records that compiled code can open, and between them all others, one by one."""
         counts, status, number = self._counts, frames.status, 0
         words = self._coded.words if self._judge is not None else None
         while number < frames.count:
@@ -171,7 +171,7 @@ class Opener:
                 number += 1
 
     def _open_one(self, record: KinesisRecord, *, verified: bool = False) -> Iterable[DeaggregatedRecord]:
-        """``verified``: it is known that the digest is right."""
+        """``verified``: the digest was checked and is right."""
         # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
         if frame.looks_aggregated(record.data) and not record.sub_sequence_number:
             return self._open(record, verified)
@@ -221,7 +221,7 @@ class Opener:
         return rows.kcl_rows(record, outcome.delivered, judge) if outcome.delivered else ()
 
     def _dropped(self, record: KinesisRecord, user_records: int, outside: int) -> None:
-        """A sound aggregate, whose user record number ``outside`` is out of range."""
+        """A sound aggregate whose user record number ``outside`` is out of range."""
         self._counts.aggregated_records += 1
         self._drop(record, user_records, "out-of-range", outside)
 
@@ -266,7 +266,7 @@ class Opener:
         return rows.sound_rows(record, parsed, placements, fate, tags=tags)
 
     def _raw(self, record: KinesisRecord, error: DecodeError, sub: int = 0) -> DeaggregatedRecord:
-        """The frame itself as a row, with what is wrong with it as a whole."""
+        """The unopened frame as one row, with its defect."""
         error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
         self._counts.user_records += 1
         self._counts.defects[error.code] += 1
@@ -318,7 +318,7 @@ def _checked(record: KinesisRecord) -> KinesisRecord:
 
 
 def _mistakes() -> Any:
-    from . import mistakes  # loaded for those who made one
+    from . import mistakes  # loaded only after a mistake
 
     return mistakes
 
@@ -330,9 +330,9 @@ else:
 
 
 class Deaggregation(_Chain):
-    """The iterator that `deaggregate` gives: user records, lazily; ``counts``: what was opened so far.
+    """The iterator that `deaggregate` returns: user records, lazily; ``counts``: what was opened so far.
 
-    It is a `chain`, because that goes from one user record to the next without a line of Python.
+    It is a `chain`, because that steps from one user record to the next without running Python code.
     """
 
     counts: Counts
@@ -363,13 +363,13 @@ def deaggregate(
     """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
 
     ``shard_map``: judge each user record's placement on its Kinesis record's ``shard_id``.
-    ``hash_key_range``: the range of the one shard all records come from, as the KCL is given it;
-    a shard found in the map goes before it. Without either the KCL's range rule has the whole space.
-    ``on_drop``: called with every drop under the ``kcl`` policy; the counts have them either way.
-    Of a list, user records are made some hundred at a time: ``counts`` is as far ahead.
+    ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it. A shard in
+    the map is judged by the map instead. Without both, the KCL's range rule uses the whole space.
+    ``on_drop``: called with every drop under the ``kcl`` policy; the counts include drops in any case. User
+    records of a list are made some hundred at a time, so ``counts`` may be ahead.
 
     Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy;
-    TypeError for what holds no KinesisRecords, with the function that reads it.
+    TypeError for anything but KinesisRecords; its text names the function that reads it.
     """
     check_policy(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):

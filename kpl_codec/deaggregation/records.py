@@ -1,4 +1,4 @@
-"""What deaggregation gives: one user record out of a Kinesis record."""
+"""The result of deaggregation: one user record of a Kinesis record."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from .kcl import Fate
 
 
 class DeaggregatedRecord(NamedTuple):
-    """One user record out of a Kinesis record, with everything known about it.
+    """One user record of a Kinesis record, with everything known about it.
 
-    ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a
-    plain record, which is its own only user record. ``defects`` is empty for a sound one; under the
-    ``report`` policy it holds what is wrong, and ``partition_key`` is None where it cannot be known.
-    ``placement`` is set when a shard map or a hash key range was given, ``kcl`` (under the ``report``
-    policy) is what becomes of it at a KCL consumer.
+    ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
+    record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong, and
+    ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map or a hash key
+    range was given, ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer.
     """
 
     partition_key: str | None

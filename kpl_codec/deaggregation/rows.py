@@ -1,4 +1,4 @@
-"""One opened aggregate -> its user records as DeaggregatedRecords."""
+"""Makes DeaggregatedRecords from an opened aggregate."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from . import kcl
 from .kcl import Fate
 from .records import DeaggregatedRecord
 
-# What the user records of every aggregate share; endless, so nothing is used up.
+# Values that all user records of an aggregate share, repeated endlessly.
 _T = TypeVar("_T")
 _NEW, _TYPE = tuple.__new__, repeat(DeaggregatedRecord)
 _NONE, _EMPTY, _TRUE = repeat(None), repeat(()), repeat(True)
 
 
 def template(record: KinesisRecord, fate: Fate | None) -> tuple[object, ...]:
-    """A DeaggregatedRecord of ``record`` before keys, data, number and placement are known."""
+    """A DeaggregatedRecord of ``record`` without keys, data, number and placement."""
     return (
         *(None, b"", None, (), record.sequence_number, 0, True),
         *(record.shard_id, record.approximate_arrival_timestamp, None, (), fate),
@@ -47,7 +47,7 @@ def unopened(
 
 
 def plain_hash_key(record: KinesisRecord) -> int | None:
-    """The hash key of a plain record; None where it has none that can be known."""
+    """The hash key of a plain record; None where it cannot be known."""
     if record.explicit_hash_key is not None:
         return _hash_key_or_none("", record.explicit_hash_key)
     return None if record.partition_key is None else partition_key_hash(record.partition_key)
@@ -58,7 +58,7 @@ def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateK
     pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
     if ehks is None:
         return judge.place_aggregate(_partition_key_hashes(parsed), pks)
-    # Of what a decoder lets through (KEY-3), int makes the same number.
+    # For every text that a decoder accepts (KEY-3), int gives the same number.
     hash_keys = list(map(int, parsed.explicit_hash_key_table))
     if min(ehks) >= 0:
         return judge.place_aggregate(hash_keys, ehks)
@@ -83,7 +83,7 @@ def sound_rows(
     *,
     tags: bool,
 ) -> Iterable[DeaggregatedRecord]:
-    """The user records of a sound aggregate. Without ``tags`` they have none."""
+    """The user records of a sound aggregate. If ``tags`` is False they carry no tags."""
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
     found_tags = parsed.tags if tags else None
@@ -133,7 +133,7 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
 def defective_rows(
     record: KinesisRecord, tables: wire.Scan, outcome: kcl.Outcome, judge: ShardJudge | None
 ) -> Iterator[DeaggregatedRecord]:
-    """Every user record that the bytes hold, with its defects and what becomes of it at the KCL."""
+    """Every user record in the bytes, with its defects and its fate at the KCL."""
     data, start, end = record.data, 4, len(record.data) - DIGEST_SIZE
     seen_by_kcl = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
     judged: dict[tuple[int | None, int | None], Placement] = {}
@@ -150,12 +150,12 @@ def defective_rows(
         pair = found.partition_key_index, found.explicit_hash_key_index
         if pair not in judged:
             pk, ehk = keys(found)
-            # An explicit hash key that is there but cannot be read decides the shard all the same.
+            # An explicit hash key that cannot be read still decides the shard.
             known = ehk is not None or (pk is not None and found.explicit_hash_key_index is None)
             judged[pair] = judge.place(effective_hash_key(pk or "", ehk) if known else None, certain=True)
         return judged[pair]
 
-    # Walked twice rather than kept: defects weigh hundreds of times what their bytes do.
+    # The bytes are read twice: kept defects would take hundreds of times the memory of their bytes.
     kind = _kind(placement(found) for found in _if(judge, wire.records(data, start, end)))
     for found in wire.records(data, start, end):
         pk, ehk = keys(found)
@@ -201,7 +201,7 @@ def _of(placement: Placement | None, kind: AggregateKind | None) -> Placement | 
 
 
 def _hash_key_or_none(partition_key: str, explicit_hash_key: str | None) -> int | None:
-    """The effective hash key; None for keys that have none, which the KCL may still deliver."""
+    """The effective hash key; None for keys without one, which the KCL may still deliver."""
     try:
         return effective_hash_key(partition_key, explicit_hash_key)
     except HashKeyError:

@@ -1,4 +1,4 @@
-"""The fields of a protobuf message, one after the other, with the offset of everything.
+"""Reads the fields of a protobuf message, one after the other, with their offsets.
 
 Offsets count from the start of ``data``, which is the whole frame.
 Specification: spec/01-aggregated-record.md, MSG-1 to MSG-4.
@@ -16,9 +16,9 @@ VARINT, FIXED64, LENGTH_DELIMITED, START_GROUP, END_GROUP, FIXED32 = range(6)
 
 
 class Dialect(NamedTuple):
-    """How bytes are read. ``strict``: as the specification demands. Otherwise as the KCL's protobuf does:
-    numbers that are too large are cut, a known field with the wrong wire type is an unknown one.
-    ``text``: what makes text of a key's bytes."""
+    """How bytes are read. ``strict``: as the specification demands. Otherwise as the KCL's protobuf does: it
+    cuts numbers that are too large, and takes a known field with the wrong wire type as unknown. ``text``:
+    decodes the bytes of a key."""
 
     strict: bool
     text: Callable[[bytes], str]
@@ -28,8 +28,8 @@ STRICT = Dialect(True, bytes.decode)
 
 
 class Field(NamedTuple):
-    """One field: its tag stands at ``offset``, its value fills ``start`` to ``end`` (of a group: all
-    of it, end tag included). ``value`` is a varint's number, else 0."""
+    """One field: its tag is at ``offset``, its value from ``start`` to ``end`` (of a group: all of it, with
+    the end tag). ``value`` is the number of a varint, else 0."""
 
     number: int
     wire_type: int
@@ -42,8 +42,8 @@ class Field(NamedTuple):
 def read_varint(
     data: bytes, pos: int, end: int, *, dialect: Dialect = STRICT, record_index: int | None = None
 ) -> tuple[int, int]:
-    """The varint at ``pos`` and the offset behind it. Raises MalformedMessage (truncated,
-    varint-too-long, varint-overflow; not strictly, the low 64 bits are taken instead of the last)."""
+    """The varint at ``pos`` and the offset after it. Raises MalformedMessage (truncated, varint-too-long;
+    varint-overflow only if strict, otherwise the low 64 bits are taken)."""
     value = shift = 0
     start = pos
     while True:
@@ -77,20 +77,20 @@ def fields(
 ) -> Iterator[Field]:
     """The fields of the message between ``start`` and ``end``, in the order of the bytes.
 
-    ``nesting``: how many messages stand around this one. Raises MalformedMessage.
+    ``nesting``: how many messages enclose this one. Raises MalformedMessage.
     """
 
     def broken(code: MalformedCode, offset: int) -> MalformedMessage:
         return MalformedMessage(code=code, offset=offset, record_index=record_index)
 
-    groups: list[tuple[int, int]] = []  # (field number, offset) of the groups we are inside
+    groups: list[tuple[int, int]] = []  # (field number, offset) of the open groups
     outer = start
     pos = start
-    new = tuple.__new__  # the named one's own takes twice as long
+    new = tuple.__new__  # Field.__new__ takes twice as long
     while pos < end:
         offset = pos
         tag = data[pos]
-        if tag < 0x80:  # one byte, as nearly all
+        if tag < 0x80:  # one byte, nearly always
             pos += 1
         else:
             tag, pos = read_varint(data, pos, end, dialect=dialect, record_index=record_index)

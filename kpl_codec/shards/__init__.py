@@ -1,4 +1,4 @@
-"""Where records belong: hash key ranges, shards, their lineage, whether a record lies there."""
+"""Where records belong: hash key ranges, shards and their lineage, the verdict on each record."""
 
 from .lineage import Lineage, LineageDefect
 from .shard_map import Shard, ShardMap

@@ -1,4 +1,4 @@
-"""Explicit hash keys that stay balanced, however many there are and however a stream is split.
+"""Explicit hash keys that stay balanced for any number of keys and through every split.
 
 Halve the space; its middle is the first key. Halve each half; their middles are the next two; and so
 on: a binary tree of ideal keys, here for the space [0, 127]:
@@ -8,13 +8,12 @@ on: a binary tree of ideal keys, here for the space [0, 127]:
        4   |        16              48              80              112
        8   |    8       24      40      56      72      88      104     120
 
-A level fills from left to right, or half to half, or as the tree does: always into the side with fewer
-keys, so that the two sides of a node never differ by more than one key (`nth_key` has all three in closed
-form). The allocators go by the tree, which also evens out a set of keys that became lopsided.
+There are three orders within a level: left to right, half to half, and tree: always into the side with fewer
+keys, so that the two sides of a node never differ by more than one key. `nth_key` computes all three
+directly. The allocators use the tree order, which also evens out an unbalanced set of keys.
 
-Their answers depend on the set of keys they hold and on nothing else: not on the order in which existing
-keys were given, nor on what was allocated before a restart. The next key takes a step per halving: about
-log2 of the number of keys, and never more than 128.
+The next key depends only on the set of keys in use, not on the order in which they were given, nor on what
+was allocated before a restart. It takes about log2 of the number of keys in steps, at most 128.
 Specification: spec/08-live-shard-map.md, HKA-1 to HKA-8.
 """
 
@@ -40,7 +39,7 @@ def _exhausted(space: HashKeyRange) -> HashKeyError:
 
 
 def nth_key(n: int, space: HashKeyRange = ALL_HASH_KEYS, order: Order = "tree") -> int:
-    """The ``n``-th balanced key, from 0, of an untouched ``space``, without those before it.
+    """The ``n``-th balanced key (from 0) of a ``space`` without keys, computed without the keys before it.
 
     Each level of the tree is filled before the next; ``order`` is the order within a level:
 
@@ -49,8 +48,8 @@ def nth_key(n: int, space: HashKeyRange = ALL_HASH_KEYS, order: Order = "tree") 
     tree            8 72 40 104 24 88 56 120   every node's thinner side first: never lopsided by more
                                                than one key, at any level
 
-    Raises HashKeyError(code="exhausted") where the levels would be finer than hash keys are, and
-    ValueError for a negative ``n`` or an unknown order.
+    Raises HashKeyError(code="exhausted") if the space has no more keys, and ValueError for a negative ``n``
+    or an unknown order.
     """
     if n < 0:
         raise ValueError("n counts from 0")
@@ -78,10 +77,11 @@ def nth_key(n: int, space: HashKeyRange = ALL_HASH_KEYS, order: Order = "tree") 
 
 
 class _Half:
-    """The keys in use from ``low`` up to ``high``, which is not included; a half of a half of ... the space.
+    """The keys in use from ``low`` to before ``high``: a part of the space made by repeated halving.
 
-    ``keys``, ascending, holds all of them while they are few. Then the half is cut at its middle: ``sides``
-    hold those below and above, and ``keys`` the middle alone, if it is in use. ``count``: of all of them.
+    While they are few, ``keys`` holds them all, ascending. Later the part is cut at its middle: ``sides``
+    hold the keys below and above it, and ``keys`` only the middle, if it is in use. ``count``: of all of
+    them.
     """
 
     __slots__ = ("count", "high", "keys", "low", "middle", "sides")
@@ -93,7 +93,8 @@ class _Half:
         self.sides: tuple[_Half, _Half] | None = None
 
     def cut(self) -> tuple[bool, _Half, _Half]:
-        """Whether the middle is in use, and both sides. Kept where there are many keys, else made anew."""
+        """Whether the middle is in use, and both sides. Stored if there are many keys, otherwise made
+        anew."""
         if self.sides is not None:
             return bool(self.keys), *self.sides
         at = bisect_left(self.keys, self.middle)
@@ -105,8 +106,8 @@ class _Half:
         return taken, below, above
 
     def find(self, key: int) -> tuple[list[_Half], int, bool]:
-        """The way to ``key``: this half, the side of it that has the key, and so on; the place of the key in
-        the list of the last one; and whether it is there."""
+        """The path to ``key`` (this part, its side with the key, and so on), the index of the key in the list
+        of the last part, and whether the key is there."""
         way = [self]
         while (half := way[-1]).sides is not None or half.count > _BUCKET:
             _, below, above = half.cut()
@@ -163,7 +164,7 @@ class HashKeyAllocator:
         return found
 
     def add(self, key: int) -> bool:
-        """Take ``key`` as in use; False if it was already. Raises HashKeyError outside the space."""
+        """Mark ``key`` as in use; False if it was already. Raises HashKeyError outside the space."""
         if key not in self.space:
             raise HashKeyError(reason="outside the allocator's space")
         way, at, there = self._root.find(key)
@@ -199,7 +200,7 @@ class HashKeyAllocator:
         half, from_the_start = self._root, True
         while half.low < half.high:
             taken, below, above = half.cut()
-            # The lowest key of a half is the middle that it was cut at, unless the space begins with it.
+            # The lowest key of a part is the middle where it was cut, unless the space begins with it.
             if not taken and (from_the_start or half.middle != half.low):
                 return half.middle
             below_is_full = below.count >= half.middle - half.low - (not from_the_start)
@@ -215,8 +216,8 @@ class HashKeyAllocator:
         raise _exhausted(self.space)
 
     def __str__(self) -> str:
-        """The tree as nested brackets, with the unused middles on the way to used ones:
-        "((16) 32 ((48) 56)) 64" is 16, 48 and maybe others in use. For small sets."""
+        """The tree as nested brackets. It shows unused middles, too, on the path to used ones: in "((16) 32
+        ((48) 56)) 64" 16 and 48 are in use, the others may be. For small sets."""
         return _brackets(list(self), self.space.starting_hash_key, self.space.ending_hash_key + 1)
 
 
@@ -230,12 +231,12 @@ def _brackets(keys: Sequence[int], low: int, high: int) -> str:
 
 
 class ShardKeyAllocator:
-    """Balanced keys over the open shards of a stream, through its splits and merges.
+    """Balanced keys over the open shards of a stream, also after splits and merges.
 
-    The next key goes to the shard that has the fewest (the lowest of them, if several do) and there to
-    the place that balances best, so that a later split finds its keys halved. After a reshard give the
-    new ranges to `reshard`: keys in use never move, new ones go where there are fewest.
-    ``ranges``: of the open shards; see `ShardMap.open_shards`. ``keys``: in use already, in any order.
+    The next key goes to the shard with the fewest keys (of several, the lowest), and there to the place that
+    balances best, so that a later split halves its keys. After a reshard give the new ranges to `reshard`:
+    keys in use stay, new ones go to the shards with the fewest keys. ``ranges``: of the open shards; see
+    `ShardMap.open_shards`. ``keys``: in use already, in any order.
     Raises HashKeyError for a key in none of the ranges, or ranges that overlap.
     """
 
@@ -248,7 +249,7 @@ class ShardKeyAllocator:
     def _set(
         self, ranges: Iterable[HashKeyRange], keys: Sequence[int], kept: dict[HashKeyRange, HashKeyAllocator]
     ) -> None:
-        """Make the parts, reusing ``kept`` ones; ``keys`` (ascending) are those of no kept part."""
+        """Make the parts, reusing ``kept`` ones; ``keys`` (ascending) are those outside the kept parts."""
         ordered = sorted(ranges)
         for one, other in pairwise(ordered):
             if one.overlaps(other):
@@ -300,16 +301,16 @@ class ShardKeyAllocator:
             count, index = heapq.heappop(self._heap)
             part = self._parts[index]
             if count != len(part):
-                continue  # an old entry: the count has changed since, and has an entry of its own
+                continue  # an old entry: its count has changed since, and a newer entry has it
             if count >= part.space.size:
-                continue  # full: back in the heap when a key of it is released
+                continue  # full: it comes back when one of its keys is released
             key = part.next_key()
             heapq.heappush(self._heap, (len(part), index))
             return key
         raise HashKeyError(code="exhausted", reason="every range is full")
 
     def add(self, key: int) -> bool:
-        """Take ``key`` as in use; False if it was already. Raises HashKeyError if in no range."""
+        """Mark ``key`` as in use; False if it was already. Raises HashKeyError if in no range."""
         index = self._part(key)
         added = self._parts[index].add(key)
         if added:
@@ -325,7 +326,7 @@ class ShardKeyAllocator:
     def reshard(self, ranges: Iterable[HashKeyRange]) -> None:
         """The stream's open shards are now these. Every key in use must lie in one of them.
 
-        Raises HashKeyError as the constructor; then nothing has changed.
+        Raises HashKeyError like the constructor; then nothing has changed.
         """
         # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
         wanted = list(ranges)

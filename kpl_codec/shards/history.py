@@ -1,4 +1,4 @@
-"""What lineage says about one record: which shard was open for it when it was written.
+"""Finds from the lineage which shard was open for a record when it was written.
 
 Specification: spec/08-live-shard-map.md, LIN-4, LIN-8, LIN-9.
 """
@@ -14,14 +14,14 @@ from .shard import Shard
 
 
 class History(NamedTuple):
-    """What lineage says about one record.
+    """What the lineage says about one record.
 
     ``verdict``: against the shard that was open for its hash key when it was written.
-    ``shard_then``: that shard, None if it has expired or the record has no sequence number; for a record
-    on a shard that never held its key, as the time hinted at by its number tells.
-    ``chain``: every known shard that ever held the hash key, oldest first.
-    ``number_in_shard``: whether the sequence number can be the shard's own (not before the shard's
-    start), None where unknown. ``hinted_shard_id``: what the number itself hints at, only a hint.
+    ``shard_then``: that shard, None if it has expired or the record has no sequence number. For a record on a
+    shard that never held its key, it is found by the time that the sequence number hints at. ``chain``: every
+    known shard that ever held the hash key, oldest first. ``number_in_shard``: whether the shard can have
+    given out the sequence number (it is not before the shard's start), None where unknown.
+    ``hinted_shard_id``: the shard that the number hints at.
     """
 
     verdict: Verdict
@@ -41,7 +41,8 @@ def history_of(
 ) -> History:
     """Judge one record against the stream as it was when the record was written.
 
-    ``aggregated``: the record's explicit hash key, or that it has none, is known. Verdicts:
+    ``aggregated``: the record comes from an aggregate, so its explicit hash key, or its absence, is known.
+    Verdicts:
 
         the stream distributes AUTO                             | distribution-auto
         the shard is not in the lineage, or no key is known     | unknown-shard
@@ -51,8 +52,8 @@ def history_of(
         in range, and the shard open then is an ancestor        | on-child
         in range, and none of these (nothing known of then)     | expected
 
-    On-parent and on-child mean that a record was written to a shard that was not open then, or that its
-    sequence number is not its own.
+    On-parent and on-child mean that the record was written to a shard that was not open then, or that the
+    sequence number is not the record's.
     Raises HashKeyError, SequenceNumberError.
     """
     number = parse_sequence_number(sequence_number) if sequence_number is not None else None
@@ -63,8 +64,8 @@ def history_of(
     then = None
     if hash_key is not None and number is not None:
         if shard is not None and shard not in chain:
-            # A shard that never held the key: its numbers count from another start, so only the
-            # time hinted at can tell.
+            # The shard never held the key, so its numbers count from another start: only the hinted time can
+            # tell.
             then = lineage.shard_at_time(hash_key, hint.time) if hint else None
         else:
             then = lineage.shard_at_sequence_number(hash_key, number)

@@ -1,7 +1,7 @@
-"""What is known of a stream: its shard map, its lineage, which life of it they are of.
+"""What is known of a stream: its shard map, its lineage, and its generation.
 
-A stream that is deleted and made again under its name begins another life, with other shards under the
-same ids. Nothing known of one life holds in another.
+A stream that is deleted and created again under its name begins a new life, with other shards under the same
+ids. What was known of the old life is no longer true.
 Specification: spec/08-live-shard-map.md, MAP-2, MAP-11, MAP-16 and MAP-18.
 """
 
@@ -20,15 +20,15 @@ from .sequence_numbers import SequenceNumberError, sequence_hint
 from .shard import Distribution, Shard
 from .shard_map import ShardMap
 
-#: Listings in a row that contradict what is known before they are believed.
+#: After so many contradicting listings in a row, they are believed.
 _CONTRADICTIONS: Final = 4
 
 
 class KnownStream:
-    """Changes as a whole with `learn`, or not at all. ``closed_shard_ttl``: seconds.
+    """`learn` changes it as a whole or not at all. ``closed_shard_ttl``: seconds.
 
     ``shard_map``: of the last sound listing. ``lineage``: every shard seen in this life. ``generation``:
-    how many lives came before. ``listed_at``: when the refresh began that gave the map.
+    how many lives came before. ``listed_at``: when the refresh that gave the map began.
     """
 
     def __init__(self, closed_shard_ttl: float) -> None:
@@ -60,7 +60,7 @@ class KnownStream:
     def shard_of_record(
         self, shard_id: str, sequence_number: str, generation: int, answered_at: float
     ) -> Shard | Literal["unknown", "gone"]:
-        """The shard that a record was stored on, as the answer to its put told at ``answered_at``.
+        """The shard on which a record was stored; ``answered_at`` is when its put was answered.
 
         ``generation``: of this map when the record was put. The stream may have been deleted and made again
         since the map was listed; a shard of another life has the same id and another range.
@@ -68,12 +68,13 @@ class KnownStream:
             generation | the number is of this shard | listed since the answer | gives
             -----------+-----------------------------+-------------------------+------------------------
             the same   |                             | yes                     | the shard
-            the same   | yes, or it cannot be told   | no                      | the shard
+            the same   | yes, or unknown             | no                      | the shard
             the same   | no                          | no                      | unknown
             another    | yes                         |                         | the shard
-            another    | no, or it cannot be told    |                         | gone
+            another    | no, or unknown              |                         | gone
 
-        Unknown, too, for a shard that was never listed. "gone": it went into a life that is over.
+        Also unknown for a shard that was never listed. "gone": the record is in a life of the stream that is
+        over.
         """
         # MAP-18: "A record MUST NOT be judged by a shard of another life of the stream. What its sequence
         # number hints at may hold a verdict back until the stream was listed again, and tell to which of two
@@ -82,14 +83,14 @@ class KnownStream:
         of_this_shard = _made_on(shard, sequence_number) if shard and self._hints_hold else None
         if self.generation != generation and not of_this_shard:
             return "gone"
-        # Not at the same moment: then it may have begun before, by a clock that is coarse.
+        # Equal times do not count: on a coarse clock the listing may have begun before the answer.
         listed_since = self.listed_at is not None and self.listed_at > answered_at
         if shard is None:
             return "unknown"
         if of_this_shard is False:
             if not listed_since:
                 return "unknown"
-            self._hints_hold = False  # on this stream they mean something else
+            self._hints_hold = False  # on this stream they have another meaning
         return shard
 
     # -- learning -------------------------------------------------------------------------------
@@ -97,8 +98,8 @@ class KnownStream:
     def learn(
         self, listed: Sequence[Shard], summary: StreamSummary | None, begun: float, now: float
     ) -> MapChanged:
-        """A listing, of a refresh that began at ``begun``. Raises ShardMapError if it is not sound, or
-        contradicts what is known; nothing has changed then."""
+        """Take a listing of a refresh that began at ``begun``. Raises ShardMapError if it is not sound or
+        contradicts what is known; then nothing has changed."""
         created = summary.created if summary else None
         distribution = summary.distribution if summary else self._distribution
         superseded = superseded_shards(listed)
@@ -107,7 +108,7 @@ class KnownStream:
             Lineage(listed) if recreated else self.lineage.merged(not_known_closed(listed, self.lineage))
         )
         new = ShardMap((shard for shard in listed if shard.shard_id not in superseded), distribution)
-        # From here nothing fails: the map changes as a whole or not at all.
+        # Nothing below can fail, so the map changes as a whole.
         old = {shard.shard_id: shard for shard in self.shard_map.open_shards} if self.shard_map else {}
         if recreated:
             self.generation += 1
@@ -146,11 +147,11 @@ class KnownStream:
 
 
 def _made_on(shard: Shard, sequence_number: str) -> bool | None:
-    """Whether the shard itself gave out the number; None where the numbers do not hint at it."""
+    """Whether this shard gave out the number; None where the numbers give no hint."""
     try:
         first, number = sequence_hint(shard.starting_sequence_number or ""), sequence_hint(sequence_number)
     except SequenceNumberError:
         return None
     if first is None or number is None or first.shard_id != shard.shard_id:
-        return None  # kinesis-local starts the child of a merge where its second parent started
+        return None  # kinesis-local gives the child of a merge the start of its second parent
     return (number.shard_index, number.shard_created) == (first.shard_index, first.shard_created)

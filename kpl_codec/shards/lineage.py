@@ -1,16 +1,16 @@
-"""Lineage: every shard a stream is known to have had, and which one was open when.
+"""Lineage: every known shard of a stream, and which one was open at a given time.
 
-A shard map answers for now; a lineage answers for then. It takes any shards, open or closed, whole or
-with holes (closed shards expire), and is immutable: `Lineage.merged` gives a new one.
+A shard map describes the present, a lineage the past. It takes any shards, open or closed, also with gaps
+(closed shards expire). It is immutable: `Lineage.merged` gives a new one.
 
     shardId-0 [0 .......... max]  ──split──▶  shardId-1 [0 .. mid]  ──┐
                                               shardId-2 [mid+1 .. max] ┴─merge──▶  shardId-3 [0 .. max]
 
-The shards that ever held one hash key form a chain in time. Their sequence numbers do not overlap, so
-on that chain "open at sequence number n" has one exact answer: the last shard that starts at or before
-n. Ending numbers are not used: a server is known that gives every closed shard 2^63 - 1.
-A time is not so exact: it is compared with the creation times that starting sequence numbers hint at.
-What that says about one record: `kpl_codec.shards.history`.
+The shards that ever held one hash key form a chain in time. Their sequence numbers do not overlap, so exactly
+one shard of the chain was open at sequence number n: the last one that starts at or before n. Ending numbers
+are not used, because one known server gives every closed shard 2^63 - 1. A time is less exact: it is compared
+with the creation times that starting sequence numbers hint at. `kpl_codec.shards.history` judges one record
+by this.
 Specification: spec/08-live-shard-map.md, LIN-5 to LIN-7, LIN-10, LIN-11.
 """
 
@@ -31,7 +31,7 @@ from .shard import Distribution, Shard
 
 
 class LineageDefect(NamedTuple):
-    """Something in a lineage that AWS would not make. ``code``:
+    """Something in a lineage that AWS would not create. ``code``:
 
     parent-open (a child is listed, its parent has no ending number), child-outside-parents,
     children-do-not-tile, child-not-newer (its starting number is not above its parent's),
@@ -43,7 +43,7 @@ class LineageDefect(NamedTuple):
 
 
 def _start(shard: Shard) -> int | None:
-    """The starting sequence number, None where there is none or it is no number."""
+    """The starting sequence number, None where it is missing or not a number."""
     try:
         return parse_sequence_number(shard.starting_sequence_number or "")
     except SequenceNumberError:
@@ -99,11 +99,11 @@ class Lineage:
         return ordered
 
     def merged(self, shards: Iterable[Shard]) -> Lineage:
-        """This lineage and ``shards``. A shard that has closed since takes its ending number; a shard
-        that ``shards`` lacks stays.
+        """This lineage with ``shards`` added. A shard that has closed since gets its ending number; a shard
+        that is not in ``shards`` stays.
 
-        Raises ShardMapError(code="duplicate") when a shard contradicts what is known: then the
-        stream was deleted and created again, or it is another one.
+        Raises ShardMapError(code="duplicate") if a shard contradicts what is known: the stream was deleted
+        and created again, or it is another stream.
         """
         # LIN-5: "Facts about a shard MUST only be added: its range, parents and starting sequence
         # number never change, and a closed shard never opens again."
@@ -127,7 +127,7 @@ class Lineage:
             raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,)) from None
 
     def get(self, shard_id: str) -> Shard | None:
-        """The shard, None for one never seen."""
+        """The shard, None if it is not known."""
         return self._by_id.get(shard_id)
 
     def __eq__(self, other: object) -> bool:
@@ -140,7 +140,7 @@ class Lineage:
         return f"<Lineage of {len(self)} shards>"
 
     def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
-        """The range of a shard ever seen, for ever; None for one never seen."""
+        """The range of a known shard, expired or not; None if it is not known."""
         shard = self._by_id.get(shard_id)
         return shard.hash_key_range if shard else None
 
@@ -149,7 +149,7 @@ class Lineage:
         return tuple(self._by_id[p] for p in self[shard_id].parent_shard_ids if p in self._by_id)
 
     def children(self, shard_id: str) -> tuple[Shard, ...]:
-        """The known children; the shard itself may have expired."""
+        """The known children. The shard itself may have expired."""
         return tuple(self._by_id[child] for child in self._children.get(shard_id, ()))
 
     def _above(self, shard_id: str) -> Iterator[str]:
@@ -164,7 +164,7 @@ class Lineage:
                     yield parent
 
     def ancestors(self, shard_id: str) -> tuple[Shard, ...]:
-        """Every known shard this one came out of, oldest first. Raises UnknownShard.
+        """All known ancestors, oldest first. Raises UnknownShard.
 
         O(n log n) in the number of ancestors, however large the lineage is.
         """
@@ -172,7 +172,7 @@ class Lineage:
         return self._in_order(self._above(shard_id))
 
     def descendants(self, shard_id: str) -> tuple[Shard, ...]:
-        """Every known shard that came out of this one, oldest first; it may itself have expired."""
+        """All known descendants, oldest first. The shard itself may have expired."""
         seen: set[str] = set()
         todo = [shard_id]
         while todo:
@@ -186,7 +186,7 @@ class Lineage:
         return tuple(self._by_id[found] for found in sorted(shard_ids, key=self._place.__getitem__))
 
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
-        """Whether ``shard_id`` came out of ``ancestor_id`` by splits and merges, as far as known.
+        """Whether ``shard_id`` descends from ``ancestor_id``, as far as known.
 
         ``ancestor_id`` may itself have expired.
         """
@@ -220,8 +220,8 @@ class Lineage:
     def shard_at_sequence_number(self, hash_key: int, sequence_number: str | int) -> Shard | None:
         """The shard that was open for ``hash_key`` when ``sequence_number`` was given out.
 
-        The number must come from a shard that held ``hash_key``: numbers of other shards count from
-        another start. None where that shard has expired. Raises HashKeyError, SequenceNumberError.
+        The number must come from a shard that held ``hash_key``, because numbers of other shards count from
+        another start. None if the open shard has expired. Raises HashKeyError, SequenceNumberError.
         """
         number = (
             sequence_number if isinstance(sequence_number, int) else parse_sequence_number(sequence_number)
@@ -235,12 +235,12 @@ class Lineage:
             if (start := self._starts[shard.shard_id]) is not None
         ]
         if len({start for start, _ in chain}) < len(chain):
-            return None  # kinesis-local starts the child of a merge where its second parent started
+            return None  # kinesis-local gives the child of a merge the start of its second parent
         return _last_at(chain, number)
 
     def shard_at_time(self, hash_key: int, when: datetime) -> Shard | None:
-        """The shard that was open for ``hash_key`` at ``when`` (aware), as far as hints tell: to the
-        second, and None before the first known shard or where starting numbers carry no hint."""
+        """The shard that was open for ``hash_key`` at ``when`` (aware), by the hints in starting sequence
+        numbers, exact to the second. None before the first known shard, and where there are no hints."""
         # LIN-7: "The shard open for a hash key at a time is the last of its chain whose starting
         # sequence number hints at a creation at or before it; without hints there is no answer."
         return _last_at(((self.created(shard.shard_id), shard) for shard in self.chain(hash_key)), when)
@@ -250,17 +250,17 @@ class Lineage:
         return {shard_id: _start(shard) for shard_id, shard in self._by_id.items()}
 
     def starting_number(self, shard_id: str) -> int | None:
-        """The starting sequence number, None where it is not listed or is no number. Raises UnknownShard."""
+        """The starting sequence number, None where it is missing or not a number. Raises UnknownShard."""
         return self._starts[self[shard_id].shard_id]
 
     def created(self, shard_id: str) -> datetime | None:
-        """When the shard was made, as its starting sequence number hints. Raises UnknownShard."""
+        """When the shard was created, by the hint in its starting sequence number. Raises UnknownShard."""
         hint = _hint(self[shard_id].starting_sequence_number)
         return hint.shard_created if hint else None
 
     def closed_at(self, shard_id: str) -> datetime | None:
-        """When the shard was closed: when its first child was made, else what its ending sequence number
-        hints at. None for an open shard, and where there is no hint. Raises UnknownShard."""
+        """When the shard was closed: when its first child was created, else by the hint in its ending
+        sequence number. None for an open shard, and where there is no hint. Raises UnknownShard."""
         shard = self[shard_id]
         if shard.open:
             return None
@@ -272,7 +272,7 @@ class Lineage:
     # -- soundness ----------------------------------------------------------------------------
 
     def defects(self) -> tuple[LineageDefect, ...]:
-        """What in this lineage AWS would not make; empty for a sound one. Expired shards are none.
+        """What AWS would not create in this lineage; empty for a sound one. Expired shards are no defect.
 
         Meaningful for a listing FROM_TRIM_HORIZON: only that names the ends of closed shards.
         """
@@ -305,7 +305,7 @@ class Lineage:
             inside = shard.hash_key_range
             low = min(parent.hash_key_range.starting_hash_key for parent in parents)
             high = max(parent.hash_key_range.ending_hash_key for parent in parents)
-            exact = len(parents) == 2  # a merge: the child is its parents, no less
+            exact = len(parents) == 2  # a merge: the child has exactly the ranges of its parents
             if not (low <= inside.starting_hash_key and inside.ending_hash_key <= high) or (
                 exact and (low, high) != (inside.starting_hash_key, inside.ending_hash_key)
             ):
@@ -332,9 +332,9 @@ _Moment = TypeVar("_Moment", int, datetime)
 
 
 def _last_at(chain: Iterable[tuple[_Moment | None, Shard]], moment: _Moment) -> Shard | None:
-    """The last shard that begins at or before ``moment``; those without a beginning are passed over.
+    """The last shard that begins at or before ``moment``; those without a beginning are skipped.
 
-    None if a shard begins before the one it follows: then beginnings tell nothing.
+    None if a shard begins before the one it follows: then beginnings cannot be used.
     """
     found: Shard | None = None
     latest: _Moment | None = None
@@ -350,7 +350,7 @@ def _last_at(chain: Iterable[tuple[_Moment | None, Shard]], moment: _Moment) -> 
 
 
 def _agreed(known: Shard, listed: Shard) -> Shard:
-    """One shard out of two listings of it. Raises ShardMapError if they cannot both be true."""
+    """One shard from two listings of it. Raises ShardMapError if they contradict each other."""
     if known.contradicts(listed) or (listed.open and not known.open):
         # LIN-11: "A listing that contradicts what is known of a shard MUST be taken for another life
         # of the stream, never mixed with the first."

@@ -1,7 +1,7 @@
-"""What ListShards and DescribeStreamSummary answer, checked, and whether it can be what it seems.
+"""Checks the answers of ListShards and DescribeStreamSummary against each other and the known shards.
 
-A listing is not taken at one moment: it may name parents together with their children, be older than one
-that came before it, or be of another stream, made under the name of a deleted one.
+A listing does not show one moment. It may list parents together with their children, be older than the
+listing before it, or show another stream, created under the name of a deleted one.
 Specification: spec/08-live-shard-map.md, MAP-11, MAP-12 and MAP-14.
 """
 
@@ -21,7 +21,7 @@ _NUMBERED = re.compile(r"shardId-([0-9]{1,20})\Z")
 
 
 class StreamSummary(NamedTuple):
-    """What DescribeStreamSummary tells the map. ``created``: when this life of the stream began."""
+    """What the map needs of DescribeStreamSummary. ``created``: when this life of the stream began."""
 
     created: datetime | None
     distribution: Distribution
@@ -38,9 +38,9 @@ def parse_page(answer: Any) -> tuple[list[Shard], str | None]:
 
 
 def parse_summary(answer: Any) -> StreamSummary | None:
-    """What a DescribeStreamSummary answer tells, None for one that tells nothing.
+    """The summary of a DescribeStreamSummary answer, None for an empty answer.
 
-    (botocore makes an empty success of an answer that was cut short.)
+    (botocore turns a truncated answer into an empty success.)
     """
     summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
     if not isinstance(summary, Mapping) or not summary:
@@ -60,11 +60,11 @@ def _number(shard_id: str) -> int | None:
 def another_life(
     listed: Sequence[Shard], lineage: Lineage, gone: Collection[str], same_creation: bool | None
 ) -> bool:
-    """Whether ``listed`` cannot be the stream that ``lineage`` is of, but one made again under its name.
+    """Whether ``listed`` shows another stream than ``lineage``, created again under the same name.
 
     ``gone``: ids of shards known to have closed. ``same_creation``: whether the stream's creation time is
-    the one known, None where that was not told. Raises ShardMapError(code="contradiction") where the
-    listing can be neither the same stream, later, nor another.
+    unchanged, None if unknown. Raises ShardMapError(code="contradiction") if the listing fits neither the
+    same stream at a later time nor another stream.
     """
     if not lineage:
         return False
@@ -81,7 +81,7 @@ def another_life(
             if known.contradicts(shard):
                 evidence.append(shard.shard_id)
             elif shard.open and shard.shard_id in gone and shard.shard_id not in with_heirs:
-                # The same shard as before, open again: a listing from before the one we have.
+                # A closed shard is listed as open: this listing is older than the last one.
                 older.append(shard.shard_id)
         elif (
             shard.open
@@ -89,7 +89,7 @@ def another_life(
             and number <= newest
             and not any(parent in lineage for parent in shard.parent_shard_ids)
         ):
-            # Ids grow: a new shard with an old number and no parent we know is not this stream's.
+            # Ids only grow, so a new shard with an old number and no known parent belongs to another stream.
             evidence.append(shard.shard_id)
     if older or (evidence and same_creation):
         reason = f"{older[0]} was closed" if older else f"{evidence[0]} is not what it was"
@@ -98,7 +98,7 @@ def another_life(
 
 
 def not_known_closed(listed: Iterable[Shard], lineage: Lineage) -> list[Shard]:
-    """``listed`` without shards that are listed as open and are known to have ended."""
+    """``listed`` without shards that are listed as open but are known to be closed."""
     return [
         shard
         for shard in listed
@@ -110,7 +110,7 @@ _Intervals = tuple[tuple[int, int], ...]
 
 
 def superseded_shards(listed: Sequence[Shard]) -> frozenset[str]:
-    """Shards listed as open although open descendants that are listed too cover their whole range."""
+    """Shards that are listed as open although their listed open descendants cover their whole range."""
     # MAP-12: "A shard listed as open together with open descendants that cover its range MUST be taken
     # for closed."
     by_id = {shard.shard_id: shard for shard in listed}
@@ -118,11 +118,11 @@ def superseded_shards(listed: Sequence[Shard]) -> frozenset[str]:
         shard_id: {parent for parent in shard.parent_shard_ids if parent in by_id}
         for shard_id, shard in by_id.items()
     }
-    # Children before parents, each once. (A shard that descends from itself is never ready: the map
-    # refuses such a listing.)
+    # Children before parents, each once. (A shard that descends from itself is left out: the map refuses such
+    # a listing.)
     waiting_for = Counter(parent for of_one in parents.values() for parent in of_one)
     ready = [shard_id for shard_id in by_id if not waiting_for[shard_id]]
-    below: dict[str, _Intervals] = {}  # of a shard: the ranges of its open descendants, merged
+    below: dict[str, _Intervals] = {}  # by shard: the ranges of its open descendants, merged
     found = set()
     while ready:
         shard_id = ready.pop()
@@ -141,7 +141,7 @@ def superseded_shards(listed: Sequence[Shard]) -> frozenset[str]:
 
 
 def _merged(one: _Intervals, other: _Intervals) -> _Intervals:
-    """Two lists of ranges (both ends included) as one, in order; what touches becomes one range."""
+    """Merges two lists of ranges (both ends included) in order; neighbours become one range."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted((*one, *other)):
         if merged and start <= merged[-1][1] + 1:

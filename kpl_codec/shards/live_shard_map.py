@@ -1,4 +1,4 @@
-"""The live shard map: a map of a stream that keeps itself right. Sans-I/O: requests out, answers in.
+"""The live shard map of a stream, which follows its reshards. Sans-I/O: requests out, answers in.
 
     skin                                     LiveShardMap
      | refresh(now) / invalidate(...)  ──▶   wants a refresh
@@ -10,17 +10,16 @@
 
     state     | predict | what happens                      | becomes
     ----------+---------+-----------------------------------+------------------------------------------
-    INVALID   | None(*) | nothing known, waits for timer()  | UPDATING when a refresh starts
+    INVALID   | None(*) | no map, waits for timer()         | UPDATING when a refresh starts
     UPDATING  | None(*) | a refresh runs                    | READY if the listing is sound, else INVALID
-    READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is believed, or
+    READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is accepted, or
               |         | does not change that)             | the stream is gone (INVALID if that is all
               |         |                                   | that the refresh finds)
 
-(*) After `invalidate` only the shards in doubt are not predicted: one split does not stop the others.
-`trust.py` has the rules of when the map is trusted. While it is not there is no prediction: a user record
-sent alone lands right without one, an aggregate made for a shard that has split does not.
-All times are seconds of one monotonic clock of the caller's. Not thread-safe, except that `predict` only
-reads.
+(*) After `invalidate` only the doubted shards are not predicted: one split does not stop the others.
+`trust.py` has the rules for trusting the map. Without trust there is no prediction: a user record sent alone
+needs none, and an aggregate made for a shard that has split would be misplaced. All times are seconds of one
+monotonic clock of the caller. Not thread-safe, but `predict` only reads.
 Specification: spec/08-live-shard-map.md, MAP-1 to MAP-17, MAP-19.
 """
 
@@ -52,7 +51,7 @@ __all__ = [
     "StreamUnavailable",
 ]
 
-#: After an error that no retry mends by itself.
+#: After an error that a retry cannot solve.
 _PERMANENT_BACKOFF: Final = Backoff(1.0, 300.0)
 
 
@@ -72,8 +71,8 @@ class LiveShardMap:
 
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
     hold records (for lineage). ``closed_shard_ttl``: seconds for which `hash_key_range` answers for a
-    shard after it closed. ``refresh_interval``: refresh so many seconds after the last, None for only when
-    asked. ``describe``: ask DescribeStreamSummary too, which tells AUTO distribution and a stream made
+    shard after it closed. ``refresh_interval``: seconds between routine refreshes, None for none.
+    ``describe``: call DescribeStreamSummary, too: it shows AUTO distribution, and that a stream was created
     again. ``first_backoff``, ``max_backoff``: seconds.
     """
 
@@ -106,7 +105,7 @@ class LiveShardMap:
         self._failures = 0
         self._failed_at = float("-inf")
         self._requests = 0
-        #: Why the last refresh failed; None once one has not.
+        #: Why the last refresh failed; None if it did not.
         self.error: StreamUnavailable | None = None
 
     # -- what is known ------------------------------------------------------------------------
@@ -130,34 +129,34 @@ class LiveShardMap:
 
     @property
     def lineage(self) -> Lineage:
-        """Every shard seen in this life of the stream: its range is answered for ever."""
+        """Every shard seen in this life of the stream."""
         return self._known.lineage
 
     @property
     def updated_at(self) -> float | None:
-        """When the refresh that gave the map began: what happened before is in it."""
+        """When the refresh that gave the map began. The map shows everything that happened before."""
         return self._known.listed_at
 
     @property
     def generation(self) -> int:
-        """How often the stream was seen to be deleted and created again."""
+        """How many times the stream was deleted and created again, as far as seen."""
         return self._known.generation
 
     @property
     def permanent_error(self) -> StreamUnavailable | None:
-        """What keeps the stream from having a map until somebody changes something; None: no such error."""
+        """The permanent error for which there is no map until somebody fixes it; None if there is none."""
         waiting = self.state is State.INVALID and self.error is not None and self.error.permanent
         return self.error if waiting else None
 
     @property
     def map_may_come(self) -> bool:
-        """Whether there is no trusted map, but one may be there soon: no permanent error keeps it away."""
+        """Whether there is no trusted map yet, but no permanent error either."""
         return self.state is not State.READY and (
             self._refresh is not None or (self._retry_at is not None and self.permanent_error is None)
         )
 
     def predict(self, hash_key: int) -> str | None:
-        """The open shard that takes ``hash_key``; None while it is in doubt, and None on an AUTO stream.
+        """The open shard that takes ``hash_key``; None while it is doubted, and on an AUTO stream.
 
         O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
         """
@@ -173,26 +172,26 @@ class LiveShardMap:
         return shard_id if self._trust.covers(shard_id) else None
 
     def trusts(self, shard_id: str) -> bool:
-        """Whether the map is trusted for this shard of it: whether the shard may be predicted."""
+        """Whether the map is trusted for this shard, so that it may be predicted."""
         return self._trust.covers(shard_id)
 
     def hash_key_range(self, shard_id: str, now: float) -> HashKeyRange | None:
         """The range of a shard that is open, or closed at most ``closed_shard_ttl`` ago; else None.
 
-        In any state. (`lineage` answers for every shard ever seen.)
+        In any state. (`lineage` has the ranges of all shards ever seen.)
         """
         return self._known.hash_key_range(shard_id, now)
 
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
     ) -> Shard | Literal["unknown", "gone"]:
-        """The shard that a record was stored on, as the answer to its put told at ``answered_at``.
+        """The shard on which a record was stored; ``answered_at`` is when its put was answered.
 
         ``generation``: of this map when the record was put. "unknown": not yet, ask again after the next
-        refresh. "gone": it went into a life of the stream that is over. See `KnownStream.shard_of_record`.
+        refresh. "gone": it is in a life of the stream that is over. See `KnownStream.shard_of_record`.
         """
         found = self._known.shard_of_record(shard_id, sequence_number, generation, answered_at)
-        # While no listing has followed a sign that the stream is another one, nothing is known.
+        # After a sign that this may be another stream, nothing is known until the next listing.
         return "unknown" if self._trust.state is TrustState.NONE and found != "gone" else found
 
     # -- asking for a refresh -----------------------------------------------------------------
@@ -200,8 +199,8 @@ class LiveShardMap:
     def refresh(self, now: float) -> bool:
         """Start a refresh, unless one runs or waits for its backoff to end. Returns whether it did.
 
-        A map that is READY stays so meanwhile. After a permanent error there is no waiting for the
-        backoff: who asks has changed something.
+        A map that is READY stays READY meanwhile. After a permanent error this does not wait for the backoff:
+        the caller has fixed something.
         """
         # MAP-3: "At most one refresh MUST run at a time, however many callers ask."
         backing_off = self._failures and self._retry_at is not None and not self._failed_for_good
@@ -215,11 +214,11 @@ class LiveShardMap:
         return self.error is not None and self.error.permanent
 
     def invalidate(self, seen_at: float, predicted_shard: str | None, now: float) -> bool:
-        """A record sent at ``seen_at`` landed elsewhere than ``predicted_shard``. Returns whether that
-        shard is not predicted any more for it, until a refresh, which runs then.
+        """Report that a record sent at ``seen_at`` is on another shard than ``predicted_shard``. Returns
+        whether the report counts: then a refresh starts, and until it is done that shard is not predicted.
 
-        ``predicted_shard``: None to doubt all shards. It is the shard that was predicted, not the one the
-        record landed on: after a split that one is not in the map, and the map would never learn of it.
+        ``predicted_shard``: None to doubt all shards. Give the shard that was predicted, not the one on which
+        the record is: after a split the map does not know that one.
         """
         shard_map, listed_at = self._known.shard_map, self._known.listed_at
         if shard_map is None or listed_at is None:
@@ -241,7 +240,7 @@ class LiveShardMap:
         return True
 
     def stream_gone(self, now: float) -> None:
-        """Somebody's call says that there is no such stream, or a record that it is another one."""
+        """Report that a call found no such stream, or that a record shows another stream."""
         # MAP-17: "When a failure says that the stream is gone, trust in the map MUST end until a listing
         # that began after it."
         self._trust.end(now)
@@ -251,7 +250,7 @@ class LiveShardMap:
             self._start(now)
 
     def stream_seen(self, now: float) -> None:
-        """Somebody's call has found the stream: a refresh that did not may look again at once."""
+        """Report that a call has found the stream: if a refresh did not, it may try again at once."""
         error = self.permanent_error
         if error is not None and error.code == "ResourceNotFoundException" and now >= self._failed_at + 1:
             self.refresh(now)
@@ -269,7 +268,7 @@ class LiveShardMap:
         return self._retry_at if self._refresh is None else None
 
     def next_request(self, now: float) -> Request | None:
-        """The call to make now, None if there is none (or it is under way)."""
+        """The call to make now; None if there is none, or it is under way."""
         if self._refresh is None and self._retry_at is not None and now >= self._retry_at:
             self._start(now)
         if self._refresh is None:
@@ -280,7 +279,7 @@ class LiveShardMap:
         return request
 
     def receive(self, request: Request, answer: Any, now: float) -> MapChanged | RefreshFailed | None:
-        """The answer to ``request``; gives what came of it once the refresh is over."""
+        """Take the answer to ``request``. Returns the event of the refresh when it is over."""
         refresh = self._refresh
         if refresh is None or not refresh.answered(request):
             return None
@@ -301,8 +300,8 @@ class LiveShardMap:
         if refresh is None or not refresh.answered(request):
             return None
         if request.operation == "DescribeStreamSummary" and failure.code != "ResourceNotFoundException":
-            # Many a role may not call it, and it allows 20 calls a second for a whole account. The map
-            # does without: what it would tell stays as last known.
+            # Many roles may not call it, and an account has only 20 calls a second. The map works without it
+            # and keeps the last known summary.
             refresh.described(None)
             return None
         if failure.code == "ExpiredNextTokenException" and refresh.restart(now):
@@ -331,7 +330,7 @@ class LiveShardMap:
         return RefreshFailed(now, self.error, self._retry_at)
 
     def _listed(self, refresh: Refresh, now: float) -> MapChanged:
-        """The refresh is over. Raises ShardMapError for a listing that is not sound."""
+        """Ends the refresh. Raises ShardMapError for a listing that is not sound."""
         changed = self._known.learn(refresh.shards, refresh.summary, refresh.begun, now)
         self._refresh = self.error = None
         self._failures = 0

@@ -1,4 +1,4 @@
-"""What comes of a refresh of a live shard map."""
+"""The events of a live shard map: what a refresh led to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .shard_map import ShardMap
 
 class StreamUnavailable(KplError):
     """A refresh failed. ``stream``, ``operation``, ``code`` (AWS's name of the error, or a ShardMapError
-    code), ``reason``; ``permanent``: no retry mends it by itself, somebody has to change something."""
+    code), ``reason``; ``permanent``: a retry cannot solve it, somebody has to change something."""
 
     code: str
     requirement = "MAP-8"
@@ -22,11 +22,11 @@ class StreamUnavailable(KplError):
 
 
 class MapChanged(NamedTuple):
-    """A refresh has given a map, maybe the same as before.
+    """A refresh has given a map, perhaps the same as before.
 
-    ``opened`` and ``closed`` shard ids against the map before; on the first map all open ones are
-    opened. ``recreated``: the stream was deleted and created again under its name; nothing known of
-    the old one holds. ``superseded``: listed as open, but together with children that replace them.
+    ``opened`` and ``closed``: shard ids, compared with the map before; in the first map all open shards are
+    opened. ``recreated``: the stream was deleted and created again; what was known of the old one is no
+    longer true. ``superseded``: listed as open together with the children that replace them.
     """
 
     at: float

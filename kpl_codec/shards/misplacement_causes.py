@@ -1,4 +1,4 @@
-"""Why an aggregate has user records that its shard does not: what the shards of the stream can tell."""
+"""Why an aggregate has user records outside its shard's range, as far as the shards of the stream show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sequence_numbers import SequenceNumberError, sequence_hint
 from .shard import Shard
 from .shard_map import ShardMap
 
-#: A producer that learns of a reshard later than this after is not explained by it.
+#: A reshard explains a misplaced record only if it is written within this time after it.
 RESHARD_WINDOW = timedelta(minutes=10)
 
 ACROSS_SHARDS = "across-shards"
@@ -35,7 +35,7 @@ class Cause(NamedTuple):
 
 
 def hinted_time(sequence_number: str | None) -> datetime | None:
-    """When a record seems to have been written, by its sequence number. Only a hint."""
+    """When a record was written, by the hint in its sequence number."""
     try:
         hint = sequence_hint(sequence_number) if sequence_number else None
     except SequenceNumberError:
@@ -44,7 +44,7 @@ def hinted_time(sequence_number: str | None) -> datetime | None:
 
 
 class Causes:
-    """Tells the cause for aggregates on the shards of ``shard_map``."""
+    """Finds the cause for aggregates on the shards of ``shard_map``."""
 
     def __init__(self, shard_map: ShardMap) -> None:
         self._map = shard_map
@@ -52,7 +52,7 @@ class Causes:
         self._ancestors = lru_cache(maxsize=4096)(self._lineage.ancestors)
 
     def _closed_lately(self, shard: Shard, at: datetime | None) -> bool | None:
-        """Whether the shard was closed within the window before ``at``; None if nothing tells."""
+        """Whether the shard was closed within the window before ``at``; None if unknown."""
         made = [self._lineage.created(child.shard_id) for child in self._map.children(shard.shard_id)]
         known = [time for time in made if time is not None]
         if at is None or not known:

@@ -1,4 +1,4 @@
-"""A place in a shard: where reading begins, where it stands, where it ends."""
+"""A place in a shard: where reading begins, continues or ends."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Place(NamedTuple):
 
     @property
     def names_record(self) -> bool:
-        """Whether the place is the same whenever it is asked for: times and TRIM_HORIZON are not."""
+        """Whether the place never moves: times and TRIM_HORIZON do."""
         return self.kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER")
 
     @property
     def sequence_number(self) -> str:
-        """The record that is named. Raises ValueError where none is."""
+        """The sequence number of the record. Raises ValueError if the place names none."""
         if not isinstance(self.value, str):
             raise ValueError(f"{self.kind} names no record")
         return self.value
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
     @property
     def lowest(self) -> int:
-        """The lowest sequence number that can lie behind this place, 0 where no record is named."""
+        """The lowest sequence number that can follow this place, 0 if it names no record."""
         if not self.names_record:
             return 0
         return int(self.sequence_number) + (self.kind == "AFTER_SEQUENCE_NUMBER")

@@ -1,4 +1,4 @@
-"""Where records belong, and whether they lie there: one judge for objects, columns, reports and Lambda.
+"""Judges whether a record is on the shard where it belongs, for objects, columns, reports and Lambda.
 
     hash key vs. the shard the record lies on                      | verdict
     ---------------------------------------------------------------+---------------------------
@@ -8,7 +8,7 @@
     in its range; the open shard descends from it                  | on-parent
     in its range; it descends from the open shard                  | on-child
     in its range; closed, lineage expired                          | on-parent
-    outside; a plain record whose explicit hash key nobody returns | explicit-hash-key-implied
+    outside; a plain record (its explicit hash key is not known)   | explicit-hash-key-implied
     outside; anything else                                         | stray
 
 Specification: spec/04-shards-and-placement.md, PLC-1 to PLC-5.
@@ -45,11 +45,11 @@ class Verdict(str, Enum):
 
 
 class Placement(NamedTuple):
-    """Where a user record lies, against where its hash key belongs.
+    """The shard on which a user record is, compared with the shard of its hash key.
 
     ``hash_key`` is None where no key is known. ``expected_shard_id`` is the open shard for it, None
-    without a map. ``in_range`` tells whether the range of the shard it lies on holds it, None where
-    that range is not known. ``aggregate``: see `aggregate_kind`; None for plain records.
+    without a map. ``in_range``: whether it is in the range of the shard the record is on, None where that
+    range is not known. ``aggregate``: see `aggregate_kind`; None for plain records.
     """
 
     verdict: Verdict
@@ -61,17 +61,17 @@ class Placement(NamedTuple):
 
     @property
     def misplaced(self) -> bool:
-        """Whether a consumer that trusts hash keys will not find the record where it looks."""
+        """Whether a consumer that relies on hash keys looks for the record on another shard."""
         return self.verdict is Verdict.STRAY
 
 
-#: Every kind of aggregate by the number that compiled code and columns have for it.
+#: The kinds of aggregates, by their numbers in compiled code and columns.
 AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "foreign")
 
 
 def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
-    """What an aggregate is, by how many of its user records are inside and outside its shard's range:
-    "whole" if all are inside, "foreign" if none is, "mixed" if some are; None if nothing is known."""
+    """The kind of an aggregate, by how many of its user records are inside and outside its shard's range:
+    "whole" if all are inside, "foreign" if none is, "mixed" if some are; None if unknown."""
     # PLC-5: "An aggregate with user records inside and outside its shard's range is mixed and MUST get
     # a finding of its own: the KCL loses all of it."
     if inside and outside:
@@ -82,13 +82,14 @@ def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
 class Judge:
     """Judges hash keys on the shards of a map, or on the one shard of a hash key range.
 
-    A shard found in the map goes before the range. `on` gives the judge of one shard, made once.
+    A shard that is in the map is judged by the map, not by the range. `on` gives the judge of one shard, made
+    once.
     """
 
     def __init__(self, shard_map: ShardMap | None, hash_key_range: HashKeyRange | None = None) -> None:
         self.shard_map = shard_map
         self.hash_key_range = hash_key_range
-        #: The shards that hash keys can be expected on, by hash key range; none where nothing is predicted.
+        #: The shards where hash keys can be expected, by hash key range; empty where nothing is predicted.
         self.open_shards: tuple[Shard, ...] = ()
         #: The last hash key of each of them, ascending.
         self.endings: list[int] = []
@@ -98,7 +99,7 @@ class Judge:
         self._coded: tuple[tuple[str | None, ...], CodedShards] | None = None
 
     def on(self, shard_id: str | None) -> ShardJudge:
-        """The judge of hash keys that lie on ``shard_id``."""
+        """The judge of hash keys on ``shard_id``."""
         found = self._shards.get(shard_id)
         if found is None:
             if len(self._shards) >= _MOST_SHARDS:
@@ -107,7 +108,7 @@ class Judge:
         return found
 
     def coded(self, shard_ids: Sequence[str | None]) -> CodedShards:
-        """The same for compiled code, for records that lie on these shards."""
+        """The same for compiled code, for records on these shards."""
         key = tuple(shard_ids)
         if self._coded is None or self._coded[0] != key:
             self._coded = key, CodedShards(self, key)
@@ -115,10 +116,10 @@ class Judge:
 
 
 class CodedShards:
-    """Some shards as compiled code has them, and the words for the codes that it gives.
+    """Some shards in the form for compiled code, and the meaning of the codes that it returns.
 
     A code is ((shard * (open shards + 1) + expected shard) * 3 + in range) * 2 + certain, where "in range"
-    is 0 for unknown, 1 for no, 2 for yes. ``bound`` is above every code.
+    is 0 for unknown, 1 for no, 2 for yes. Every code is below ``bound``.
     """
 
     def __init__(self, judge: Judge, shard_ids: Sequence[str | None]) -> None:
@@ -144,7 +145,7 @@ class CodedShards:
 
 
 class ShardJudge:
-    """Judges hash keys that lie on one shard. ``hash_key_range`` is None where it is not known."""
+    """Judges hash keys on one shard. ``hash_key_range`` is None where it is not known."""
 
     __slots__ = ("_endings", "_home", "_judge", "_known", "_shard", "hash_key_range", "shard_id")
 
@@ -156,22 +157,22 @@ class ShardJudge:
         self._endings = judge.endings
         self._shard: Shard | None = shard_map[shard_id] if known else None  # type: ignore[index]
         self.hash_key_range = judge.hash_key_range if self._shard is None else self._shard.hash_key_range
-        #: The number of this shard among the open ones, where it is one.
+        #: The number of this shard among the open ones, if it is open.
         self._home: int | None = None
         if self._shard is not None and self._shard.open and judge.open_shards:
             self._home = bisect_left(self._endings, self._shard.hash_key_range.ending_hash_key)
         self._known: dict[tuple[int, bool | None, bool], tuple[Verdict, str | None]] = {}
 
     def in_range(self, hash_key: int | None) -> bool | None:
-        """Whether the shard's range holds ``hash_key``; None where either is not known."""
+        """Whether ``hash_key`` is in the shard's range; None where either is not known."""
         if hash_key is None or self.hash_key_range is None:
             return None
         lowest, highest = self.hash_key_range
         return lowest <= hash_key <= highest
 
     def place(self, hash_key: int | None, *, certain: bool) -> Placement:
-        """The verdict on one hash key. ``certain``: it is known that the record has no other, as one out
-        of an aggregate has none."""
+        """The verdict on one hash key. ``certain``: the record has no other hash key, as every one from an
+        aggregate."""
         in_range = self.in_range(hash_key)
         if hash_key is None:
             expected = len(self._endings)
@@ -204,7 +205,7 @@ class ShardJudge:
             insides = [insides[item] for item in used]
         kind = aggregate_kind(insides.count(True), insides.count(False))
         shard_id = self.shard_id
-        # Straight to the tuple: the named one's own __new__ takes as long as all the rest.
+        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
         placements = [
             _NEW(Placement, (verdict, hash_key, shard_id, expected_id, inside, kind))
             for (verdict, expected_id), hash_key, inside in judged
@@ -212,7 +213,7 @@ class ShardJudge:
         return kind, list(map(placements.__getitem__, used))
 
     def verdict(self, expected: int, in_range: bool | None, *, certain: bool) -> tuple[Verdict, str | None]:
-        """The words for three facts: the verdict, and the id of the expected shard or None.
+        """The verdict, and the id of the expected shard or None, for three facts.
 
         ``expected``: its number among the open shards of the `Judge`, or how many there are for "none".
         """
@@ -251,7 +252,7 @@ _NEW = tuple.__new__
 
 
 class _Keyed(Protocol):
-    """A Kinesis record or a user record out of one."""
+    """A Kinesis record or a user record."""
 
     @property
     def partition_key(self) -> str | None: ...
@@ -264,7 +265,7 @@ class _Keyed(Protocol):
 def verify_placement(record: _Keyed, shard_map: ShardMap) -> Placement:
     """The verdict on a plain KinesisRecord or a DeaggregatedRecord.
 
-    It lies on ``record.shard_id``. Raises HashKeyError for an explicit hash key that is none.
+    It is on ``record.shard_id``. Raises HashKeyError for an invalid explicit hash key.
     """
     if record.partition_key is None and record.explicit_hash_key is None:
         hash_key = None

@@ -14,13 +14,13 @@ from .listing import StreamSummary, parse_page, parse_summary
 from .shard import Shard
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
-#: More shards than any stream has. A listing with pages for more is endless.
+#: More shards than any stream has. A listing with more pages never ends.
 _MOST_SHARDS: Final = 1_000_000
 
 
 class Request(NamedTuple):
-    """A call to make: ``operation`` as AWS names it, ``arguments`` as its input. Hand it back with the
-    answer: an answer to any but the latest request is ignored."""
+    """A call to make: ``operation`` as AWS names it, ``arguments`` as its input. Give it back with the
+    answer: only the answer to the latest request counts."""
 
     operation: Literal["ListShards", "DescribeStreamSummary"]
     arguments: Mapping[str, Any]
@@ -35,11 +35,10 @@ class Failure(NamedTuple):
 
 
 class Refresh:
-    """A refresh under way. ``begun``: what happened in the stream before is in its listing.
+    """A refresh under way. ``begun``: the listing shows everything that happened before.
 
-    ``outdated``: the stream may have become another one since it began. ``shards``: listed so far.
-    ``whole``: all pages have come. ``summary``: None if the stream was not described, or the answer told
-    nothing.
+    ``outdated``: the stream may be another one since then. ``shards``: listed so far. ``whole``: all pages
+    have come. ``summary``: None if the stream was not described, or the answer was empty.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Refresh:
         self._in_flight: Request | None = None
 
     def next_request(self, number: int) -> Request | None:
-        """The call to make now; None while one is under way, and once the listing is whole."""
+        """The call to make now; None while one is under way, and after the last page."""
         if self._in_flight is not None or self.whole:
             return None
         if self._describe:
@@ -83,7 +82,7 @@ class Refresh:
         return self._in_flight
 
     def answered(self, request: Request) -> bool:
-        """Whether ``request`` is the call under way; it is over then."""
+        """Whether ``request`` is the call under way; this ends it."""
         if self._in_flight != request:
             return False
         self._in_flight = None
@@ -110,7 +109,8 @@ class Refresh:
             self._tokens[token] = None
 
     def restart(self, now: float) -> bool:
-        """Begin the listing again, its NextToken has expired. Returns False if that was done already."""
+        """Begin the listing again, because its NextToken has expired. Returns False if that was done
+        before."""
         # MAP-9: "An expired NextToken MUST start the listing again from its first page, at once the
         # first time, with backoff after that."
         if self._restarted:

@@ -1,16 +1,16 @@
-"""Sequence numbers, and the hints inside them.
+"""Sequence numbers, and the hints in them.
 
 A sequence number is a decimal string. Records of one shard are ordered by it, as a number; user records of
 one aggregated record share it and are ordered by sub-sequence number.
 
-AWS does not document what is inside. Every number seen so far looks like this, as 47 hex digits:
+AWS does not document their layout. Every number seen so far has 47 hex digits:
 
     2 | shard created (s) | n | sequence index | byte | time (s) | shard index | 2
     1 |         9         | 1 |       16       |  2   |    9     |      8      | 1      digits
 
-(``n`` is the last digit of the shard index.) `sequence_hint` reads it, or gives None where a number
-looks otherwise. A hint may explain, order a timeline or choose what to look at first. No record is refused,
-dropped or routed because of one.
+(``n`` is the last digit of the shard index.) `sequence_hint` reads it, or gives None for another layout. A
+hint may explain something, order a timeline or choose what to look at first. No record is refused, dropped or
+routed because of a hint.
 Specification: spec/08-live-shard-map.md, LIN-1 and LIN-3.
 """
 
@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class SequenceNumberError(KplError, ValueError):
-    """A text that is not a sequence number. ``reason`` says why."""
+    """The text is not a sequence number. ``reason`` says why."""
 
     code = "sequence-number"
     requirement = "LIN-1"
@@ -47,7 +47,7 @@ def parse_sequence_number(text: str) -> int:
 
 
 class SequenceHint(NamedTuple):
-    """What a sequence number seems to say. Times are UTC, to the second."""
+    """The hints in a sequence number. Times are UTC, to the second."""
 
     shard_index: int
     shard_created: datetime
@@ -61,9 +61,9 @@ class SequenceHint(NamedTuple):
 
 
 def sequence_hint(sequence_number: str | int) -> SequenceHint | None:
-    """Read the hint, or None where the number is not laid out as the ones known so far.
+    """Read the hint, or None where the number has an unknown layout.
 
-    Raises SequenceNumberError for a text that is no sequence number.
+    Raises SequenceNumberError for a text that is not a sequence number.
     """
     number = sequence_number if isinstance(sequence_number, int) else parse_sequence_number(sequence_number)
     # LIN-3: "A sequence number carries a hint only if it has 186 bits, of which the highest four and

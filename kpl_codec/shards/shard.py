@@ -1,4 +1,4 @@
-"""One shard, and reading shards from the answers of ListShards and DescribeStream.
+"""A shard, and how it is read from the answers of ListShards and DescribeStream.
 
 Specification: spec/04-shards-and-placement.md, SHD-1 and SHD-9.
 """
@@ -36,8 +36,8 @@ class Shard(NamedTuple):
         return tuple(p for p in (self.parent_shard_id, self.adjacent_parent_shard_id) if p is not None)
 
     def contradicts(self, other: Shard) -> bool:
-        """Whether ``other``, of the same id, cannot be this shard at another time: range, parents and
-        starting sequence number never change. A starting number that is missing contradicts nothing."""
+        """Whether ``other``, which has the same id, is not this shard: range, parents and starting sequence
+        number of a shard never change. A missing starting number is no contradiction."""
         starts = self.starting_sequence_number, other.starting_sequence_number
         return (
             self.hash_key_range != other.hash_key_range
@@ -99,7 +99,7 @@ class Shard(NamedTuple):
 
 
 def listed_shards(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool]:
-    """The shards of ListShards or DescribeStream answers, and whether the last one promises another page.
+    """The shards of ListShards or DescribeStream answers, and whether the last one announces another page.
 
     Raises ShardMapError(code="malformed").
     """

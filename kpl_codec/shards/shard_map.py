@@ -1,9 +1,8 @@
 """The immutable map from hash keys to shards.
 
-A map is one listing of a stream: its open shards, which must cover the hash key space without gap or
-overlap, and the closed shards that the listing still has, for lineage. A listing with a gap or an overlap
-is refused with ShardMapError. Hash key ranges never change, so a record is always judged against the range
-of the shard it lies on.
+A map is one listing of a stream: its open shards, and the closed shards that the listing has, for lineage.
+The open shards must cover the hash key space without gap or overlap, otherwise ShardMapError is raised. Hash
+key ranges never change, so a record is always judged against the range of the shard it is on.
 Specification: spec/04-shards-and-placement.md, SHD-2 to SHD-8.
 """
 
@@ -22,10 +21,10 @@ from .shard import listed_shards
 
 
 class ShardMap:
-    """Which open shard a hash key belongs to, and how all listed shards descend from one another.
+    """Which open shard a hash key belongs to, and how the listed shards descend from one another.
 
-    Immutable; iterates the shards in the order of their ids. ``distribution`` "AUTO" says that the
-    service ignores keys on this stream (RecordDistributionStrategy), so nothing can be predicted.
+    Immutable; iterates the shards in the order of their ids. ``distribution`` "AUTO": the service ignores
+    keys on this stream (RecordDistributionStrategy), so no shard can be predicted.
     Raises ShardMapError: empty, duplicate, cycle, gap, overlap.
     """
 
@@ -93,10 +92,10 @@ class ShardMap:
         pages: Iterable[Mapping[str, Any]] | Mapping[str, Any],
         distribution: Distribution = "USER_PARTITION_KEY",
     ) -> ShardMap:
-        """From all pages of a ListShards answer, in order; a single page may stand for itself.
+        """From all pages of a ListShards answer, in order, or from a single page.
 
-        DescribeStream answers do too. Raises ShardMapError: malformed, incomplete (a last page that
-        promises another), and what the constructor raises.
+        DescribeStream answers work, too. Raises ShardMapError: malformed, incomplete (the last page announces
+        another), and what the constructor raises.
         """
         if isinstance(pages, Mapping):
             pages = [pages]
@@ -110,8 +109,8 @@ class ShardMap:
     def from_json(cls, text: str | bytes, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
         """From what ``aws kinesis list-shards`` prints, a list of pages, or one page a line.
 
-        Raises ShardMapError as `from_list_shards`, malformed also for what is not JSON; TypeError for what
-        is no text.
+        Raises ShardMapError as `from_list_shards` does, and malformed for a text that is not JSON; TypeError
+        if it is not a text.
         """
         if not isinstance(text, (str, bytes)):
             raise TypeError(
@@ -183,7 +182,7 @@ class ShardMap:
         return self.lineage.children(shard_id)
 
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
-        """Whether ``shard_id`` came out of ``ancestor_id`` by splits and merges, as far as listed."""
+        """Whether ``shard_id`` descends from ``ancestor_id``, as far as listed."""
         return self.lineage.is_descendant(shard_id, ancestor_id)
 
 
@@ -193,8 +192,8 @@ def _not_json(text: str | bytes, error: Exception) -> str:
 
 
 def _json_values(text: str) -> list[Any]:
-    """One JSON value, or several one after the other (one page a line)."""
-    import json  # functions that look up shards have no use for it
+    """One JSON value, or several, one after the other (one page a line)."""
+    import json  # looking up shards does not need it
 
     decoder = json.JSONDecoder()
     values: list[Any] = []

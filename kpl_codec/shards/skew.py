@@ -1,4 +1,4 @@
-"""Skew: how unevenly hash keys fall on shards.
+"""Skew: how unevenly hash keys are spread over shards.
 
     skew_of(map(partition_key_hash, ["1", ..., "14"]), ALL_HASH_KEYS.split(2)).counts  ->  (3, 11)
 
@@ -30,15 +30,14 @@ class Skew:
 
     @property
     def mean(self) -> float:
-        """The count of each range if all had the same."""
+        """The mean count of a range."""
         return self.total / len(self.counts)
 
     @property
     def ratio(self) -> float:
         """The highest count divided by the mean: 1.0 if all are even, the number of ranges if one has all.
 
-        0.0 where all counts are 0. A stream with this ratio takes 1/ratio of what its shards could take
-        together.
+        0.0 if all counts are 0. A stream with this ratio can use only 1/ratio of its shards' total capacity.
         """
         return max(self.counts) / self.mean if self.total else 0.0
 
@@ -46,7 +45,7 @@ class Skew:
 def skew_of(hash_keys: Iterable[int] | Iterable[tuple[int, int]], ranges: Iterable[HashKeyRange]) -> Skew:
     """Count ``hash_keys``, or ``(hash key, weight)`` pairs, on ``ranges``. O(log n) a key.
 
-    Raises HashKeyError for ranges that overlap, none at all, or a hash key in none of them.
+    Raises HashKeyError if there are no ranges, if ranges overlap, or for a hash key in no range.
     """
     ordered = tuple(sorted(ranges))
     if not ordered:

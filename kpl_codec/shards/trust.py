@@ -15,7 +15,7 @@
     DOUBTED | a listing, and it has not                 | TRUSTED | reports do not count for a backoff
     any     | the stream is gone, or may be another one | NONE    |
 
-A *report* says that a record landed on another shard than predicted: that shard is in doubt then, the
+A *report* says that a record is on another shard than predicted. Then the predicted shard is in doubt; the
 others are predicted as before. A *listing* is the sound answer of a refresh. Times are seconds of the
 caller's clock.
 Specification: spec/08-live-shard-map.md, MAP-1, MAP-15, MAP-17.
@@ -37,7 +37,7 @@ class TrustState(str, Enum):
 
 
 class Trust:
-    """The table as a machine. ``backoff``: for how long reports do not count."""
+    """The state machine of the table. ``backoff``: for how long reports do not count."""
 
     def __init__(self, backoff: Backoff) -> None:
         self.state = TrustState.NONE
@@ -49,15 +49,15 @@ class Trust:
         self._reports_count_from = float("-inf")
 
     def covers(self, shard_id: str) -> bool:
-        """Whether a prediction of this shard may be made."""
+        """Whether this shard may be predicted."""
         if self.state is TrustState.DOUBTED:
             return self._in_doubt is not None and shard_id not in self._in_doubt
         return self.state is TrustState.TRUSTED
 
     def report(self, shard_id: str | None, seen_at: float, now: float) -> bool:
-        """A report of something seen at ``seen_at``. Returns whether a refresh is needed for it.
+        """Take a report of something seen at ``seen_at``. Returns whether it needs a refresh.
 
-        ``shard_id``: the shard that was predicted wrongly, None to doubt them all.
+        ``shard_id``: the shard that was predicted, None to doubt all shards.
         """
         # MAP-15: "After a report whose refresh changed nothing, reports MUST be ignored for a time that
         # grows as the backoff does, until a refresh changes the map."
@@ -79,10 +79,9 @@ class Trust:
         self.state, self._since = TrustState.NONE, now
 
     def listed(self, begun: float, *, changed: bool, now: float) -> bool:
-        """A listing of a refresh that began at ``begun``; ``changed``: the map is another one by it.
+        """Take a listing of a refresh that began at ``begun``. ``changed``: it changed the map.
 
-        Returns whether another refresh is needed, because this one may not have seen what the last report
-        saw.
+        Returns whether another refresh is needed, because this one began before the last report.
         """
         self._changed |= changed
         if self.state is not TrustState.TRUSTED and begun < self._since:
@@ -90,9 +89,9 @@ class Trust:
         if self._changed:
             self._in_vain, self._reports_count_from = 0, float("-inf")
         elif self.state is TrustState.DOUBTED:
-            # Records land elsewhere, and the listing says they should not: a listing that lags behind a
-            # split, or a stream that ignores keys. To ask again at once would go on for ever, and leave
-            # the producer without predictions most of the time.
+            # The listing does not explain the misplaced records: it is older than a split, or the stream
+            # ignores keys. Asking again at once could go on endlessly, and would leave the producer without
+            # predictions most of the time.
             self._reports_count_from = now + self._backoff.seconds(self._in_vain)
             self._in_vain += 1
         self.state, self._changed, self._in_doubt = TrustState.TRUSTED, False, set()
