@@ -106,16 +106,15 @@ class Producer(ProducerBase):
         self._closing = False
         self._give_up_at: float | None = None
         self._broken: BaseException | None = None
-        self._finished = False
-        self._started = False
+        self._finished = self._started = False
+        self._asleep = False  # the owning thread
         self._thread: threading.Thread | None = None
         self._workers: Workers | None = None
         # The owning thread's.
         self._taken: list[Pending | Flush] = []
         self._unresolved: set[Pending] = set()
         self._flushes: list[Flush] = []
-        self._told_to_close = False
-        self._gave_up = False
+        self._told_to_close = self._gave_up = False
 
     # -- callers ------------------------------------------------------------------------------
 
@@ -156,7 +155,8 @@ class Producer(ProducerBase):
                 self._put_records -= 1
                 self._put_bytes -= pending.size
                 self._ensure_running()
-            self._wake.notify()
+            if self._asleep:
+                self._wake.notify()
         return future
 
     def wait_ready(self, timeout: float = 10.0) -> bool:
@@ -232,7 +232,7 @@ class Producer(ProducerBase):
             raise RuntimeError(f"{what} would wait for the thread it is called in")
 
     def _has_room(self, size: int) -> bool:
-        return self.outstanding < self.config.max_outstanding_records and (
+        return self._put_records - self._ended_records < self.config.max_outstanding_records and (
             self._put_bytes - self._ended_bytes + size <= self.config.max_outstanding_bytes
         )
 
@@ -289,7 +289,9 @@ class Producer(ProducerBase):
         with self._lock:
             news = self._inbox or self._answers or self._refresh_wanted
             if not news and self._closing == self._told_to_close and not self._all_done():
+                self._asleep = True
                 self._wake.wait(self._sleep())
+                self._asleep = False
             self._taken, self._inbox = self._inbox, []
             answers, self._answers = self._answers, []
             refresh, self._refresh_wanted = self._refresh_wanted, False
@@ -351,8 +353,8 @@ class Producer(ProducerBase):
                 self._space.notify(len(results))
             log_not_delivered(results)
         for pending, result in results:
-            self._unresolved.discard(pending)
             end(pending.token, result)
+            self._unresolved.discard(pending)  # not before: a forked child ends those that are left
         done = [flush for flush in self._flushes if flush.ended(results)]
         if done:
             self._flushes = [flush for flush in self._flushes if not flush.done]

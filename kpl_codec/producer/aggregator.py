@@ -15,17 +15,14 @@ from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .pending import Pending, outer_key
 
-# More than a user record can cost beside its data and keys: tags apart, field heads and varints.
-_HEADROOM = 64
-
 
 class Aggregator:
     """Open aggregates by predicted shard (and group: bucket, shared explicit hash key)."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
+        self._reshard_proof = config.reshard_proof
         self._max_size = config.aggregation_max_size
-        self._safe_size = min(config.aggregation_max_size, config.max_record_size - 4 * 256)
         self._max_count = config.aggregation_max_count
         self._open: dict[tuple[str, object], Outgoing] = {}
         self._deadlines: list[tuple[float, int, Outgoing]] = []
@@ -33,66 +30,59 @@ class Aggregator:
 
     def group_of(self, pending: Pending) -> object:
         """User records of different groups never share an aggregate."""
-        if self._config.reshard_proof:
-            return pending.bucket, pending.hash_key
-        return pending.bucket
+        return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
 
     def open_for(self, shard: str, pending: Pending) -> Outgoing | None:
         """The open aggregate that ``pending`` would be added to, if it fits."""
-        unit = self._open.get((shard, self.group_of(pending)))
-        return unit if unit is not None and self._fits(unit, pending) else None
+        outgoing = self._open.get((shard, self.group_of(pending)))
+        return outgoing if outgoing is not None and outgoing.has_room(pending) else None
 
     def alone(self, shard: str | None, pending: Pending) -> Outgoing:
         """A closed Kinesis record of one user record."""
-        unit = Outgoing(shard, None, outer_key(self._config, pending), pending)
-        unit.closed = True
-        return unit
+        outgoing = self._begin(shard, None, pending)
+        outgoing.closed = True
+        return outgoing
+
+    def _begin(self, shard: str | None, group: object, first: Pending) -> Outgoing:
+        key = outer_key(self._config, first)
+        max_size = min(self._max_size, self._config.max_record_size - len(key.encode()))
+        return Outgoing(shard, group, key, max_size, first)
 
     def add(self, shard: str, pending: Pending) -> tuple[Outgoing, list[Outgoing]]:
         """Add a user record. Gives the Kinesis record it is in now, and those that this has closed."""
         closed = []
-        key = (shard, self.group_of(pending))
-        unit = self._open.get(key)
+        group = self.group_of(pending)
+        key = (shard, group)
+        outgoing = self._open.get(key)
         # PRD-15: "An aggregate MUST be closed before a user record that would take it beyond
         # aggregation_max_size, aggregation_max_count or, outer key included, max_record_size."
-        if unit is not None and not self._fits(unit, pending):
+        if outgoing is not None:
+            deadline = outgoing.deadline
+            if not outgoing.add(pending):
+                closed.append(self._close(key))
+                outgoing = None
+            elif outgoing.deadline < deadline:
+                self._push(outgoing)
+        if outgoing is None:
+            outgoing = self._open[key] = self._begin(shard, group, pending)
+            self._push(outgoing)
+        if len(outgoing.records) >= self._max_count or outgoing.size.size >= self._max_size:
             closed.append(self._close(key))
-            unit = None
-        if unit is None:
-            unit = self._open[key] = Outgoing(shard, key[1], outer_key(self._config, pending), pending)
-            self._push(unit)
-        else:
-            deadline = unit.deadline
-            unit.add(pending)
-            if unit.deadline < deadline:
-                self._push(unit)
-        if len(unit.records) >= self._max_count or unit.size.size >= self._max_size:
-            closed.append(self._close(key))
-        return unit, closed
+        return outgoing, closed
 
-    def _fits(self, unit: Outgoing, pending: Pending) -> bool:
-        if len(unit.records) >= self._max_count:
-            return False
-        # UTF-8 takes at most four bytes for each of the at most 256 + 39 characters of the keys.
-        rough = unit.size.size + len(pending.record.data) + 4 * (256 + 39) + _HEADROOM
-        if rough <= self._safe_size and not pending.record.tags:
-            return True
-        size = unit.size.after(pending.record)
-        return size <= self._max_size and size + len(unit.outer_key.encode()) <= self._config.max_record_size
-
-    def _push(self, unit: Outgoing) -> None:
+    def _push(self, outgoing: Outgoing) -> None:
         self._number += 1
-        heapq.heappush(self._deadlines, (unit.deadline, self._number, unit))
+        heapq.heappush(self._deadlines, (outgoing.deadline, self._number, outgoing))
 
     def _close(self, key: tuple[str, object]) -> Outgoing:
-        unit = self._open.pop(key)
-        unit.closed = True
-        return unit
+        outgoing = self._open.pop(key)
+        outgoing.closed = True
+        return outgoing
 
-    def close(self, unit: Outgoing) -> Outgoing:
+    def close(self, outgoing: Outgoing) -> Outgoing:
         """Close one aggregate before its time."""
-        assert unit.shard is not None
-        return self._close((unit.shard, unit.group))
+        assert outgoing.shard is not None
+        return self._close((outgoing.shard, outgoing.group))
 
     def deadline(self) -> float | None:
         """When the next aggregate has to be closed."""
@@ -105,7 +95,7 @@ class Aggregator:
         while (deadline := self.deadline()) is not None and deadline <= now:
             yield self.close(heapq.heappop(self._deadlines)[2])
 
-    def units(self) -> list[Outgoing]:
+    def kinesis_records(self) -> list[Outgoing]:
         """The open aggregates."""
         return list(self._open.values())
 

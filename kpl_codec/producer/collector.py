@@ -30,40 +30,44 @@ class Collector:
         self._max_size = config.collection_max_size
         # As in the KPL an aggregate waits a little for those of other shards. Seconds.
         self._delay = min(0.05, 0.2 * config.buffering_seconds) * config.aggregation_enabled
-        self.units: list[Outgoing] = []
+        self.kinesis_records: list[Outgoing] = []
         self._size = 0
         self._full = False
         self._by_shard: dict[str | None, int] = {}
         self._since = 0.0
 
-    def fits(self, unit: Outgoing) -> bool:
+    def fits(self, outgoing: Outgoing) -> bool:
         # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
         # included, collection_max_size bytes; a single larger record goes by itself."
-        fits = not self.units or (
-            len(self.units) < self._max_count and self._size + unit.full_size <= self._max_size
+        fits = not self.kinesis_records or (
+            len(self.kinesis_records) < self._max_count and self._size + outgoing.full_size <= self._max_size
         )
         self._full = self._full or not fits
         return fits
 
-    def add(self, unit: Outgoing, now: float) -> None:
-        if not self.units:
+    def add(self, outgoing: Outgoing, now: float) -> None:
+        if not self.kinesis_records:
             self._since = now
-        size = unit.full_size
-        self.units.append(unit)
+        size = outgoing.full_size
+        self.kinesis_records.append(outgoing)
         self._size += size
-        self._by_shard[unit.shard] = self._by_shard.get(unit.shard, 0) + size
+        self._by_shard[outgoing.shard] = self._by_shard.get(outgoing.shard, 0) + size
 
     def ready_at(self) -> float | None:
         """When the request has to go: None while empty, minus infinity if it is full enough now."""
-        if not self.units:
+        if not self.kinesis_records:
             return None
-        if self._full or len(self.units) >= self._max_count or max(self._by_shard.values()) >= SHARD_BYTES:
+        if (
+            self._full
+            or len(self.kinesis_records) >= self._max_count
+            or max(self._by_shard.values()) >= SHARD_BYTES
+        ):
             return float("-inf")
         return self._since + self._delay
 
     def take(self) -> list[Outgoing]:
-        units, self.units = self.units, []
+        kinesis_records, self.kinesis_records = self.kinesis_records, []
         self._size = 0
         self._full = False
         self._by_shard = {}
-        return units
+        return kinesis_records

@@ -41,13 +41,13 @@ from .verdicts import Verdicts
 class _Flight(NamedTuple):
     """A PutRecords call under way. ``generation``: of the map when it was sent."""
 
-    units: list[Outgoing]
+    kinesis_records: list[Outgoing]
     started_at: float
     generation: int
 
-    def attempt(self, unit: Outgoing, outcome: Outcome, now: float, **facts: str | None) -> Attempt:
+    def attempt(self, outgoing: Outgoing, outcome: Outcome, now: float, **facts: str | None) -> Attempt:
         """The attempt that this call was for one of its Kinesis records."""
-        return Attempt(outcome, self.started_at, now, unit.shard, **facts)
+        return Attempt(outcome, self.started_at, now, outgoing.shard, **facts)
 
 
 class ProducerCore:
@@ -113,14 +113,15 @@ class ProducerCore:
         """
         if self._closed:
             raise ProducerClosed(code="closed")
-        if not self.has_room(pending.size):
+        if not self._ledger.has_room(pending.size):
             raise self.full()
         # PRD-8: "The time to live MUST count from the moment a user record was put, and no deadline lie
         # beyond it."
-        pending.accepted_at = now if put_at is None else put_at
-        pending.expires_at = pending.accepted_at + self._ttl
-        pending.deadline = pending.accepted_at + self._buffering
-        pending.map_deadline = pending.accepted_at + self._ttl / 10
+        put_at = now if put_at is None else put_at
+        pending.accepted_at = put_at
+        pending.expires_at = put_at + self._ttl
+        pending.deadline = put_at + self._buffering
+        pending.map_deadline = put_at + self._ttl / 10
         self._ledger.accept(pending)
         if self._meter is not None:
             self._meter.accepted()
@@ -140,11 +141,11 @@ class ProducerCore:
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         self._closed = True
         for flight in self._in_flight.values():
-            for unit in flight.units:
-                self._note(unit, flight.attempt(unit, Outcome.NO_ANSWER, now))
+            for outgoing in flight.kinesis_records:
+                self._note(outgoing, flight.attempt(outgoing, Outcome.NO_ANSWER, now))
         everything = [pending for place in self._places() for pending in place]
         for judged in self._verdicts.take_all():
-            self._note(judged.unit, judged.attempt)
+            self._note(judged.outgoing, judged.attempt)
         self._in_flight.clear()
         self._queue.clear()
         self._placer.clear()
@@ -159,8 +160,8 @@ class ProducerCore:
         # or waiting for a verdict."
         yield list(self._order.held())
         yield from self._placer.places()
-        yield from (unit.records for unit in self._queue.units())
-        yield from (unit.records for flight in self._in_flight.values() for unit in flight.units)
+        yield from (outgoing.records for outgoing in self._queue.kinesis_records())
+        yield from (one.records for flight in self._in_flight.values() for one in flight.kinesis_records)
         yield from self._verdicts.places()
 
     # -- requests out -------------------------------------------------------------------------
@@ -169,7 +170,7 @@ class ProducerCore:
         """The calls to make now. Also does whatever is due at ``now``."""
         self._order.enter_again(self._placer.take_waiting(now), now)
         for judged in self._verdicts.take_due(now):
-            self._order.enter_again(self._failed(judged.unit, judged.attempt, now), now)
+            self._order.enter_again(self._failed(judged.outgoing, judged.attempt, now), now)
         for pending in self._order.take_expired(now):
             self._fail(pending, Outcome.EXPIRED, held=True)
         self._order.place_held(now)
@@ -179,16 +180,16 @@ class ProducerCore:
         self._placer.close_due(now)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
-            units = self._queue.take(now, self._placer.urgent_below)
-            if units is None:
+            kinesis_records = self._queue.take(now, self._placer.urgent_below)
+            if kinesis_records is None:
                 break
-            if not units:
+            if not kinesis_records:
                 continue  # all of them had expired
             self._requests += 1
-            self._in_flight[self._requests] = _Flight(units, now, self.live.generation)
-            calls.append(PutRecordsRequest(self._requests, build_all(units)))
+            self._in_flight[self._requests] = _Flight(kinesis_records, now, self.live.generation)
+            calls.append(PutRecordsRequest(self._requests, build_all(kinesis_records)))
             if self._meter is not None:
-                self._meter.sent(units, self.outstanding, self._ledger.oldest_put_at, now)
+                self._meter.sent(kinesis_records, self.outstanding, self._ledger.oldest_put_at, now)
         self._order.place_held(now)
         return calls
 
@@ -203,13 +204,13 @@ class ProducerCore:
         ]
         return min((at for at in times if at is not None), default=None)
 
-    def _expire(self, unit: Outgoing, now: float) -> bool:
+    def _expire(self, outgoing: Outgoing, now: float) -> bool:
         """Fail the expired user records of a Kinesis record; whether any are left in it."""
-        gone = {pending for pending in unit.records if pending.expires_at <= now}
-        unit.remove(gone)
+        gone = {pending for pending in outgoing.records if pending.expires_at <= now}
+        outgoing.remove(gone)
         for pending in sorted(gone, key=lambda pending: pending.number):
             self._fail(pending, Outcome.EXPIRED)
-        return bool(unit.records)
+        return bool(outgoing.records)
 
     # -- answers in ---------------------------------------------------------------------------
 
@@ -221,13 +222,13 @@ class ProducerCore:
         flight = self._landed(request, now)
         if flight is None:
             return
-        entries = parse_put_records(answer, len(flight.units))
+        entries = parse_put_records(answer, len(flight.kinesis_records))
         if entries is None:
             self._all_failed(flight, Outcome.COUNT_MISMATCH, Failure("CountMismatch"), now)
             return
         retries: list[Pending] = []
-        for unit, entry in zip(flight.units, entries, strict=True):
-            retries += self._answered(unit, entry, flight, now)
+        for outgoing, entry in zip(flight.kinesis_records, entries, strict=True):
+            retries += self._answered(outgoing, entry, flight, now)
         self._queue.answered(flight.started_at, now)
         self._order.enter_again(retries, now)
         self._order.place_held(now)
@@ -260,68 +261,67 @@ class ProducerCore:
 
     def _all_failed(self, flight: _Flight, outcome: Outcome, failure: Failure, now: float) -> None:
         retries: list[Pending] = []
-        for unit in flight.units:
-            attempt = flight.attempt(unit, outcome, now, code=failure.code, message=failure.reason or None)
-            retries += self._failed(unit, attempt, now)
+        code, message = failure.code, failure.reason or None
+        for outgoing in flight.kinesis_records:
+            attempt = flight.attempt(outgoing, outcome, now, code=code, message=message)
+            retries += self._failed(outgoing, attempt, now)
         self._queue.answered(flight.started_at, now)
         self._order.enter_again(retries, now)
         self._order.place_held(now)
 
     def _answered(
-        self, unit: Outgoing, entry: Stored | NotStored | Malformed, flight: _Flight, now: float
+        self, outgoing: Outgoing, entry: Stored | NotStored | Malformed, flight: _Flight, now: float
     ) -> list[Pending]:
         """What became of one Kinesis record; gives the user records to send again."""
         if isinstance(entry, Stored):
-            self._queue.stored(unit.shard)
-            attempt = flight.attempt(unit, Outcome.DELIVERED, now, **entry._asdict())
-            attempt = self._verdicts.judge(unit, entry, attempt, flight.generation, now)
-            return [] if attempt.outcome is Outcome.PLACEMENT_UNKNOWN else self._judged(unit, attempt, now)
+            self._queue.stored(outgoing.shard)
+            attempt = flight.attempt(outgoing, Outcome.DELIVERED, now, **entry._asdict())
+            attempt = self._verdicts.judge(outgoing, entry, attempt, flight.generation, now)
+            if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
+                return []
+            return self._judged(outgoing, attempt, now)
         outcome = outcome_of(entry.code) if isinstance(entry, NotStored) else Outcome.COUNT_MISMATCH
         message = entry.message
         if ACTIONS[outcome] is Action.ISOLATE:
             outcome = Outcome.REFUSED  # it is by itself already: the service judged this one record
             message = None  # it may repeat the record
-        attempt = flight.attempt(unit, outcome, now, code=entry.code, message=message)
-        return self._failed(unit, attempt, now)
+        attempt = flight.attempt(outgoing, outcome, now, code=entry.code, message=message)
+        return self._failed(outgoing, attempt, now)
 
-    def _judged(self, unit: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
+    def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
         """A stored Kinesis record has its verdict; gives the user records to send again."""
         if attempt.outcome is not Outcome.DELIVERED:
-            return self._failed(unit, attempt, now)
-        assert attempt.shard_id is not None
-        assert attempt.sequence_number is not None
-        for index, pending in enumerate(unit.records):
-            delivery = Delivery(
-                attempt.shard_id,
-                attempt.sequence_number,
-                index,
-                (*pending.attempts, attempt),
-                pending.attempts_left_out,
-            )
-            self._finish(pending, delivery)
+            return self._failed(outgoing, attempt, now)
+        shard_id, sequence_number, only = attempt.shard_id, attempt.sequence_number, (attempt,)
+        assert shard_id is not None
+        assert sequence_number is not None
+        for index, pending in enumerate(outgoing.records):
+            attempts = (*pending.attempts, attempt) if pending.attempts else only
+            left_out = pending.attempts_left_out
+            self._finish(pending, Delivery(shard_id, sequence_number, index, attempts, left_out))
         if self._meter is not None:
-            self._meter.delivered(unit, attempt.shard_id)
+            self._meter.delivered(outgoing, shard_id)
         return []
 
-    def _note(self, unit: Outgoing, attempt: Attempt) -> None:
+    def _note(self, outgoing: Outgoing, attempt: Attempt) -> None:
         """Write an attempt that did not deliver into the history of its user records."""
         if self._meter is not None:
             self._meter.failed(attempt.code or attempt.outcome.value)
-        for pending in unit.records:
+        for pending in outgoing.records:
             pending.note(attempt)
 
-    def _failed(self, unit: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
+    def _failed(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
         """An attempt that did not deliver: fail what must, give what is to be sent again."""
-        self._note(unit, attempt)
+        self._note(outgoing, attempt)
         action = ACTIONS[attempt.outcome]
         throttled = attempt.outcome is Outcome.THROTTLED
         if action is Action.BACK_OFF:
-            self._queue.failed(unit.shard, throttled=throttled)
+            self._queue.failed(outgoing.shard, throttled=throttled)
         # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
         # its time to live."
         deadline = now + self._buffering / 2
         again: list[Pending] = []
-        for pending in unit.records:
+        for pending in outgoing.records:
             if action is Action.FAIL or (throttled and self.config.fail_if_throttled):
                 self._fail(pending, attempt.outcome, attempt.code)
             elif pending.expires_at <= now:
@@ -338,21 +338,21 @@ class ProducerCore:
         One bad record must not take 499 good ones with it. Halves, then single Kinesis records, then the
         user records of an aggregate each by itself; what is refused alone has failed.
         """
-        units = flight.units
+        kinesis_records = flight.kinesis_records
         self._queue.refused_as_invalid(now)
-        if len(units) == 1 and len(units[0].records) == 1:
+        if len(kinesis_records) == 1 and len(kinesis_records[0].records) == 1:
             self._all_failed(flight, Outcome.REFUSED, Failure(code), now)
             return
-        for unit in units:
-            self._note(unit, flight.attempt(unit, Outcome.INVALID, now, code=code))
-        if len(units) > 1:
-            half = len(units) // 2
-            self._queue.isolate(units[half:])
-            self._queue.isolate(units[:half])
+        for outgoing in kinesis_records:
+            self._note(outgoing, flight.attempt(outgoing, Outcome.INVALID, now, code=code))
+        if len(kinesis_records) > 1:
+            half = len(kinesis_records) // 2
+            self._queue.isolate(kinesis_records[half:])
+            self._queue.isolate(kinesis_records[:half])
             return
-        for pending in units[0].records:
+        for pending in kinesis_records[0].records:
             pending.alone = True
-        self._order.enter_again(units[0].records, now)
+        self._order.enter_again(kinesis_records[0].records, now)
         self._order.place_held(now)
 
     # -- the map ------------------------------------------------------------------------------
@@ -365,8 +365,8 @@ class ProducerCore:
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged):
             moved += self._placer.map_changed(recreated=outcome.recreated)
-            for unit, attempt in self._verdicts.map_changed():
-                moved += self._judged(unit, attempt, now)
+            for outgoing, attempt in self._verdicts.map_changed():
+                moved += self._judged(outgoing, attempt, now)
         if not self.live.map_may_come:
             moved += self._placer.take_waiting()
         self._order.enter_again(moved, now)

@@ -19,18 +19,22 @@ class Outgoing:
 
     ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
     are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
-    ``deadline`` and ``expires_at``: the earliest of its user records, in seconds.
+    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``deadline`` and
+    ``expires_at``: the earliest of its user records, in seconds.
     """
 
     __slots__ = (
-        "closed", "deadline", "expires_at", "group", "highest", "lowest", "outer_key", "records", "shard",
-        "size",
+        "closed", "deadline", "expires_at", "group", "highest", "lowest", "max_size", "outer_key",
+        "records", "shard", "size",
     )  # fmt: skip
 
-    def __init__(self, shard: str | None, group: object, outer_key: str, first: Pending) -> None:
+    def __init__(
+        self, shard: str | None, group: object, outer_key: str, max_size: int, first: Pending
+    ) -> None:
         self.shard = shard
         self.group = group
         self.outer_key = outer_key
+        self.max_size = max_size
         self.closed = False
         self._begin(first)
 
@@ -42,10 +46,15 @@ class Outgoing:
         self.deadline = first.deadline
         self.expires_at = first.expires_at
 
-    def add(self, pending: Pending) -> None:
-        """Add a user record; the caller has seen that it fits."""
+    def has_room(self, pending: Pending) -> bool:
+        """Whether `add` would add a user record."""
+        return self.size.after(pending.record) <= self.max_size
+
+    def add(self, pending: Pending) -> bool:
+        """Add a user record, unless it would then be larger than ``max_size``; whether it was added."""
+        if self.size.add(pending.record, self.max_size) > self.max_size:
+            return False
         self.records.append(pending)
-        self.size.add(pending.record)
         hash_key = pending.hash_key
         if hash_key < self.lowest:
             self.lowest = hash_key
@@ -55,6 +64,7 @@ class Outgoing:
             self.deadline = pending.deadline
         if pending.expires_at < self.expires_at:
             self.expires_at = pending.expires_at
+        return True
 
     def remove(self, gone: Collection[Pending]) -> None:
         """Take user records out; one with none left must not be sent."""
@@ -95,18 +105,22 @@ class Outgoing:
         return build_all([self])[0]
 
 
-def build_all(units: list[Outgoing]) -> list[dict[str, Any]]:
+def build_all(kinesis_records: list[Outgoing]) -> list[dict[str, Any]]:
     """The entries of a PutRecords request. All aggregates are encoded together."""
     frames = iter(
-        encode_many([pending.record for pending in unit.records] for unit in units if unit.aggregated)
+        encode_many(
+            [pending.record for pending in outgoing.records]
+            for outgoing in kinesis_records
+            if outgoing.aggregated
+        )
     )
     # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
     # hash key, a lone record under its own."
     return [
         {
-            "Data": next(frames) if unit.aggregated else unit.records[0].record.data,
-            "PartitionKey": unit.partition_key,
-            "ExplicitHashKey": format_hash_key(unit.records[0].hash_key),
+            "Data": next(frames) if outgoing.aggregated else outgoing.records[0].record.data,
+            "PartitionKey": outgoing.partition_key,
+            "ExplicitHashKey": format_hash_key(outgoing.records[0].hash_key),
         }
-        for unit in units
+        for outgoing in kinesis_records
     ]

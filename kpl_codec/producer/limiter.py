@@ -101,13 +101,13 @@ class Lane:
 
     def pop(self, now: float) -> Outgoing:
         """Take the first of the queue; it is ready."""
-        unit = self.queue.popleft()
+        outgoing = self.queue.popleft()
         self.waiting_since = None
         self.next_at = float("-inf")
         if self._buckets is not None:
             self._buckets[0].take(1)
-            self._buckets[1].take(unit.full_size)
-        return unit
+            self._buckets[1].take(outgoing.full_size)
+        return outgoing
 
     def answered(self, *, stored: bool, failed: bool, throttled: bool, sent_at: float, now: float) -> None:
         """There is an answer about what was sent to this shard at ``sent_at``.

@@ -63,15 +63,19 @@ class Meter:
     def accepted(self) -> None:
         self._observe("UserRecordsReceived", 1, {})
 
-    def sent(self, units: Sequence[Outgoing], outstanding: int, oldest_at: float | None, now: float) -> None:
+    def sent(
+        self, kinesis_records: Sequence[Outgoing], outstanding: int, oldest_at: float | None, now: float
+    ) -> None:
         observe = self._observe
         observe("UserRecordsPending", outstanding, {})
         observe("OldestUserRecordAge", (now - oldest_at) * 1000 if oldest_at is not None else 0.0, {})
-        observe("KinesisRecordsPerPutRecordsRequest", len(units), {})
-        observe("UserRecordsPerPutRecordsRequest", sum(len(unit.records) for unit in units), {})
-        for unit in units:
-            observe("UserRecordsPerKinesisRecord", len(unit.records), {})
-            for pending in unit.records:
+        observe("KinesisRecordsPerPutRecordsRequest", len(kinesis_records), {})
+        observe(
+            "UserRecordsPerPutRecordsRequest", sum(len(outgoing.records) for outgoing in kinesis_records), {}
+        )
+        for outgoing in kinesis_records:
+            observe("UserRecordsPerKinesisRecord", len(outgoing.records), {})
+            for pending in outgoing.records:
                 if not pending.attempts:
                     observe("BufferingTime", (now - pending.accepted_at) * 1000, {})
 
@@ -85,11 +89,11 @@ class Meter:
     def map_failed(self, code: str) -> None:
         self._observe("ShardMapErrors", 1, {"ErrorCode": code})
 
-    def delivered(self, unit: Outgoing, shard_id: str) -> None:
+    def delivered(self, outgoing: Outgoing, shard_id: str) -> None:
         observe = self._observe
-        for pending in unit.records:
+        for pending in outgoing.records:
             observe("RetriesPerRecord", len(pending.attempts) + pending.attempts_left_out, {})
-        observe("UserRecordsPut", len(unit.records), {})
-        observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in unit.records), {})
+        observe("UserRecordsPut", len(outgoing.records), {})
+        observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in outgoing.records), {})
         observe("KinesisRecordsPut", 1, {"ShardId": shard_id})
-        observe("KinesisRecordsDataPut", unit.data_size, {"ShardId": shard_id})
+        observe("KinesisRecordsDataPut", outgoing.data_size, {"ShardId": shard_id})

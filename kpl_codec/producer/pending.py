@@ -53,8 +53,8 @@ class Pending:
     gave an explicit hash key; where not, one may be assigned, and assigned anew for the next attempt.
     ``keyless``: the partitioner chooses the shard. ``alone``: never to be aggregated (again). ``wrap``: an
     aggregate of one when it goes alone. ``held``: it waits behind others of its key. ``number`` counts the
-    accepted user records. ``accepted_at``, ``deadline`` (of its aggregate), ``map_deadline`` (until when it
-    waits for a prediction), ``expires_at``: seconds of the producer's clock.
+    accepted user records. Set when it is accepted, in seconds of the producer's clock: ``accepted_at``,
+    ``deadline`` (of its aggregate), ``map_deadline`` (until when it waits for a prediction), ``expires_at``.
     """
 
     __slots__ = (
@@ -72,8 +72,7 @@ class Pending:
         self.size = len(record.data) + len(record.partition_key)
         # A lone record goes bare, unless consumers would then take it for an aggregate (PRD-13) or its
         # tags would be gone (PRD-14).
-        self.must_wrap = looks_aggregated(record.data) or bool(record.tags)
-        self.wrap = self.must_wrap
+        self.must_wrap = self.wrap = looks_aggregated(record.data) or bool(record.tags)
         self.alone = False
         self.held = False
         self.misplaced = 0

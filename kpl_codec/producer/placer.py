@@ -64,14 +64,15 @@ class Placer:
                 self._queue.add(self._aggregator.close(home))
             return "hold"
         if shard is None or not together:
-            unit = self._aggregator.alone(shard, pending)
-            self._queue.add(unit)
+            outgoing = self._aggregator.alone(shard, pending)
+            self._queue.add(outgoing)
         else:
-            unit, full = self._aggregator.add(shard, pending)
+            outgoing, full = self._aggregator.add(shard, pending)
             for closed in full:
                 self._queue.add(closed)
-        self._router.placed(pending, closed=unit.closed)
-        return unit
+        if pending.keyless:
+            self._router.placed(pending, closed=outgoing.closed)
+        return outgoing
 
     def _may_join(self, home: Outgoing, shard: str | None, pending: Pending) -> bool:
         return shard is not None and self._aggregator.open_for(shard, pending) is home
@@ -90,14 +91,14 @@ class Placer:
 
     def close_due(self, now: float) -> None:
         """Close the aggregates whose deadline has come."""
-        for unit in self._aggregator.due(now):
-            self._queue.add(unit)
+        for outgoing in self._aggregator.due(now):
+            self._queue.add(outgoing)
 
     def flush(self, urgent_below: int) -> None:
         """Close all aggregates; user records with a lower number than this wait for nothing any more."""
         self.urgent_below = urgent_below
-        for unit in self._aggregator.take_all():
-            self._queue.add(unit)
+        for outgoing in self._aggregator.take_all():
+            self._queue.add(outgoing)
 
     def take_waiting(self, until: float = _NEVER) -> list[Pending]:
         """Take those that wait for a prediction until ``until`` at most: they are to be placed anew."""
@@ -119,15 +120,15 @@ class Placer:
         # predicted and aggregated anew."
         # In another life of the stream a shard of the same id is another shard.
         still_open = frozenset(() if recreated else open_ids)
-        units = self._aggregator.take_others(still_open) + self._queue.take_others(still_open)
-        return [pending for unit in units for pending in unit.records]
+        kinesis_records = self._aggregator.take_others(still_open) + self._queue.take_others(still_open)
+        return [pending for outgoing in kinesis_records for pending in outgoing.records]
 
     # -- everything -----------------------------------------------------------------------------
 
     def places(self) -> Iterator[list[Pending]]:
         """Every user record in here, place by place."""
         yield self._waiting
-        yield from (unit.records for unit in self._aggregator.units())
+        yield from (outgoing.records for outgoing in self._aggregator.kinesis_records())
 
     def clear(self) -> None:
         """Forget everything."""

@@ -92,8 +92,8 @@ class Router:
         return shard
 
     def placed(self, pending: Pending, *, closed: bool) -> None:
-        """It has been put where `route` said. ``closed``: its aggregate is full, or it is alone."""
-        if pending.keyless and not pending.attempts:
+        """One without a key is where `route` said. ``closed``: its aggregate is full, or it is alone."""
+        if not pending.attempts:
             # Half full aggregates: see UniformStickyPartitioner.appended.
             self._partitioner.appended(pending.size, may_switch=closed)
 

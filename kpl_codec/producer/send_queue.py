@@ -40,15 +40,15 @@ class SendQueue:
         self._invalid = 0
         self._refused_until = float("-inf")
 
-    def add(self, unit: Outgoing) -> None:
+    def add(self, outgoing: Outgoing) -> None:
         """To the end of its shard's lane."""
-        lane = self._lane(unit.shard)
-        lane.queue.append(unit)
+        lane = self._lane(outgoing.shard)
+        lane.queue.append(outgoing)
         self._busy[lane.shard] = lane
 
-    def isolate(self, units: list[Outgoing]) -> None:
+    def isolate(self, kinesis_records: list[Outgoing]) -> None:
         """These go as a request of their own, before everything else; the last isolated goes first."""
-        self._isolated.append(units)
+        self._isolated.append(kinesis_records)
 
     def _lane(self, shard: str | None) -> Lane:
         lane = self._lanes.get(shard)
@@ -107,17 +107,23 @@ class SendQueue:
         if self._invalid > FREE_REFUSALS:
             self._wait_after_refusals(now)  # one request at a time finds out whether it is over
         if self._isolated:
-            units = self._isolated.pop()
+            kinesis_records = self._isolated.pop()
         else:
             self._fill(now)
             ready_at = self._collector.ready_at()
             if ready_at is None:
                 return None
-            urgent = any(unit.records[0].number < urgent_below for unit in self._collector.units)
+            urgent = any(
+                outgoing.records[0].number < urgent_below for outgoing in self._collector.kinesis_records
+            )
             if ready_at > now and not urgent:
                 return None
-            units = self._collector.take()
-        return [unit for unit in units if unit.expires_at > now or self._expire(unit, now)]
+            kinesis_records = self._collector.take()
+        return [
+            outgoing
+            for outgoing in kinesis_records
+            if outgoing.expires_at > now or self._expire(outgoing, now)
+        ]
 
     def _fill(self, now: float) -> None:
         for key, lane in list(self._busy.items()):
@@ -159,11 +165,11 @@ class SendQueue:
             self._busy.pop(shard, None)
         return gone
 
-    def units(self) -> Iterator[Outgoing]:
+    def kinesis_records(self) -> Iterator[Outgoing]:
         """Everything in here."""
         for group in self._isolated:
             yield from group
-        yield from self._collector.units
+        yield from self._collector.kinesis_records
         for lane in self._lanes.values():
             yield from lane.queue
 

@@ -40,7 +40,7 @@ Verdict = Literal["delivered", "misplaced", "unknown"]
 class Judged(NamedTuple):
     """A Kinesis record that has got its verdict, and the attempt that stored it."""
 
-    unit: Outgoing
+    outgoing: Outgoing
     attempt: Attempt
 
 
@@ -48,7 +48,7 @@ class _Parked(NamedTuple):
     """Waits for a map. ``until``: then its user records are sent again. ``generation``: of the map, when
     the Kinesis record was sent."""
 
-    unit: Outgoing
+    outgoing: Outgoing
     attempt: Attempt
     generation: int
     until: float
@@ -63,18 +63,22 @@ class Verdicts:
         self._parked: list[_Parked] = []
         self._probe_at: float | None = None
 
-    def judge(self, unit: Outgoing, stored: Stored, attempt: Attempt, generation: int, now: float) -> Attempt:
+    def judge(
+        self, outgoing: Outgoing, stored: Stored, attempt: Attempt, generation: int, now: float
+    ) -> Attempt:
         """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for one parked here."""
-        if unit.shard is not None and stored.shard_id != unit.shard:
+        if outgoing.shard is not None and stored.shard_id != outgoing.shard:
             # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the
             # time of sending and the predicted shard."
-            self._live.invalidate(attempt.started_at, unit.shard, now)
+            self._live.invalidate(attempt.started_at, outgoing.shard, now)
         self._live.stream_seen(now)
-        judged = self._with_verdict(unit, attempt, generation)
+        judged = self._with_verdict(outgoing, attempt, generation)
         if judged.outcome is Outcome.PLACEMENT_UNKNOWN:
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live."
-            self._parked.append(_Parked(unit, judged, generation, min(now + self._patience, unit.expires_at)))
+            self._parked.append(
+                _Parked(outgoing, judged, generation, min(now + self._patience, outgoing.expires_at))
+            )
             if stored.shard_id in self._live.lineage:
                 self._live.stream_gone(now)  # its number is none of the shard's that we know
             if self._probe_at is None:
@@ -82,9 +86,9 @@ class Verdicts:
                 self._probe_at = now + PROBE_INTERVAL
         return judged
 
-    def _with_verdict(self, unit: Outgoing, attempt: Attempt, generation: int) -> Attempt:
+    def _with_verdict(self, outgoing: Outgoing, attempt: Attempt, generation: int) -> Attempt:
         # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
-        if not unit.aggregated:
+        if not outgoing.aggregated:
             return attempt._replace(outcome=Outcome.DELIVERED)
         assert attempt.shard_id is not None
         assert attempt.sequence_number is not None
@@ -99,9 +103,9 @@ class Verdicts:
         # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
         # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate
         # whole, so these are lost.)
-        if unit.lowest in known.hash_key_range and unit.highest in known.hash_key_range:
+        if outgoing.lowest in known.hash_key_range and outgoing.highest in known.hash_key_range:
             return attempt._replace(outcome=Outcome.DELIVERED)
-        for pending in unit.records:
+        for pending in outgoing.records:
             pending.misplaced += 1
             # PRD-31: "A user record that was misplaced twice MUST be sent alone."
             if pending.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
@@ -113,11 +117,11 @@ class Verdicts:
         judged = []
         parked, self._parked = self._parked, []
         for one in parked:
-            attempt = self._with_verdict(one.unit, one.attempt, one.generation)
+            attempt = self._with_verdict(one.outgoing, one.attempt, one.generation)
             if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
                 self._parked.append(one)
             else:
-                judged.append(Judged(one.unit, attempt))
+                judged.append(Judged(one.outgoing, attempt))
         if not self._parked:
             self._probe_at = None
         return judged
@@ -132,9 +136,9 @@ class Verdicts:
         if due:
             self._parked = [one for one in self._parked if one.until > now]
         for one in due:
-            for pending in one.unit.records:
+            for pending in one.outgoing.records:
                 pending.alone = True
-        return [Judged(one.unit, one.attempt) for one in due]
+        return [Judged(one.outgoing, one.attempt) for one in due]
 
     def timer(self) -> float | None:
         """When `take_due` has something to do; None for never."""
@@ -145,9 +149,9 @@ class Verdicts:
 
     def places(self) -> Iterator[list[Pending]]:
         """Every user record in here, Kinesis record by Kinesis record."""
-        return (one.unit.records for one in self._parked)
+        return (one.outgoing.records for one in self._parked)
 
     def take_all(self) -> list[Judged]:
         """Take everything that is parked."""
         parked, self._parked, self._probe_at = self._parked, [], None
-        return [Judged(one.unit, one.attempt) for one in parked]
+        return [Judged(one.outgoing, one.attempt) for one in parked]

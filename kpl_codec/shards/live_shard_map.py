@@ -161,7 +161,8 @@ class LiveShardMap:
         O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
         """
         shard_map = self._known.shard_map
-        if self._trust.state is TrustState.NONE or shard_map is None:
+        state = self._trust.state
+        if state is TrustState.NONE or shard_map is None:
             return None
         # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
         if shard_map.distribution == "AUTO":
@@ -169,7 +170,7 @@ class LiveShardMap:
         shard_id = shard_map.shard_for(hash_key).shard_id
         # MAP-1: "A prediction MUST come from a map that is trusted for its shard; otherwise the answer is
         # that none can be made."
-        return shard_id if self._trust.covers(shard_id) else None
+        return shard_id if state is TrustState.TRUSTED or self._trust.covers(shard_id) else None
 
     def trusts(self, shard_id: str) -> bool:
         """Whether the map is trusted for this shard, so that it may be predicted."""

@@ -60,12 +60,12 @@ def test_the_same_bytes_keys_and_sizes_as_the_kpl(case: dict) -> None:
     written = case["observed"]["KPL 1.0.7 (C++)"]
     data = written.get("kinesis_record_data", case["data"])
     config = ProducerConfig(aggregation_max_size=10 * 2**20, max_record_size=10 * 2**20)
-    (unit,) = aggregate(config, user_records)
-    entry = unit.build()
+    (outgoing,) = aggregate(config, user_records)
+    entry = outgoing.build()
     assert entry["Data"].hex() == data
     assert entry["PartitionKey"] == written["outer_partition_key"]
     assert entry["ExplicitHashKey"] == written["outer_explicit_hash_key"]
-    assert unit.data_size == len(data) // 2
+    assert outgoing.data_size == len(data) // 2
 
 
 def test_the_vectors_are_there() -> None:
@@ -85,24 +85,27 @@ def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
     config = ProducerConfig(
         aggregation_max_size=max_size, aggregation_max_count=max_count, outer_key=outer_key
     )
-    units = aggregate(config, user_records)
+    kinesis_records = aggregate(config, user_records)
     out: list[kpl.UserRecord] = []
-    for unit in units:
-        entry = unit.build()
+    for outgoing in kinesis_records:
+        entry = outgoing.build()
         data = entry["Data"]
-        assert unit.data_size == len(data)
-        assert unit.full_size == len(data) + len(entry["PartitionKey"].encode())
-        assert len(unit.records) <= max_count
-        assert len(unit.records) == 1 or len(data) <= max_size
+        assert outgoing.data_size == len(data)
+        assert outgoing.full_size == len(data) + len(entry["PartitionKey"].encode())
+        assert len(outgoing.records) <= max_count
+        assert len(outgoing.records) == 1 or len(data) <= max_size
         hash_keys = [
-            kpl.effective_hash_key(p.record.partition_key, p.record.explicit_hash_key) for p in unit.records
+            kpl.effective_hash_key(p.record.partition_key, p.record.explicit_hash_key)
+            for p in outgoing.records
         ]
-        assert (unit.lowest, unit.highest) == (min(hash_keys), max(hash_keys))
+        assert (outgoing.lowest, outgoing.highest) == (min(hash_keys), max(hash_keys))
         assert int(entry["ExplicitHashKey"]) == hash_keys[0]
         if kpl.is_aggregated(data):
             out += kpl.decode(data)
         else:
-            out.append(kpl.UserRecord(entry["PartitionKey"], data, unit.records[0].record.explicit_hash_key))
+            out.append(
+                kpl.UserRecord(entry["PartitionKey"], data, outgoing.records[0].record.explicit_hash_key)
+            )
     if outer_key != "buckets":
         assert out == user_records
     else:
@@ -119,9 +122,9 @@ def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_k
     probe = kpl.AggregatedRecordBuilder()
     probe.add(first)
     rest = 2**20 - probe.size - 14 + delta
-    units = aggregate(config, [first, kpl.UserRecord("key", b"y" * rest)])
-    assert all(unit.full_size <= 2**20 for unit in units)
-    assert sum(len(unit.records) for unit in units) == 2
+    kinesis_records = aggregate(config, [first, kpl.UserRecord("key", b"y" * rest)])
+    assert all(outgoing.full_size <= 2**20 for outgoing in kinesis_records)
+    assert sum(len(outgoing.records) for outgoing in kinesis_records) == 2
 
 
 @pytest.mark.requirement("PRD-5")
@@ -163,14 +166,14 @@ def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
     "data", [kpl.encode([kpl.UserRecord("x", b"inner")]), b"\xf3\x89\x9a\xc2" + b"not a frame, but long"]
 )
 def test_a_lone_record_that_looks_like_an_aggregate_is_wrapped(data: bytes) -> None:
-    (unit,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", data)])
-    assert [r.data for r in kpl.decode(unit.build()["Data"])] == [data]
+    (outgoing,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", data)])
+    assert [r.data for r in kpl.decode(outgoing.build()["Data"])] == [data]
 
 
 @pytest.mark.requirement("PRD-12")
 def test_a_lone_record_goes_bare_under_its_own_key() -> None:
-    (unit,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", b"data", "77")])
-    assert unit.build() == {"Data": b"data", "PartitionKey": "k", "ExplicitHashKey": "77"}
+    (outgoing,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", b"data", "77")])
+    assert outgoing.build() == {"Data": b"data", "PartitionKey": "k", "ExplicitHashKey": "77"}
 
 
 @pytest.mark.requirement("PRD-19")
@@ -178,9 +181,9 @@ def test_buckets_keep_a_key_under_one_outer_key_and_use_several() -> None:
     config = ProducerConfig(outer_key="buckets", outer_key_buckets=4)
     user_records = [kpl.UserRecord(f"key-{n % 40}", b"%d" % n) for n in range(400)]
     under: dict[str, set[str]] = {}
-    for unit in aggregate(config, user_records):
-        for pending in unit.records:
-            under.setdefault(pending.record.partition_key, set()).add(unit.partition_key)
+    for outgoing in aggregate(config, user_records):
+        for pending in outgoing.records:
+            under.setdefault(pending.record.partition_key, set()).add(outgoing.partition_key)
     assert all(len(outer) == 1 for outer in under.values())
     assert {outer for keys in under.values() for outer in keys} == {"a0", "a1", "a2", "a3"}
 
@@ -189,9 +192,9 @@ def test_buckets_keep_a_key_under_one_outer_key_and_use_several() -> None:
 def test_reshard_proof_aggregates_share_one_hash_key() -> None:
     config = ProducerConfig(reshard_proof=True)
     user_records = [kpl.UserRecord("k", b"%d" % n, str(n % 3)) for n in range(30)]
-    units = aggregate(config, user_records)
-    assert len(units) == 3
-    assert all(unit.lowest == unit.highest for unit in units)
+    kinesis_records = aggregate(config, user_records)
+    assert len(kinesis_records) == 3
+    assert all(outgoing.lowest == outgoing.highest for outgoing in kinesis_records)
 
 
 @pytest.mark.requirement("PRD-16")
@@ -207,16 +210,18 @@ def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: 
     requests: list[list[Outgoing]] = []
     aggregator = Aggregator(config)
     for size in sizes:
-        unit = aggregator.alone("s", prepared(config, kpl.UserRecord("key", b"x" * size)))
-        if not collector.fits(unit):
+        outgoing = aggregator.alone("s", prepared(config, kpl.UserRecord("key", b"x" * size)))
+        if not collector.fits(outgoing):
             assert collector.ready_at() == float("-inf")
             requests.append(collector.take())
-        collector.add(unit, 0.0)
+        collector.add(outgoing, 0.0)
     requests.append(collector.take())
-    assert [len(u.records[0].record.data) for units in requests for u in units] == sizes
-    for units in requests:
-        assert len(units) <= max_count
-        assert len(units) == 1 or sum(unit.full_size for unit in units) <= max_size
+    assert [len(u.records[0].record.data) for kinesis_records in requests for u in kinesis_records] == sizes
+    for kinesis_records in requests:
+        assert len(kinesis_records) <= max_count
+        assert (
+            len(kinesis_records) == 1 or sum(outgoing.full_size for outgoing in kinesis_records) <= max_size
+        )
 
 
 @pytest.mark.parametrize(

@@ -44,26 +44,26 @@ class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
-    def _answered(self, unit: Outgoing, entry: Any, flight: Any, now: float) -> list[Pending]:
+    def _answered(self, outgoing: Outgoing, entry: Any, flight: Any, now: float) -> list[Pending]:
         if not isinstance(entry, Stored):
-            return super()._answered(unit, entry, flight, now)
+            return super()._answered(outgoing, entry, flight, now)
         attempt = Attempt(
-            Outcome.DELIVERED, flight.started_at, now, unit.shard, entry.shard_id, entry.sequence_number
+            Outcome.DELIVERED, flight.started_at, now, outgoing.shard, entry.shard_id, entry.sequence_number
         )
         known = self.live.lineage.get(entry.shard_id)
-        if unit.shard is None or entry.shard_id == unit.shard:
-            return self._judged(unit, attempt, now)
-        self.live.invalidate(flight.started_at, unit.shard, now)
+        if outgoing.shard is None or entry.shard_id == outgoing.shard:
+            return self._judged(outgoing, attempt, now)
+        self.live.invalidate(flight.started_at, outgoing.shard, now)
         done = [
             pending
-            for pending in unit.records
+            for pending in outgoing.records
             if known is not None and pending.hash_key in known.hash_key_range
         ]
         for index, pending in enumerate(done):
             self._finish(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))
-        unit.remove(done)
+        outgoing.remove(done)
         misplaced = attempt._replace(outcome=Outcome.MISPLACED)
-        return self._failed(unit, misplaced, now) if unit.records else []
+        return self._failed(outgoing, misplaced, now) if outgoing.records else []
 
 
 _JUNK = st.sampled_from([None, "", "x", 5, [], ["x"], {}, {"x": "y"}, True])

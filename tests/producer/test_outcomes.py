@@ -127,7 +127,7 @@ def test_halving_finds_exactly_the_bad_records(shards: list[int], bad: set[int])
         if not calls and not bench.core.outstanding:
             break
         for call in calls:
-            if any(data.startswith(b"bad") for unit in data_of(call) for data in unit):
+            if any(data.startswith(b"bad") for outgoing in data_of(call) for data in outgoing):
                 bench.core.fail(call, Failure("ValidationException"), bench.now, answered=True)
             else:
                 bench.serve(call)

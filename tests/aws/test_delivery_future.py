@@ -1,0 +1,117 @@
+"""The producer's future does what any future does, only cheaper."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.aws.delivery_future import DeliveryFuture
+from kpl_codec.producer import Delivery, DeliveryError, Outcome
+
+DELIVERY = Delivery("shard", "1", 0, ())
+REFUSED = DeliveryError(outcome=Outcome.REFUSED, code="refused", attempts=())
+OPERATIONS: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "result": lambda future, told: future.result(0),
+    "exception": lambda future, told: future.exception(0),
+    "done": lambda future, told: future.done(),
+    "running": lambda future, told: future.running(),
+    "cancelled": lambda future, told: future.cancelled(),
+    "wait": lambda future, told: len(wait([future], 0).done),
+    "call back": lambda future, told: future.add_done_callback(lambda ended: told.append(ended.done())),
+    "deliver": lambda future, told: future.set_result(DELIVERY),
+    "fail": lambda future, told: future.set_exception(REFUSED),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=8))
+def test_it_answers_as_any_future_does(operations: list[str]) -> None:
+    def run(future: Future[Delivery]) -> list[Any]:
+        told: list[Any] = []
+        answers: list[Any] = []
+        for name in operations:
+            try:
+                answers.append(OPERATIONS[name](future, told))
+            except (TimeoutError, InvalidStateError, DeliveryError) as error:
+                answers.append(type(error))
+        return [answers, told]
+
+    assert run(DeliveryFuture()) == run(Future())
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
+    for _ in range(60):
+        futures = [DeliveryFuture() for _ in range(40)]
+        called: list[Future[Delivery]] = []
+        yielded: list[Future[Delivery]] = []
+        waited: list[Delivery | None] = []
+
+        def one_by_one(futures: list[DeliveryFuture] = futures, waited: list[Any] = waited) -> None:
+            for future in reversed(futures):
+                waited.append(None if future.exception(20) else future.result(20))
+
+        def together(futures: list[DeliveryFuture] = futures, yielded: list[Any] = yielded) -> None:
+            yielded.extend(as_completed(futures, 20))
+            assert not wait(futures, 20, ALL_COMPLETED).not_done
+
+        def call_back(futures: list[DeliveryFuture] = futures, called: list[Any] = called) -> None:
+            for future in futures:
+                future.add_done_callback(called.append)
+
+        threads = [threading.Thread(target=target) for target in (one_by_one, together, call_back, together)]
+        for thread in threads:
+            thread.start()
+        for number, future in enumerate(futures):
+            if number % 7 == 0:
+                future.set_exception(REFUSED)
+            else:
+                future.set_result(DELIVERY)
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        assert waited.count(DELIVERY) == 34
+        assert waited.count(None) == 6
+        assert len(yielded) == 2 * len(set(yielded)) == 80
+        assert len(called) == len(set(called)) == 40
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> None:
+    stop = threading.Event()
+
+    def end_more() -> None:
+        while not stop.is_set():
+            DeliveryFuture().set_result(DELIVERY)
+
+    ender = threading.Thread(target=end_more)
+    ender.start()
+    try:
+        future = DeliveryFuture()
+        future.set_exception(REFUSED)
+        for _ in range(20):
+            child = os.fork()
+            if not child:
+                waiting = threading.Thread(target=lambda: future.exception(), daemon=True)
+                waiting.start()
+                waiting.join(5)
+                os._exit(waiting.is_alive())
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        ender.join()
