@@ -2,22 +2,28 @@
 
     for batch in deaggregate_batches(batches, policy="report", shard_map=shard_map):
         ...
+    users = deaggregate_table(table)  # at once, on all cores
 
-A batch needs a binary column ``data``. ``streamName``, ``shardId``, ``sequenceNumber``, ``partitionKey``,
-``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present; all other columns are copied. The
-columns equal the objects that `kpl_codec.deaggregate` gives for the same Kinesis records under the same
-policy. There are two paths: compiled code writes the columns of sound records without an object per user
-record (compiled_columns.py); all others go through `deaggregate`, many in one call (fallback.py).
+The input is anything with Arrow's PyCapsule interface: pyarrow's own objects, data frames of polars and
+pandas, relations of DuckDB. It needs a binary column ``data``. ``streamName``, ``shardId``,
+``sequenceNumber``, ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if
+present; all other columns are copied. The columns equal the objects that `kpl_codec.deaggregate` gives for
+the same Kinesis records under the same policy. There are two paths: compiled code writes the columns of
+sound records without an object per user record (compiled_columns.py); all others go through `deaggregate`,
+many in one call (fallback.py).
 
 Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before. They stay
 unchanged, so running twice does no harm. Output batches have a maximum size in bytes. Memory is limited to
 what a few MiB of the input become.
-Specification: spec/07-spark.md, SPK-1 to SPK-4; spec/03-deaggregation.md.
+Specification: spec/07-spark.md, SPK-1 to SPK-4, SPK-75; spec/03-deaggregation.md.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -31,6 +37,7 @@ from ..limits import MAGIC
 from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
 from .compiled_columns import CompiledColumns
+from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
 from .fallback import no_data_batches, object_batches
 from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
 from .unopened import UnopenedRows
@@ -44,7 +51,7 @@ _COMPILED, _OBJECTS, _UNOPENED, _NO_DATA = range(4)
 
 
 def output_schema(
-    schema: pa.Schema, policy: Policy = "strict", *, placement: bool = False, tags: bool = False
+    schema: pa.Schema | ArrowSchema, policy: Policy = "strict", *, placement: bool = False, tags: bool = False
 ) -> pa.Schema:
     """The schema that `deaggregate_batches` gives for batches of ``schema``.
 
@@ -53,7 +60,7 @@ def output_schema(
     counting.
     Raises TypeError for a column of the wrong type, CaptureError without ``data``.
     """
-    return Layout(schema, policy, placement, tags).schema
+    return Layout(plain_schema(schema), policy, placement, tags).schema
 
 
 class Deaggregator:
@@ -65,7 +72,7 @@ class Deaggregator:
 
     def __init__(
         self,
-        schema: pa.Schema,
+        schema: pa.Schema | ArrowSchema,
         policy: Policy = "strict",
         *,
         shard_map: ShardMap | None = None,
@@ -77,7 +84,7 @@ class Deaggregator:
         self.shard_map = shard_map
         self.counts = Counts()
         self.max_batch_bytes = max_batch_bytes
-        self._layout = Layout(schema, policy, shard_map is not None, tags)
+        self._layout = Layout(plain_schema(schema), policy, shard_map is not None, tags)
         self._judge = Judge(shard_map) if shard_map is not None else None
         self._opener = Opener(policy, self._judge, self.counts)
         self._unopened = UnopenedRows(self._layout, self._judge, self.counts)
@@ -86,12 +93,12 @@ class Deaggregator:
     def schema(self) -> pa.Schema:
         return self._layout.schema
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def process(self, batch: pa.RecordBatch | ArrowArray) -> Iterator[pa.RecordBatch]:
         """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError, after
         the user records before it, and CaptureError for a row without data."""
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
-        for part in parts(batch, _PART_BYTES):
+        for part in parts(plain(batch), _PART_BYTES):
             yield from self._process_part(Source(part, self._layout))
 
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
@@ -138,7 +145,7 @@ class Deaggregator:
 
 
 def deaggregate_batches(
-    batches: Iterable[pa.RecordBatch],
+    batches: ArrowData,
     policy: Policy = "strict",
     *,
     shard_map: ShardMap | None = None,
@@ -147,14 +154,16 @@ def deaggregate_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The user records of ``batches``, which share one schema, lazily and in order.
 
+    ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
     Small batches are joined up to ``max_batch_bytes`` (hostile input can make very many).
-    Raises what `Deaggregator` raises; ``strict`` raises DecodeError while iterating.
+    Raises what `Deaggregator` raises, TypeError for what is no Arrow data; ``strict`` raises DecodeError
+    while iterating.
     """
     deaggregator: Deaggregator | None = None
 
     def process() -> Iterator[pa.RecordBatch]:
         nonlocal deaggregator
-        for batch in batches:
+        for batch in batches_of(batches):
             if deaggregator is None:
                 deaggregator = Deaggregator(
                     batch.schema, policy, shard_map=shard_map, tags=tags, max_batch_bytes=max_batch_bytes
@@ -162,6 +171,53 @@ def deaggregate_batches(
             yield from deaggregator.process(batch)
 
     return coalesce(process(), max_batch_bytes)
+
+
+def deaggregate_table(
+    table: ArrowData,
+    policy: Policy = "strict",
+    *,
+    shard_map: ShardMap | None = None,
+    tags: bool = False,
+    threads: int | None = None,
+) -> pa.Table:
+    """The user records of ``table``, in order, as one table.
+
+    ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
+    at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the result is the same for any.
+    Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
+    one thread, and for no batch at all, which has no columns.
+    """
+    if threads is None:
+        threads = pa.cpu_count()
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    batches = map(plain, batches_of(table))
+    first = next(batches, None)
+    if first is None:
+        raise ValueError("no batches: a table without rows has columns, an empty list has none")
+    check_policy(policy)
+    own = threading.local()
+    layout = Layout(first.schema, policy, shard_map is not None, tags)
+
+    def work(share: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        if not hasattr(own, "deaggregator"):
+            own.deaggregator = Deaggregator(first.schema, policy, shard_map=shard_map, tags=tags)
+        made = (batch for part in share for batch in own.deaggregator.process(part))
+        return list(coalesce(made, DEFAULT_BATCH_BYTES))
+
+    shares: list[list[pa.RecordBatch]] = []
+    for part in (part for batch in chain([first], batches) for part in parts(batch, _PART_BYTES)):
+        # What a row that was opened before becomes depends on the row before it: they stay together.
+        if shares and Source(part.slice(0, 1), layout).opened is not None:
+            shares[-1].append(part)
+        else:
+            shares.append([part])
+    # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
+    # threads MUST NOT change what comes out."
+    with ThreadPoolExecutor(threads, "kpl-codec-arrow") as pool:
+        done = list(chain.from_iterable(pool.map(work, shares)))
+    return pa.Table.from_batches(done, layout.schema)
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -203,5 +259,6 @@ __all__ = [
     "Deaggregator",
     "coalesce",
     "deaggregate_batches",
+    "deaggregate_table",
     "output_schema",
 ]

@@ -128,7 +128,7 @@ def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
     if pa.types.is_null(actual):
         return True
     if pa.types.is_string(expected):
-        return is_text(actual)
+        return is_text(actual.value_type if pa.types.is_dictionary(actual) else actual)
     if pa.types.is_binary(expected):
         return _is_bytes(actual)
     if pa.types.is_integer(expected):

@@ -1,0 +1,113 @@
+"""Objects of other libraries as pyarrow's, by Arrow's PyCapsule interface: polars, DuckDB, pandas, nanoarrow.
+
+https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+
+class ArrowSchema(Protocol):
+    """A schema of any library."""
+
+    def __arrow_c_schema__(self) -> object: ...
+
+
+class ArrowArray(Protocol):
+    """A record batch of any library."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+
+class ArrowStream(Protocol):
+    """A table, or a stream of record batches, of any library."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+#: What the functions of `kpl_codec.arrow` read; an iterable may hold any of the others.
+ArrowData: TypeAlias = (
+    "pa.RecordBatch | pa.Table | pa.RecordBatchReader | ArrowArray | ArrowStream"
+    " | Iterable[pa.RecordBatch | ArrowArray | ArrowStream]"
+)
+
+
+def batches_of(data: ArrowData) -> Iterator[pa.RecordBatch]:
+    """The record batches of ``data``, one after the other, without a copy where its library needs none.
+
+    Raises TypeError for what is no Arrow data.
+    """
+    found = _own(data)
+    if found is not None:
+        yield from found
+    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
+        for one in data:
+            inner = _own(one)
+            if inner is None:
+                raise _no_arrow_data(one)
+            yield from inner
+    else:
+        raise _no_arrow_data(data)
+
+
+def _own(data: object) -> Iterable[pa.RecordBatch] | None:
+    """Batches of one object, at least one; None if it does not speak Arrow."""
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if hasattr(data, "__arrow_c_stream__"):
+        own = isinstance(data, pa.RecordBatchReader)  # else its errors would lose their types
+        return _of_stream(data if own else pa.RecordBatchReader.from_stream(data))
+    if hasattr(data, "__arrow_c_array__"):
+        return [pa.record_batch(data)]
+    return None
+
+
+def _of_stream(stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    empty = True
+    for batch in stream:
+        empty = False
+        yield batch
+    if empty:
+        yield pa.RecordBatch.from_pylist([], stream.schema)
+
+
+def _no_arrow_data(data: object) -> TypeError:
+    return TypeError(
+        f"{type(data).__name__} where Arrow data belongs (record batches, a table, a data frame): "
+        "kpl_codec.deaggregate takes KinesisRecords, kpl_codec.adapters.kinesis_records makes them"
+    )
+
+
+def plain_schema(schema: pa.Schema | ArrowSchema) -> pa.Schema:
+    """``schema`` with text and bytes that are views (polars has such) as large text and bytes: pyarrow
+    computes little with views."""
+    schema = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
+    fields = [field.with_type(_plain(field.type)) for field in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def plain(batch: pa.RecordBatch | ArrowArray) -> pa.RecordBatch:
+    """``batch`` with the types of `plain_schema`; as it is if it has them."""
+    batch = batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch)
+    schema = plain_schema(batch.schema)
+    return batch if schema.equals(batch.schema) else batch.cast(schema)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if kind == pa.string_view():
+        return pa.large_string()
+    if kind == pa.binary_view():
+        return pa.large_binary()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _plain(kind.value_type), kind.ordered)
+    return kind

@@ -1,0 +1,191 @@
+"""What other libraries hand over, and whole tables on several threads: the same user records."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import nanoarrow
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec import arrow
+from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table, output_schema
+from kpl_codec.errors import KplError
+
+from .test_arrow import MAPS, batch_of, framed, kinesis_records
+
+
+class Stream:
+    """A table of a library that has the PyCapsule interface and nothing else."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class Array:
+    """A batch of such a library."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_schema__(self) -> object:
+        return self._batch.schema.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        capsules: tuple[object, object] = self._batch.__arrow_c_array__(requested_schema)
+        return capsules
+
+
+def table_of(*batches: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches(batches)
+
+
+def views(table: pa.Table) -> pa.Table:
+    """As polars writes text, bytes and categories."""
+    changed = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
+    schema = pa.schema([field.with_type(changed.get(field.type, field.type)) for field in table.schema])
+    table = table.cast(schema)
+    at = table.schema.get_field_index("shardId")
+    coded = table["shardId"].cast(pa.string()).dictionary_encode()
+    nested = pa.array([[f"{i}", None] for i in range(table.num_rows)], pa.list_(pa.string_view()))
+    return table.set_column(at, "shardId", coded).append_column("nested", nested)
+
+
+RECORDS = [
+    kpl.KinesisRecord(
+        "a", kpl.encode([kpl.UserRecord(f"k{n}", b"x" * 40)] * 3), str(n), "shardId-000000000000"
+    )
+    for n in range(40)
+]
+BATCH = batch_of(RECORDS)
+
+FORMS: dict[str, Callable[[pa.RecordBatch], Any]] = {
+    "table": table_of,
+    "reader": lambda batch: table_of(batch).to_reader(),
+    "only a stream": lambda batch: Stream(table_of(batch)),
+    "only an array": Array,
+    "a list of streams": lambda batch: [
+        Stream(table_of(batch.slice(0, 9))),
+        Stream(table_of(batch.slice(9))),
+    ],
+    "a list of arrays": lambda batch: [Array(batch.slice(0, 9)), Array(batch.slice(9))],
+    "nanoarrow's stream": lambda batch: nanoarrow.ArrayStream(table_of(batch)),
+    "nanoarrow's array": lambda batch: nanoarrow.c_array(batch),
+    "views": lambda batch: Stream(views(table_of(batch))),
+}
+
+
+@pytest.mark.requirement("SPK-75")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("run", [deaggregate_table, deaggregate_batches], ids=lambda run: run.__name__)
+def test_arrow_data_of_any_library_goes_in(form: str, run: Any) -> None:
+    want = pa.Table.from_batches(deaggregate_batches([BATCH], "report", shard_map=MAPS[1])).to_pylist()
+    made = run(FORMS[form](BATCH), "report", shard_map=MAPS[1])
+    rows = (made if run is deaggregate_table else pa.Table.from_batches(made)).to_pylist()
+    nested = [row.pop("nested", None) for row in rows]
+    assert rows == want
+    assert form != "views" or nested == [[f"{n}", None] for n in range(40) for _ in range(3)]
+
+
+def test_a_data_frame_of_pandas_goes_in() -> None:
+    names = ["data", "shardId", "sequenceNumber"]
+    frame = pd.DataFrame({name: BATCH.column(name).to_pylist() for name in names})
+    made = deaggregate_table(frame)
+    assert made.to_pylist() == deaggregate_table(pa.table(BATCH).select(names)).to_pylist()
+    assert made.num_rows == 120
+
+
+def test_a_batch_of_any_library_goes_in_alone() -> None:
+    given = Array(BATCH)
+    assert output_schema(given, "report") == output_schema(BATCH.schema, "report")
+    made = list(Deaggregator(given, "report").process(given))
+    assert table_of(*made) == table_of(*Deaggregator(BATCH.schema, "report").process(BATCH))
+
+
+@pytest.mark.parametrize("form", ["table", "reader", "only a stream"])
+def test_a_table_without_rows_keeps_its_columns(form: str) -> None:
+    made = deaggregate_table(FORMS[form](BATCH.slice(0, 0)), "report", shard_map=MAPS[1])
+    assert made.num_rows == 0
+    assert made.schema == output_schema(BATCH.schema, "report", placement=True)
+
+
+@pytest.mark.parametrize("wrong", [[{"Data": b""}], [RECORDS[0]], {"data": [b""]}, "data", b"data", None, 3])
+def test_what_is_no_arrow_data_is_a_type_error(wrong: Any) -> None:
+    for run in (deaggregate_table, lambda data: list(deaggregate_batches(data))):
+        with pytest.raises(TypeError, match="where Arrow data belongs"):
+            run(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given_data", "options"), [([], {}), ([BATCH], {"threads": 0}), ([BATCH], {"policy": "x"})]
+)
+def test_values_that_cannot_be(given_data: Any, options: Any) -> None:
+    with pytest.raises(ValueError):
+        deaggregate_table(given_data, **options)
+
+
+def outcome(run: Callable[[], pa.Table]) -> Any:
+    try:
+        table = run()
+    except KplError as error:
+        return type(error), str(error)
+    return table.schema, table.to_pylist()
+
+
+@pytest.mark.requirement("SPK-2", "SPK-75")
+@settings(max_examples=60)
+@given(
+    st.lists(kinesis_records, min_size=1, max_size=60),
+    st.integers(0, 60),
+    st.sampled_from(["strict", "kcl", "report"]),
+    st.sampled_from(MAPS),
+    st.booleans(),
+    st.integers(1, 4),
+)
+@example(  # all were opened before, and all are of one Kinesis record
+    [kpl.KinesisRecord("k", b"", "1", "shardId-000000000000", None, None, n) for n in range(1, 41)],
+    0, "report", None, False, 3,
+)  # fmt: skip
+def test_threads_change_nothing(
+    records: list[kpl.KinesisRecord], at: int, policy: Any, shard_map: Any, tags: bool, threads: int
+) -> None:
+    """Shares of sixteen rows: as much is cut as can be."""
+    batch = batch_of(records)
+    batches = [batch.slice(0, at), batch.slice(at)]
+    options: dict[str, Any] = {"policy": policy, "shard_map": shard_map, "tags": tags}
+    want = outcome(lambda: pa.Table.from_batches(deaggregate_batches(batches, **options)))
+    with mock.patch.object(arrow, "_PART_BYTES", 1):
+        got = outcome(lambda: deaggregate_table(batches, threads=threads, **options))
+    assert got == want
+
+
+def test_threads_work_at_the_same_time() -> None:
+    """Two parts that wait for one another are both done."""
+    both = threading.Barrier(2, timeout=20)
+    process = Deaggregator.process
+
+    def waiting(self: Deaggregator, part: pa.RecordBatch) -> Any:
+        both.wait()
+        return process(self, part)
+
+    with mock.patch.object(arrow, "_PART_BYTES", 1), mock.patch.object(Deaggregator, "process", waiting):
+        assert deaggregate_table(BATCH.slice(0, 32), threads=2).num_rows == 96
+
+
+def test_the_first_record_that_is_refused_is_named() -> None:
+    broken = framed(b"\x0a")
+    records = [kpl.KinesisRecord("a", broken if n in (20, 35) else b"plain", str(n)) for n in range(40)]
+    with mock.patch.object(arrow, "_PART_BYTES", 1):
+        found = outcome(lambda: deaggregate_table(batch_of(records), threads=3))
+    assert found == outcome(lambda: deaggregate_table(batch_of(records[:21]), threads=1))
+    assert issubclass(found[0], kpl.DecodeError)
