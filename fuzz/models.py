@@ -29,7 +29,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 #: Module, and the names of its state machines, or of a list of them; else its tests that Hypothesis runs.
 MACHINES = {
-    "tests.producer.test_nothing_is_lost": "MACHINES",
+    "tests.producer.machines": "MACHINES",
     "tests.shards.test_live_shard_map_machine": "LiveShardMapMachine",
     "tests.shards.test_allocation": "AllocatorMachine",
 }

@@ -1,0 +1,309 @@
+"""A producer against a model of Kinesis: what may happen, and what is claimed whatever happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+)
+
+from kpl_codec.producer import (
+    Delivery,
+    DeliveryError,
+    Outcome,
+    Pending,
+    ProducerConfig,
+    ProducerCore,
+)
+from kpl_codec.producer.collector import PutRecordsRequest
+from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, State
+
+from .model import ModelError, ModelStream, chance_of
+
+_JUNK = st.sampled_from([None, "", "x", 5, [], ["x"], {}, {"x": "y"}, True])
+#: Answers of no shape that the service gives.
+HOSTILE = st.one_of(
+    _JUNK,
+    st.fixed_dictionaries({"Records": _JUNK}),
+    st.fixed_dictionaries(
+        {
+            "Records": st.lists(
+                st.one_of(
+                    _JUNK,
+                    st.fixed_dictionaries(
+                        {},
+                        optional={
+                            "ShardId": _JUNK,
+                            "SequenceNumber": _JUNK,
+                            "ErrorCode": _JUNK,
+                            "ErrorMessage": _JUNK,
+                        },
+                    ),
+                ),
+                min_size=1,
+                max_size=3,
+            )
+        }
+    ),
+    st.fixed_dictionaries({"Shards": _JUNK}, optional={"NextToken": _JUNK}),
+    st.fixed_dictionaries({"StreamDescriptionSummary": _JUNK}),
+)
+
+
+class ProducerMachine(RuleBasedStateMachine):
+    """One producer, one stream, an adversary that picks what happens next."""
+
+    core_class: type[ProducerCore] = ProducerCore
+    config = ProducerConfig(aggregation_max_size=600, record_ttl=30_000, max_connections=3)
+    doubles_matter = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.stream = ModelStream.of(2)
+        self.late: list[PutRecordsRequest] = []
+        self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
+        self.core = self.core_class(self.config, self.live, chance_of(7))
+        self.core.start(self.now)
+        self.calls: list[tuple[PutRecordsRequest | Request, dict[str, Any] | None]] = []
+        self.put_count = 0
+        self.accepted: dict[bytes, Pending] = {}
+        self.results: dict[bytes, Delivery | DeliveryError] = {}
+        self.unsure = False  # an answer was lost, or a verdict ran out of time: copies are allowed
+
+    @initialize(map_first=st.sampled_from([True, True, True, False]))
+    def begin(self, map_first: bool) -> None:
+        if map_first:
+            self.all_goes_well(0.0)
+
+    # -- the application
+
+    @rule(
+        records=st.lists(
+            st.tuples(
+                st.sampled_from([None, "a", "b", "c", "d", "e", "f", "é", "longer key"]),
+                st.sampled_from([0, 1, 40, 120, 800]),
+                st.one_of(st.none(), st.none(), st.integers(0, 15).map(lambda n: n * 2**124)),
+            ),
+            min_size=1,
+            max_size=8,
+        ),
+        flush=st.booleans(),
+    )
+    def put(self, records: list[tuple[str | None, int, int | None]], flush: bool) -> None:
+        for key, size, own in records:
+            self.put_count += 1
+            data = b"%06d" % self.put_count + b"." * size
+            pending = self.core.prepare(key, data, own)
+            pending.token = data
+            self.core.accept(pending, self.now)
+            self.accepted[data] = pending
+        if flush:
+            self.core.flush()
+            self.ask()
+
+    # -- time and the network
+
+    def ask(self) -> None:
+        for request in self.core.requests(self.now):
+            self.calls.append((request, None))
+
+    @rule(seconds=st.sampled_from([0.001, 0.02, 0.1, 0.5, 2.0, 20.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.ask()
+
+    @rule(seconds=st.sampled_from([0.0, 0.1]))
+    def all_goes_well(self, seconds: float) -> None:
+        """Every call is served and answered, and those that follow from it."""
+        self.now += seconds
+        self.ask()
+        for _ in range(20):
+            if not self.calls:
+                break
+            calls, self.calls = self.calls, []
+            for request, answer in calls:
+                self.answer(request, answer)
+            self.ask()
+
+    def answer(self, request: PutRecordsRequest | Request, answer: Any) -> None:
+        """Give the core the answer of a call, or what the service says now."""
+        try:
+            answer = self.serve(request) if answer is None else answer
+        except ModelError as error:
+            self.core.fail(request, Failure(str(error)), self.now, answered=True)
+        else:
+            self.core.receive(request, answer, self.now)
+
+    @rule(which=st.integers(0, 3), at_once=st.booleans())
+    def server_acts(self, which: int, at_once: bool) -> None:
+        """A call reaches the service; its answer is on the way back, or here already."""
+        waiting = [i for i, (_, answer) in enumerate(self.calls) if answer is None]
+        if waiting:
+            place = waiting[which % len(waiting)]
+            request, _ = self.calls[place]
+            if at_once or self.stream.deleted:
+                del self.calls[place]
+                self.answer(request, None)
+                self.ask()
+            else:
+                self.calls[place] = (request, self.serve(request))
+
+    def serve(self, request: PutRecordsRequest | Request) -> dict[str, Any]:
+        if isinstance(request, Request):
+            return self.stream.answer(request)
+        return self.stream.put_records(request.records)
+
+    @rule(which=st.integers(0, 3))
+    def answer_arrives(self, which: int) -> None:
+        call = self.take(which, answered=True)
+        if call is not None:
+            self.core.receive(call[0], call[1] or {}, self.now)
+            self.ask()
+
+    def take(self, which: int, *, answered: bool) -> tuple[PutRecordsRequest | Request, Any] | None:
+        """Take one of the calls that the service has answered, or one that it has not seen."""
+        ready = [i for i, call in enumerate(self.calls) if (call[1] is not None) == answered]
+        return self.calls.pop(ready[which % len(ready)]) if ready else None
+
+    @rule(
+        which=st.integers(0, 3),
+        fault=st.sampled_from(
+            [
+                "lost",
+                "late",
+                "cut",
+                "empty",
+                "InternalFailure",
+                "ValidationException",
+                "ProvisionedThroughputExceededException",
+            ]
+        ),
+    )
+    def something_breaks(self, which: int, fault: str) -> None:
+        refused = fault not in ("lost", "cut", "empty")  # or it has not come yet
+        call = self.take(which, answered=not refused)
+        if call is None:
+            return
+        request, answer = call
+        if isinstance(request, Request):
+            self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
+        elif fault == "late":
+            self.unsure = True
+            self.late.append(request)
+            self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
+        elif refused:
+            self.core.fail(request, Failure(fault), self.now, answered=True)
+        else:
+            self.unsure = True
+            if fault == "lost":
+                self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
+            else:
+                short = {"Records": answer["Records"][:-1]} if fault == "cut" else {}
+                self.core.receive(request, short, self.now)
+        self.ask()
+
+    @rule()
+    def a_late_request_arrives(self) -> None:
+        """The producer gave it up long ago; the service stores it now."""
+        if self.late and not self.stream.deleted:
+            self.serve(self.late.pop(0))
+
+    @rule(
+        which=st.integers(0, 3),
+        code=st.sampled_from(
+            [
+                "ResourceNotFoundException",
+                "AccessDeniedException",
+                "UnrecognizedClientException",
+                "ValidationException",
+                "LimitExceededException",
+                "ExpiredNextTokenException",
+            ]
+        ),
+    )
+    def a_map_call_is_refused(self, which: int, code: str) -> None:
+        calls = [i for i, (request, _) in enumerate(self.calls) if isinstance(request, Request)]
+        if calls:
+            request, _ = self.calls.pop(calls[which % len(calls)])
+            self.core.fail(request, Failure(code), self.now, answered=True)
+            self.ask()
+
+    @rule(which=st.integers(0, 3), answer=HOSTILE)
+    def an_answer_makes_no_sense(self, which: int, answer: Any) -> None:
+        call = self.take(which, answered=True) or self.take(which, answered=False)
+        if call is not None:
+            self.unsure = self.unsure or isinstance(call[0], PutRecordsRequest)
+            self.core.receive(call[0], answer, self.now)
+            self.ask()
+
+    # -- the operator
+
+    @rule(what=st.sampled_from(["split", "split", "merge", "throttle"]), which=st.integers(0, 3))
+    def operator_acts(self, what: str, which: int) -> None:
+        if what == "merge":
+            self.stream.merge(which)
+        elif what == "throttle":
+            self.stream.throttled ^= {self.stream.open[which % len(self.stream.open)].shard_id}
+        elif len(self.stream.open) < 16:
+            self.stream.split(which)
+
+    # -- the claims
+
+    def collect(self) -> None:
+        for pending, result in self.core.results():
+            assert pending.token not in self.results, "two results for one user record"
+            self.results[pending.token] = result
+            self.unsure = self.unsure or any(
+                attempt.outcome is Outcome.PLACEMENT_UNKNOWN for attempt in result.attempts
+            )
+
+    @invariant()
+    def every_user_record_is_somewhere_once(self) -> None:
+        self.collect()
+        outstanding = [p.number for place in self.core._places() for p in place]
+        assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
+        assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
+        waiting = [p for place in self.core._places() for p in place]
+        assert self.core._ledger.outstanding_bytes == sum(p.size for p in waiting)
+
+    @invariant()
+    def what_is_called_delivered_a_kcl_consumer_gets(self) -> None:
+        delivered = self.stream.delivered()
+        for data, result in self.results.items():
+            if isinstance(result, Delivery):
+                assert delivered[data] >= 1, "lost: called delivered, dropped by the KCL"
+                if self.doubles_matter and not self.unsure:
+                    assert delivered[data] == 1, "doubled without a lost answer"
+            else:
+                assert result.outcome in (Outcome.EXPIRED, Outcome.REFUSED), result.outcome
+                assert result.attempts or result.outcome is Outcome.EXPIRED
+                assert delivered[data] == 0 or result.may_be_stored
+
+    def teardown(self) -> None:
+        """The weather clears: everything outstanding ends, and the claims hold."""
+        if self.stream.deleted:
+            self.stream.create_again(3)
+        self.stream.throttled.clear()
+        self.core.close()
+        for _ in range(400):
+            self.collect()
+            if not self.core.outstanding and self.live.state is State.READY:
+                break
+            self.ask()
+            calls, self.calls = self.calls, []
+            for request, answer in calls:
+                self.answer(request, answer)
+            timer = self.core.timer()
+            self.now = max(self.now + 0.001, min(timer if timer is not None else self.now, self.now + 5.0))
+        self.every_user_record_is_somewhere_once()
+        self.what_is_called_delivered_a_kcl_consumer_gets()
+        assert self.core.outstanding == 0, "never ends"
+        assert self.live.state is State.READY, "the map never came back: no aggregation for life"
+        expired = [r for r in self.results.values() if isinstance(r, DeliveryError)]
+        assert all(r.outcome in (Outcome.EXPIRED, Outcome.REFUSED) for r in expired)

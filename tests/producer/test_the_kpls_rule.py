@@ -1,0 +1,123 @@
+"""The KPL's rule, per user record, loses records where ours loses none: the same machine shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import (
+    run_state_machine_as_test,
+)
+
+from kpl_codec.producer import (
+    Attempt,
+    Delivery,
+    Outcome,
+    Pending,
+    ProducerCore,
+)
+from kpl_codec.producer.answers import Stored
+from kpl_codec.producer.kinesis_record import Outgoing
+
+from .machine import ProducerMachine
+from .test_nothing_is_lost import QUICK
+
+
+class KplRuleCore(ProducerCore):
+    """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
+    holds are done, the others sent again; with the range unknown, all are sent again."""
+
+    def _answered(self, outgoing: Outgoing, entry: Any, flight: Any, now: float) -> list[Pending]:
+        if not isinstance(entry, Stored):
+            return super()._answered(outgoing, entry, flight, now)
+        attempt = Attempt(
+            Outcome.DELIVERED, flight.started_at, now, outgoing.shard, entry.shard_id, entry.sequence_number
+        )
+        known = self.live.lineage.get(entry.shard_id)
+        if outgoing.shard is None or entry.shard_id == outgoing.shard:
+            return self._judged(outgoing, attempt, now)
+        self.live.invalidate(flight.started_at, outgoing.shard, now)
+        done = [
+            pending
+            for pending in outgoing.records
+            if known is not None and pending.hash_key in known.hash_key_range
+        ]
+        for index, pending in enumerate(done):
+            self._finish(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))
+        outgoing.remove(done)
+        misplaced = attempt._replace(outcome=Outcome.MISPLACED)
+        return self._failed(outgoing, misplaced, now) if outgoing.records else []
+
+
+class KplRuleMachine(ProducerMachine):
+    """The KPL's rule in the same model, under the same claims."""
+
+    core_class = KplRuleCore
+    doubles_matter = False  # it doubles too; what is asked here is whether it loses
+
+
+def test_the_kpls_rule_loses_records_in_the_same_model() -> None:
+    """Hypothesis finds it by itself: called delivered, dropped by the KCL."""
+    hunt = settings(QUICK, max_examples=2000, database=None, derandomize=True, phases=[Phase.generate])
+    with pytest.raises(AssertionError, match="lost: called delivered, dropped by the KCL"):
+        run_state_machine_as_test(KplRuleMachine, settings=hunt)
+
+
+def split_under_way(core_class: type[ProducerCore]) -> ProducerMachine:
+    """The shortest story of the loss (KPL since 0.15.11).
+
+    Records a and b belong to the two halves of a shard and go out as one aggregate. Another answer has
+    already told the producer of the split when that aggregate's answer arrives.
+    """
+    machine = ProducerMachine.__new__(ProducerMachine)
+    machine.core_class = core_class  # type: ignore[misc]
+    ProducerMachine.__init__(machine)
+
+    def settle() -> None:
+        while machine.calls:
+            request, _ = machine.calls.pop(0)
+            machine.core.receive(request, machine.serve(request), machine.now)
+            machine.ask()
+
+    machine.ask()
+    settle()  # the map
+    low, high = 10, 2**126 + 10  # in different halves of the first of two shards
+    for number, own in enumerate((low, high)):
+        pending = machine.core.prepare("k", b"record %d" % number, own)
+        pending.token = pending.record.data
+        machine.core.accept(pending, machine.now)
+        machine.accepted[pending.token] = pending
+    machine.core.flush()
+    machine.ask()
+    machine.stream.split(0)
+    aggregate = machine.calls.pop(0)[0]
+    answer = machine.serve(aggregate)
+    machine.live.refresh(machine.now)  # a routine refresh, or another answer: the map is right again
+    machine.ask()
+    settle()
+    machine.core.receive(aggregate, answer, machine.now)
+    machine.ask()
+    while machine.core.outstanding:
+        machine.now += 0.2
+        machine.ask()
+        settle()
+    machine.collect()
+    return machine
+
+
+@pytest.mark.requirement("PRD-27", "PRD-29", "PRD-32")
+def test_a_split_loses_nothing_and_doubles_nothing() -> None:
+    machine = split_under_way(ProducerCore)
+    assert [r.outcome for r in machine.results[b"record 0"].attempts] == [
+        Outcome.MISPLACED,
+        Outcome.DELIVERED,
+    ]
+    assert machine.stream.delivered() == {b"record 0": 1, b"record 1": 1}
+    assert len(machine.stream.stored) == 3  # the mixed aggregate, and then each in its own shard
+
+
+def test_the_kpls_rule_loses_the_first_record_of_the_same_story() -> None:
+    machine = split_under_way(KplRuleCore)
+    assert all(isinstance(result, Delivery) for result in machine.results.values())
+    assert machine.stream.delivered() == {b"record 1": 1}  # record 0 was called delivered
