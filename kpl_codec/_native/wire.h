@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KPL_NONE 0xFFFFFFFFu /* an index beyond every table: the row has none */ #define KPL_FRAME_OVERHEAD 20
-#define KPL_MAX_KEY_POINTS 256 #define KPL_MAX_DECIMAL_DIGITS 39
+#define KPL_NONE 0xFFFFFFFFu /* an index beyond every table: the row has none */
+#define KPL_FRAME_OVERHEAD 20
+#define KPL_MAX_KEY_POINTS 256
+#define KPL_MAX_DECIMAL_DIGITS 39
 
 typedef enum { KPL_NO_MEMORY = -1, KPL_NOT_CERTAIN = 0, KPL_SOUND = 1 } kpl_answer;
 
