@@ -1,8 +1,9 @@
-"""Imports names of a package on first use, so that each name needs only its own extra."""
+"""Imports names of a package on first use, so that each needs only its own extra. Names the missing extra."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +23,19 @@ EXTRAS: dict[str, str] = {
 }
 
 
+@contextmanager
+def needing_extras(name: str) -> Iterator[None]:
+    """Around the imports of ``name``: ModuleNotFoundError says which extra brings what is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        told = f"{name} needs {missing}: install kpl-codec with its extra {EXTRAS[missing]}"
+        raise ModuleNotFoundError(told, name=error.name) from error
+
+
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for ``module``, whose names are in the submodules that ``homes`` gives.
 
@@ -32,13 +46,7 @@ def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], A
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        try:
+        with needing_extras(f"{module}.{name}"):
             return getattr(import_module(f"{module}.{homes[name]}"), name)
-        except ModuleNotFoundError as error:
-            missing = (error.name or "").partition(".")[0]
-            if missing not in EXTRAS:
-                raise
-            told = f"{module}.{name} needs {missing}: install kpl-codec with its extra {EXTRAS[missing]}"
-            raise ModuleNotFoundError(told, name=error.name) from error
 
     return get, lambda: sorted([*vars(import_module(module)), *homes])

@@ -26,16 +26,19 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from ..compiled import speedups
 from ..deaggregation.policies import Counts, Opener, Policy, check_policy
 from ..errors import CaptureError, KplError
+from ..lazy import needing_extras
 from ..limits import MAGIC
 from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
+
+with needing_extras("kpl_codec.arrow"):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
 from .compiled_columns import CompiledColumns
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
 from .fallback import no_data_batches, object_batches

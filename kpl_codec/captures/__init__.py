@@ -7,8 +7,11 @@
 Specification: spec/07-spark.md, SPK-10 to SPK-16.
 """
 
-from .files import InputError, Piece, is_local, open_path, plan
-from .reading import read_piece
-from .rows import CAPTURE_SCHEMA
+from ..lazy import needing_extras
+
+with needing_extras("kpl_codec.captures"):
+    from .files import InputError, Piece, is_local, open_path, plan
+    from .reading import read_piece
+    from .rows import CAPTURE_SCHEMA
 
 __all__ = ["CAPTURE_SCHEMA", "InputError", "Piece", "is_local", "open_path", "plan", "read_piece"]

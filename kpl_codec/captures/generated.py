@@ -20,12 +20,16 @@ import pyarrow.parquet as pq
 from ..format.codec import encode
 from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
 from ..format.records import UserRecord
+from ..format.size import field_size
+from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from ..shards.shard_map import Shard, ShardMap
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 #: Bytes of data of a file, about.
 _FILE_BYTES = 32 * 1024 * 1024
 _KEYS_PER_SHARD = 64
+#: Bytes of a partition key in the table of keys, at most.
+_KEY_BYTES = 32
 SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("streamName", "shardId", "sequenceNumber", "partitionKey")),
@@ -54,10 +58,20 @@ class Recipe:
     stream_name: str = "generated"
 
     def __post_init__(self) -> None:
-        if min(self.user_records, self.shards, self.per_aggregate) < 1 or self.data_size < 0:
+        if min(self.user_records, self.shards, self.per_aggregate) < 1:
             raise ValueError("user_records, shards and per_aggregate must be at least 1")
+        if min(self.data_size, self.mixed_every, self.broken_every) < 0:
+            raise ValueError("data_size, mixed_every and broken_every must be at least 0")
         if self.mixed_every and self.shards < 2:
             raise ValueError("mixed aggregates need two shards")
+        # A user record is its data and the index of its key; the table of 65 keys and the frame come once.
+        room = LARGEST_MAX_RECORD_SIZE - FRAME_OVERHEAD - 65 * _KEY_BYTES
+        most = room // field_size(2 + field_size(self.data_size))
+        if min(self.per_aggregate, self.user_records) > most:
+            raise ValueError(
+                f"a Kinesis record holds at most {most:,} user records of {self.data_size:,} bytes: "
+                "per_aggregate or data_size is too large"
+            )
 
     @property
     def kinesis_records(self) -> int:

@@ -9,8 +9,11 @@ The work is a list of tasks; an engine runs them: `LocalEngine` in processes of 
 Specification: spec/07-spark.md, SPK-17 to SPK-22 and SPK-40 to SPK-43.
 """
 
-from .job import Engine, validate
-from .local import LocalEngine
-from .results import OutputError, Validation, read_shard_map
+from ..lazy import needing_extras
+
+with needing_extras("kpl_codec.validation"):
+    from .job import Engine, validate
+    from .local import LocalEngine
+    from .results import OutputError, Validation, read_shard_map
 
 __all__ = ["Engine", "LocalEngine", "OutputError", "Validation", "read_shard_map", "validate"]

@@ -147,3 +147,41 @@ def test_without_an_extra_the_hint_names_it() -> None:
         subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, check=False).returncode
         == 0
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [
+        ("kpl_codec.arrow", "pyarrow", "spark"),
+        ("kpl_codec.captures", "pyarrow", "spark"),
+        ("kpl_codec.validation", "pyarrow", "spark"),
+        ("kpl_codec.testing.strategies", "hypothesis", "testing"),
+        ("kpl_codec.aws.Producer", "botocore", "aws"),
+        ("kpl_codec.spark.verify", "pyarrow", "spark"),
+    ],
+)
+def test_an_import_without_its_extra_names_it(module: str, missing: str, extra: str) -> None:
+    package, _, name = module.rpartition(".")
+    code = f"import sys; sys.modules[{missing!r}] = None; from {package} import {name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    told = f"ModuleNotFoundError: {module} needs {missing}: install kpl-codec with its extra {extra}"
+    assert done.stderr.splitlines()[-1] == told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--data-size", "2000000"),
+        ("--data-size", "0", "--per-aggregate", "10000000", "--user-records", "10000000"),
+        ("--mixed-every", "-1"),
+        ("--broken-every", "-1"),
+        ("--data-size", "-1"),
+    ],
+)
+def test_generate_refuses_what_no_kinesis_record_holds(
+    arguments: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", "--output", str(tmp_path / "new"), *arguments]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "new").exists()

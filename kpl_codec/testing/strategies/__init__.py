@@ -26,21 +26,24 @@ Everything shrinks towards one small user record, one shard, no reshard. The fra
 from protobuf's wire format, not by this library's encoder, so that a mistake there cannot hide.
 """
 
-from .aggregates import (
-    DEFECTS,
-    Aggregate,
-    DefectiveFrame,
-    aggregated_records,
-    defective_frames,
-    explicit_hash_keys,
-    hash_keys,
-    non_canonical_records,
-    partition_keys,
-    plain_data,
-    tags,
-    user_records,
-)
-from .shards import ReshardHistory, reshard_histories, shard_maps
+from ...lazy import needing_extras
+
+with needing_extras("kpl_codec.testing.strategies"):
+    from .aggregates import (
+        DEFECTS,
+        Aggregate,
+        DefectiveFrame,
+        aggregated_records,
+        defective_frames,
+        explicit_hash_keys,
+        hash_keys,
+        non_canonical_records,
+        partition_keys,
+        plain_data,
+        tags,
+        user_records,
+    )
+    from .shards import ReshardHistory, reshard_histories, shard_maps
 
 __all__ = [
     "DEFECTS",
