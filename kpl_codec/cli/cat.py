@@ -18,7 +18,7 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import utc
 from ..pictures.terminal import json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_connection, client_of, time_of
+from .source import UsageError, add_connection, at_least, client_of, time_of
 
 #: The largest user record that --decompress makes, in bytes: a few bytes can unpack to gigabytes.
 MOST_UNPACKED = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only what arrived from then on (ISO 8601; UTC if unsaid)",
     )
     add("--until", metavar="TIME", type=time_of, help="only what arrived before")
-    add("--limit", type=int, metavar="N", help="stop after so many user records")
+    add("--limit", type=at_least(1), metavar="N", help="stop after so many user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="unpack data that is gzip or zlib")
 

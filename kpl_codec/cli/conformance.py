@@ -15,7 +15,7 @@ from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, vecto
 from ..conformance.running import load
 from ..errors import KplError
 from ..pictures.terminal import note, show_json, write
-from .source import UsageError
+from .source import UsageError, seconds
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--failures", action="store_true", help="list every vector that did not pass")
     parser.add_argument("--json", action="store_true", help="the judgements as JSON instead of a table")
     parser.add_argument(
-        "--timeout", type=float, default=20.0, help="seconds to wait for an answer (default: 20)"
+        "--timeout", type=seconds, default=20.0, help="seconds to wait for an answer (default: 20)"
     )
 
 

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, keep_old_name
-from .source import UsageError
+from .source import UsageError, at_least
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--user-records",
-        type=int,
+        type=at_least(1),
         default=1000,
         metavar="N",
         help="user records of each writer (default: %(default)s)",

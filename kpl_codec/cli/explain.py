@@ -68,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
         names = [*KINDS, *found, *(code for error in errors for code in error.codes)]
         near = get_close_matches(args.code, names, 3) or get_close_matches(args.code.upper(), names, 3)
         raise UsageError(
-            reason=f"nothing here is called {args.code}" + (f"; {', '.join(near)}?" if near else "")
+            reason=f"nothing here is called {args.code}"
+            + (f"; nearest: {', '.join(near)}" if near else "; kpl-codec explain lists what there is")
         )
     if required is not None:
         told += [kind for kind in kinds if kind.requirement == required.id]

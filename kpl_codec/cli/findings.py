@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..pictures.terminal import json_line, line, note, show, table, width, wrapped, write_on
 from ..report.kinds import KINDS, SEVERITIES
 from .main import CLEAN
-from .source import UsageError
+from .source import UsageError, at_least
 
 if TYPE_CHECKING:
     from ..report.model import Finding
@@ -24,7 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="only of this severity, and worse ones"
     )
     parser.add_argument("--shard-id", metavar="ID", help="only on this shard")
-    parser.add_argument("--limit", type=int, default=100, metavar="N", help="at most so many (default: 100)")
+    parser.add_argument(
+        "--limit", type=at_least(0), default=100, metavar="N", help="at most so many (default: 100)"
+    )
     parser.add_argument("--json", action="store_true", help="a JSON object a line; all of them, in no order")
 
 

@@ -17,7 +17,7 @@ from ..format.hash_keys import HashKeyRange
 from ..limits import MAGIC
 from ..pictures.terminal import Part, line, note, show, show_json
 from . import others
-from .source import UsageError, add_connection, client_of, hash_key_range, read_bytes
+from .source import UsageError, add_connection, at_least, client_of, hash_key_range, read_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--others", action="store_true", help="also run other implementations on it, where they are installed"
     )
     parser.add_argument("--no-others", action="store_false", dest="others", help=argparse.SUPPRESS)
-    parser.add_argument("--max-nodes", type=int, default=400, help="tree lines at most (default: 400)")
+    parser.add_argument(
+        "--max-nodes", type=at_least(1), default=400, help="tree lines at most (default: 400)"
+    )
     parser.add_argument("--json", action="store_true", help="JSON instead of the tree")
 
 

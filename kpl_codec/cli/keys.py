@@ -16,6 +16,7 @@ from .source import (
     UsageError,
     add_keys,
     add_source,
+    at_least,
     hash_key_range,
     hash_keys_from,
     hashed_keys,
@@ -68,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     hot = commands.add_parser("hot", help="the partition keys with most user records, exactly counted")
     hot.add_argument("results", metavar="DIR", help="the folder that kpl-codec validate wrote")
-    hot.add_argument("--top", type=int, default=10, metavar="N", help="how many (default: 10)")
+    hot.add_argument("--top", type=at_least(1), default=10, metavar="N", help="how many (default: 10)")
     hot.set_defaults(action=_hot)
 
     for command in (hashing, skew, allocate, split, hot):

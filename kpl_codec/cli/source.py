@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,32 @@ class UsageError(KplError):
     code = "usage"
     reason: str
     text = "{reason}"
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of options that take a whole number of ``least`` or more."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of {least} or more")
+        return value
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """The type of options that take seconds, above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
 
 
 def add_connection(parser: argparse.ArgumentParser, *, credentials: bool = True) -> None:

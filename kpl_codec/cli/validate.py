@@ -11,7 +11,7 @@ from ..report.kind import SEVERITIES
 from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS, keep_old_name
 from .progress import progress, spark_errors
-from .source import UsageError, add_connection
+from .source import UsageError, add_connection, seconds
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="keep checking as records arrive; resumes in a folder that an earlier --follow left",
     )
     add("--once", action="store_true", help="with --follow: end when all that is there now is read")
-    add("--interval", type=float, default=30.0, help="with --follow: seconds between batches (%(default)s)")
+    add("--interval", type=seconds, default=30.0, help="with --follow: seconds between batches (%(default)s)")
     add(
         "--repaired",
         action="append",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -185,3 +186,29 @@ def test_generate_refuses_what_no_kinesis_record_holds(
     assert main(["generate", "--output", str(tmp_path / "new"), *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "cat captured.json --limit 0",
+        "cat captured.json --limit -1",
+        "findings results --limit -1",
+        "inspect 00 --max-nodes 0",
+        "keys hot captured.json --top many",
+        "shards watch --stream orders --interval -1",
+        "shards watch --stream orders --interval nan",
+        "shards watch --stream orders --looks 0",
+        "validate --stream orders --output new --follow --interval 0",
+        "conformance --timeout soon",
+        "demo --user-records 0",
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_at_once(
+    arguments: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments.split())
+    (told,) = capsys.readouterr().err.splitlines()
+    refused = r"kpl-codec: argument \S+: '\S+' is no (whole number of \d or more|number of seconds above 0) "
+    assert re.match(refused, told)
