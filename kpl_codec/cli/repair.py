@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             counts = plan_repair(spark, args.results)
     if counts:
         show(table(["user records", "what"], [[f"{counts[name]:,}", name] for name in sorted(counts)], (0,)))
-    if args.apply:
+    if args.apply and counts:
         check = f"kpl-codec validate --stream {args.stream} --output DIR"
         show(line(f"Every delivery is in {args.results}/repair/log. To check: {check}"))
     elif any(counts.values()):

@@ -147,6 +147,11 @@ class Cell:
         self.bytes += cell.bytes * part
         self.dropped += cell.dropped * part
 
+    @property
+    def lost(self) -> float:
+        """The part of the user records that the KCL loses, 0 to 1."""
+        return self.dropped / max(self.user_records, self.dropped) if self.dropped else 0.0
+
     def text(self) -> str:
         """For people."""
         lost = f", the KCL loses {number(round(self.dropped))}" if self.dropped else ""
@@ -175,7 +180,7 @@ def rate(report: Report) -> Svg | None:
         wide = right - left - (0.6 if right - left > 3 else 0)
         drawn.append(rect(left, top + height - tall, wide, tall, "fill", tip))
         if found.dropped:
-            gone = tall * found.dropped / found.user_records
+            gone = tall * found.lost
             drawn.append(rect(left, top + height - gone, wide, gone, "lost", tip))
     said = f"User records a second over time; at most {most:,.1f}"
     return picture(top + height + 44, said, drawn)

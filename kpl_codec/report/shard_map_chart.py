@@ -52,7 +52,7 @@ def _filled(x1: float, x2: float, y1: float, y2: float, cell: Cell, most: float,
     """One cell in its colour; the lower part, as large as the share that the KCL loses, is hatched."""
     drawn: list[Child] = [rect(x1, y1, x2 - x1, y2 - y1, _level(cell.user_records, most), tip)]
     if cell.dropped:
-        gone = min(max((y2 - y1) * cell.dropped / max(cell.user_records, cell.dropped), 3.0), y2 - y1)
+        gone = min(max((y2 - y1) * cell.lost, 3.0), y2 - y1)
         drawn.append(rect(x1, y2 - gone, x2 - x1, gone, "lost", tip))
     return join(drawn)
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium.webdriver import Keys
 
-from kpl_codec.report import Report
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.report import Report, Tally, write_page
+from kpl_codec.shards.shard_map import Shard, ShardMap
 
 from .browser import Browser, Page
 from .conftest import EXAMPLES
-from .examples import HOSTILE
+from .examples import HOSTILE, report_of
 
 pytestmark = pytest.mark.timeout(400)  # the first may have to install the browser
 
@@ -201,6 +204,23 @@ def test_losses_can_be_seen_among_five_hundred_shards(
         assert len(drawn) > 100
         assert all(wide >= 2 and tall >= 1.5 for wide, tall in drawn)
         assert page.evaluate("document.querySelectorAll('#map .shard-edge').length") == 0
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_shard_without_user_records_is_not_black(browser: Browser, tmp_path: Path, timed: bool) -> None:
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
+    tally = Tally()
+    tally.add_group(shards[0].shard_id, shards[0].shard_id, "expected", "delivered", 5, 50, "1")
+    if timed:
+        tally.add_cell(1_700_000_000, shards[0].shard_id, 5, 50, 0)
+        tally.add_cell(1_700_000_060, shards[9].shard_id, 0, 0, 3)
+    address = write_page(report_of(tally, ShardMap(shards)), tmp_path / "page.html").as_uri()
+    with browser.page(address) as page:
+        fills = page.evaluate(
+            "[...document.querySelectorAll('#map svg rect')].map(r => getComputedStyle(r).fill)"
+        )
+        assert len(fills) > 1
+        assert "rgb(0, 0, 0)" not in fills
 
 
 # -- hostile text ----------------------------------------------------------------------------------

@@ -357,3 +357,17 @@ def test_the_report_loads_neither_pyarrow_nor_spark() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.strip() == "[]"
+
+
+# -- the shard map over time -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [4, 500])
+def test_a_cell_of_losses_without_user_records_is_drawn(count: int) -> None:
+    """A task that counts what the KCL drops, and whose user records another task counts."""
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(count))]
+    tally = Tally()
+    tally.add_cell(1_700_000_000, shards[0].shard_id, 0, 0, 7)
+    tally.add_cell(1_700_000_060, shards[1].shard_id, 5, 50, 0)
+    page = render_page(report_of(tally, ShardMap(shards)))
+    assert "the KCL loses 7" in page
