@@ -23,6 +23,7 @@ if os.environ.get("KPL_CODEC_PURE") == "1":
 from .format import size as _size
 from .errors import AggregateFull, EncodeError
 
+from cython cimport final
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.dict cimport PyDict_GetItem

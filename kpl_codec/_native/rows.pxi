@@ -9,6 +9,7 @@ cdef extern from "Python.h":
     object _PyLong_FromByteArray(const unsigned char *at, size_t size, int little_endian, int is_signed)
 
 
+@final
 cdef class FrameRows(JudgedFrames):
     """The first of the KinesisRecords in ``records``, and their user records as ``row_type``.
 
@@ -160,15 +161,20 @@ cdef class FrameRows(JudgedFrames):
         cdef list out = []
         cdef size_t record = first, aggregates = 0, start, stop, i
         cdef char kind = 0
-        cdef bint stuck = False
+        cdef bint stuck = False, atoms
+        cdef tuple source
         if first > self.count:
             raise IndexError(first)
         if self.judged and self.codes == NULL:
             raise ValueError("not judged")
         self.words = words
         while record < self.count and len(out) < ROWS_AT_A_TIME:
+            source = <tuple>PyList_GET_ITEM(self.records, record)
+            # Text, bytes, numbers, and a placement without a reference back: the garbage collector need not
+            # visit millions of rows again and again.
+            atoms = not PyObject_IS_GC(<object>PyTuple_GET_ITEM(source, 4))
             if self.state[record] == PLAIN:
-                out.append(self.plain_row(record))
+                out.append(self.plain_row(source, record, atoms))
             else:
                 if self.judged:
                     stuck = self.state[record] != AGGREGATED
@@ -183,7 +189,7 @@ cdef class FrameRows(JudgedFrames):
                     break
                 aggregates += 1
                 for i in range(start, stop):
-                    out.append(self.user_row(record, i, i - start, kind))
+                    out.append(self.user_row(source, i, i - start, kind, atoms))
             self.forget()
             record += 1
         return out, record, aggregates, bool(stuck)
@@ -198,10 +204,9 @@ cdef class FrameRows(JudgedFrames):
                 return i - self.starts[record]
         raise ValueError(record)
 
-    cdef object user_row(self, size_t record, size_t i, Py_ssize_t number, char kind):
+    cdef inline object user_row(self, tuple source, size_t i, Py_ssize_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
         cdef size_t pks = self.m.pks.count
-        cdef tuple source = <tuple>PyList_GET_ITEM(self.records, record)
         cdef object sub = number
         cdef bytes data = PyBytes_FromStringAndSize(<const char *>row.data, row.size)
         return self.make(
@@ -213,10 +218,10 @@ cdef class FrameRows(JudgedFrames):
             True,
             self.placement(row, source, kind) if self.judged else <PyObject *>None,
             PyTuple_GET_ITEM(self.fates, <Py_ssize_t>kind),
+            atoms,
         )
 
-    cdef object plain_row(self, size_t record):
-        cdef tuple source = <tuple>PyList_GET_ITEM(self.records, record)
+    cdef object plain_row(self, tuple source, size_t record, bint atoms):
         return self.make(
             PyTuple_GET_ITEM(source, 0),
             PyTuple_GET_ITEM(source, 1),
@@ -226,10 +231,11 @@ cdef class FrameRows(JudgedFrames):
             False,
             self.placement(&self.m.rows.at[self.starts[record]], source, 0) if self.judged else <PyObject *>None,
             PyTuple_GET_ITEM(self.fates, 0),
+            atoms,
         )
 
-    cdef object make(self, PyObject *pk, PyObject *data, PyObject *ehk, tuple source, object sub, object aggregated,
-                     PyObject *placement, PyObject *fate):
+    cdef inline object make(self, PyObject *pk, PyObject *data, PyObject *ehk, tuple source, object sub,
+                            object aggregated, PyObject *placement, PyObject *fate, bint atoms):
         cdef PyObject *row = kpl_alloc(<PyObject *>self.row_type, 12)
         if row == NULL:
             raise MemoryError
@@ -245,9 +251,7 @@ cdef class FrameRows(JudgedFrames):
         put(row, 9, placement)
         put(row, 10, <PyObject *>())
         put(row, 11, fate)
-        # Text, bytes, numbers, and a placement without a reference back: the garbage collector need not visit
-        # millions of rows again and again.
-        if not PyObject_IS_GC(<object>PyTuple_GET_ITEM(source, 4)):
+        if atoms:
             PyObject_GC_UnTrack(row)
         return kpl_steal(row)
 
