@@ -1,6 +1,6 @@
 """The edge to AWS: boto3 (threads) and aiobotocore (asyncio). The only package that talks to Kinesis.
 
-Names are imported when asked for, so the asyncio parts need no boto3 and the others no aiobotocore.
+Names are imported on first use, so the asyncio parts need no boto3 and the others no aiobotocore.
 """
 
 from __future__ import annotations

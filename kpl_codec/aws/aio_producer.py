@@ -5,9 +5,9 @@
         delivery = await future                               # Delivery, or raises DeliveryError
 
 The same core as `kpl_codec.aws.Producer`, driven by one event loop; use it from that loop only.
-Leaving the block, or `close`, delivers what is outstanding; a producer that goes away with its event loop
-and was never closed logs how many user records it had left. A task that is cancelled while it awaits a
-delivery does not take the record back: it is still delivered (and its result seen by nobody).
+Leaving the block, or `close`, delivers what is outstanding. A producer that is never closed logs how many
+user records were left when its event loop ends. Cancelling a task that awaits a delivery does not stop the
+delivery.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class AsyncProducer(ProducerBase):
     """A producer for one stream, in one event loop.
 
     Give ``stream_name`` or ``stream_arn``. ``client_settings`` go to aiobotocore's create_client
-    (endpoint_url, region_name ...); or give ``client``, made with retries switched off, which stays the
-    caller's to close. ``observe(name, value, attributes)`` is told the metrics of
-    `kpl_codec.producer.METRICS`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
+    (endpoint_url, region_name ...); or give ``client``, made without retries; the caller closes it.
+    ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`. ``chance(n)``: one
+    of 0..n-1. ``clock``: seconds, monotonic.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class AsyncProducer(ProducerBase):
     ) -> asyncio.Future[Delivery]:
         """Accept a user record; the future gives a Delivery or raises a DeliveryError.
 
-        As `kpl_codec.aws.Producer.put`; "block" waits here without blocking the loop, first come first
-        served. Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may
-        have been accepted or not.
+        As `kpl_codec.aws.Producer.put`; "block" waits without blocking the loop, in the order of the calls.
+        Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may have been
+        accepted or not.
         """
         pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         loop = self._running()
@@ -129,7 +129,7 @@ class AsyncProducer(ProducerBase):
         self._schedule()
 
     def _let_in(self) -> None:
-        """Accept what waits for room, as far as there is any: each waiting task is woken once."""
+        """Accept waiting user records while there is room; each waiting task is woken once."""
         while self._waiting:
             pending, waiter = self._waiting[0]
             if not waiter.done():  # or its task was cancelled
@@ -142,7 +142,7 @@ class AsyncProducer(ProducerBase):
     async def wait_ready(self, timeout: float = 10.0) -> bool:
         """Wait until there is a shard map, without which user records are not aggregated.
 
-        Whether there is one within ``timeout`` seconds. Works without being called, too.
+        Returns whether there is one within ``timeout`` seconds. Calling it is optional.
         """
         live, loop = self._core.live, self._running()
         until = loop.time() + timeout
@@ -153,7 +153,7 @@ class AsyncProducer(ProducerBase):
         return live.state is State.READY
 
     def refresh_shard_map(self) -> None:
-        """Ask for the shard map now: worth it when somebody has mended what kept it away."""
+        """Request the shard map now, for example after a permanent error was fixed."""
         self._running()
         self._core.live.refresh(self._clock())
         self._schedule()
@@ -164,9 +164,8 @@ class AsyncProducer(ProducerBase):
         return self._core.outstanding
 
     async def flush(self, timeout: float | None = None) -> bool:
-        """Send everything at once and wait until all that was put before has ended, well or not.
-
-        Whether it did within ``timeout`` seconds.
+        """Send everything at once and wait until all earlier puts have ended, delivered or failed. Returns
+        whether they did within ``timeout`` seconds.
         """
         if self._loop is None or not self._unresolved:
             return True
@@ -178,8 +177,8 @@ class AsyncProducer(ProducerBase):
         return flush.done
 
     async def close(self, timeout: float | None = None) -> bool:
-        """Accept nothing more, deliver what is outstanding; after ``timeout`` seconds the rest fails as
-        "closed". Whether nothing had to."""
+        """Accept nothing more and deliver what is outstanding; after ``timeout`` seconds the rest fails as
+        "closed". Returns whether all were delivered in time."""
         self._closed = True
         self._refuse_waiting()
         self._wake_map_waiters()
@@ -189,7 +188,7 @@ class AsyncProducer(ProducerBase):
                 self._core.close()
                 delivered = await self.flush(timeout)
         finally:
-            # Also when the task that closes is cancelled: every future gets its result.
+            # Even if the closing task is cancelled, every future gets its result.
             if self._loop is not None and self._broken is None:
                 self._carefully(lambda: self._core.abandon(self._clock()))
                 self._carefully(self._resolve)
@@ -214,13 +213,13 @@ class AsyncProducer(ProducerBase):
     # -- driving the core ---------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """Let the core act soon; many puts in a row cost one turn."""
+        """Let the core run soon; many puts in a row need one run."""
         if not self._scheduled and self._loop is not None:
             self._scheduled = True
             self._loop.call_soon(self._carefully, self._turn)
 
     def _carefully(self, step: Callable[[], None]) -> None:
-        """Run a step of the core. If it raises, that is a bug of ours: nobody may wait for ever for it."""
+        """Run a step of the core. If it raises (a bug), every waiting caller gets an error."""
         try:
             if self._broken is None:
                 step()
@@ -287,7 +286,7 @@ class AsyncProducer(ProducerBase):
         self._flushes.clear()
 
     def _refuse_waiting(self) -> None:
-        """The puts that wait for room are told that there is none to come."""
+        """The puts that wait for room fail: there will be none."""
         waiting = [waiter for _, waiter in self._waiting if not waiter.done()]
         self._waiting.clear()
         for waiter in waiting:

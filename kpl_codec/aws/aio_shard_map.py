@@ -1,4 +1,4 @@
-"""The live shard map with asyncio and aiobotocore: the twin of `StreamShardMap`.
+"""The live shard map with asyncio and aiobotocore; `StreamShardMap` is the one with threads.
 
 async with AsyncStreamShardMap(client, "orders") as live:
     await live.wait_ready()
@@ -43,11 +43,12 @@ class AsyncStreamShardMap(LiveShardMapView):
                 await self._task
 
     def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
-        """The range of a shard that is open or closed not long ago."""
+        """The range of a shard that is open, or was closed recently."""
         return self._live.hash_key_range(shard_id, self._clock())
 
     def invalidate(self, seen_at: float, predicted_shard: str | None) -> bool:
-        """A record sent at ``seen_at`` (of the same clock) landed elsewhere than on ``predicted_shard``."""
+        """Report that a record sent at ``seen_at`` (same clock) is on another shard than
+        ``predicted_shard``."""
         believed = self._live.invalidate(seen_at, predicted_shard, self._clock())
         if believed:
             self._wake.set()
@@ -89,7 +90,7 @@ class AsyncStreamShardMap(LiveShardMapView):
             while True:
                 await self._turn()
         finally:
-            # Whoever waits must not wait for ever: let them look again once this task is done.
+            # Wake all waiting callers, so that they see that this task has ended.
             asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(self._tell()))
 
     async def _tell(self) -> None:

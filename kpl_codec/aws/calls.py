@@ -12,13 +12,12 @@ from ..aws_errors import error_kind
 from ..producer.collector import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
 
-#: What a call may raise without there being a bug of ours: an error of the service, of the client, or
-#: of the connection below it.
+#: The expected errors of a call: of the service, the client or the connection.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, OSError, asyncio.TimeoutError)
 
 
 class KinesisClient(Protocol):
-    """What is called of a client: boto3's gives answers, aiobotocore's awaitables of them."""
+    """The methods used of a client: boto3's return answers, aiobotocore's awaitables."""
 
     def put_records(self, **arguments: Any) -> Any: ...
     def list_shards(self, **arguments: Any) -> Any: ...
@@ -26,7 +25,7 @@ class KinesisClient(Protocol):
 
 
 def failure_of(error: Exception) -> Failure:
-    """AWS's code for an answer that is an error, else the name of the exception."""
+    """The AWS code of an error answer, else the name of the exception."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         return Failure(str(detail.get("Code") or "Unknown"), str(detail.get("Message") or ""))
@@ -34,7 +33,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def stream_argument(stream: str) -> dict[str, str]:
-    """How a call names a stream, given by its name or its ARN. The ARN reaches streams of other accounts."""
+    """The argument of a call for a stream's name or ARN. An ARN works for streams of other accounts, too."""
     return {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
 
 
@@ -53,12 +52,12 @@ def call(client: KinesisClient, request: PutRecordsRequest | Request, stream: Ma
 
 
 def what_failed(error: BaseException) -> tuple[Failure, bool]:
-    """The failure of a call, and whether it is an answer (or came before sending): then nothing is stored.
+    """The failure of a call, and whether it is an answer or came before sending: then nothing is stored.
 
-    A 5xx is an answer; whether its records are stored is for the outcomes table to say.
+    A 5xx is an answer; the outcomes table says whether its records may be stored.
     """
     if isinstance(error, (ClientError, BotoCoreError, OSError)):
-        # botocore's errors that the table of codes names come before anything was sent.
+        # The botocore errors in the table of codes come before anything is sent.
         answered = isinstance(error, ClientError) or (
             error_kind(type(error).__name__) != "other" and not _was_connected(error)
         )
@@ -67,7 +66,7 @@ def what_failed(error: BaseException) -> tuple[Failure, bool]:
 
 
 def _was_connected(error: Exception) -> bool:
-    """Whether the connection broke after it was made: aiobotocore calls that EndpointConnectionError too."""
+    """Whether an existing connection broke: aiobotocore raises EndpointConnectionError for that, too."""
     if not isinstance(error, EndpointConnectionError):
         return False
     # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that

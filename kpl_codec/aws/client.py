@@ -27,11 +27,11 @@ def kinesis_client(
     session_token: str | None = None,
     max_connections: int = 32,
 ) -> Any:
-    """A client that tries each call once: its callers decide what to try again, and when.
+    """A client that tries each call once: its callers decide about retries.
 
-    What is not given comes from where boto3 takes it (environment, profile, instance). With ``role_arn``
-    the role is assumed through STS, and again before its credentials expire, however long the client
-    lives. Raises botocore's errors for settings that make no client.
+    For missing arguments boto3's defaults are used (environment, profile, instance). With ``role_arn`` the
+    role is assumed through STS, and again each time before its credentials expire. Raises botocore's errors
+    for invalid settings.
     """
     config = Config(
         retries={"total_max_attempts": 1},
@@ -56,7 +56,7 @@ def kinesis_client(
             }
 
         assumed: Any = get_session()
-        # botocore has no public way to hand over credentials that renew themselves.
+        # botocore has no public way to set credentials that renew themselves.
         assumed._credentials = DeferredRefreshableCredentials(assume, "assume-role")
         session = boto3.Session(botocore_session=assumed, region_name=session.region_name)
     return session.client("kinesis", endpoint_url=endpoint_url, config=config)

@@ -1,11 +1,11 @@
-"""Reading a shard from a place on, by GetShardIterator and GetRecords.
+"""Reads a shard from a place on, with GetShardIterator and GetRecords.
 
     cursor = ShardCursor(client, "orders", "shardId-000000000000", after_record("4957..."))
     answer = cursor.fetch(limit=1000)         # .records .behind .ended
 
-An iterator that expired is made again behind the last record read. Throttling, server errors, broken
-connections and answers cut short are tried again with backoff for as long as ``patience`` lasts; an error
-that no retry can mend is raised at once. A `Pace` keeps the calls within what a shard allows.
+An expired iterator is made again after the last record read. Throttling, server errors, broken connections
+and truncated answers are retried with backoff for ``patience`` seconds; an error that a retry cannot solve is
+raised at once. A `Pace` keeps the calls within the limits of a shard.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .calls import CALL_ERRORS, failure_of, stream_argument
 
 Operation = Literal["get_records", "get_shard_iterator"]
 
-#: GetRecords gives at most so many records.
+#: GetRecords returns at most so many records.
 MOST_RECORDS: Final = 10_000
 _EXPIRED: Final = "ExpiredIteratorException"
 _CUT_SHORT: Final = "IncompleteAnswer"
 _BACKOFF: Final = Backoff(0.2, 5.0)
-#: Milliseconds by which this clock may be ahead of the service's: a time that the service takes to be in the
-#: future is tried again within them.
+#: Milliseconds by which this clock may be ahead of the service's. Within them, a time that the service
+#: refuses as in the future is retried.
 _CLOCK_SKEW: Final = 300_000
 
 
@@ -38,7 +38,7 @@ def iterator_arguments(place: Place) -> dict[str, Any]:
     """The arguments of GetShardIterator for a place."""
     if place.kind == "AT_TIMESTAMP":
         when = datetime.fromtimestamp(place.time_ms // 1000, timezone.utc)
-        # Whole milliseconds, without the detour over a float that loses one now and then.
+        # Computed without a float, which would sometimes lose a millisecond.
         when = when.replace(microsecond=place.time_ms % 1000 * 1000)
         return {"ShardIteratorType": place.kind, "Timestamp": when}
     if place.value is None:
@@ -47,7 +47,7 @@ def iterator_arguments(place: Place) -> dict[str, Any]:
 
 
 class Answer(NamedTuple):
-    """What GetRecords gave. ``records``: as boto3 gives them. ``behind``: milliseconds to the tip.
+    """The answer of GetRecords. ``records``: as boto3 gives them. ``behind``: milliseconds to the tip.
     ``ended``: the shard is closed and this is its end."""
 
     records: list[dict[str, Any]]
@@ -55,13 +55,13 @@ class Answer(NamedTuple):
     ended: bool
 
     def at_tip(self, limit: int) -> bool:
-        """Whether nothing was behind these records. A full answer never says so: of records that arrived
-        in one millisecond the first is 0 ms behind too."""
+        """Whether these were the last records. A full answer never shows that: of records that arrived in one
+        millisecond the first is 0 ms behind, too."""
         return self.ended or (self.behind == 0 and len(self.records) < limit)
 
 
 def _missing(answer: Mapping[str, Any], needs: str) -> str | None:
-    """What an answer lacks: the member ``needs``, or a member that every record has. None: nothing."""
+    """The member that an answer lacks: ``needs``, or one that every record has. None: nothing."""
     if needs not in answer:
         return needs
     members = ("Data", "SequenceNumber")
@@ -70,11 +70,11 @@ def _missing(answer: Mapping[str, Any], needs: str) -> str | None:
 
 
 class Pace:
-    """Keeps the calls on one shard to a rate: waits before a call, if the one before was not long ago.
+    """Limits the rate of calls on one shard: waits before a call if needed.
 
-    ``calls_per_second``: of GetRecords, and of GetShardIterator, each by itself; ``bytes_per_second``: of
-    what GetRecords gives. None: no limit. A shard allows all its readers together 5 calls of each and
-    2 MiB a second.
+    ``calls_per_second``: of GetRecords and of GetShardIterator, each on its own; ``bytes_per_second``:
+    returned by GetRecords. None: no limit. A shard allows all its readers together 5 calls of each and 2 MiB
+    a second.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class _CallFailed(Exception):
 class ShardCursor:
     """Reads one shard from a place on. Not thread-safe.
 
-    ``stream``: its name or ARN. ``pace``: shared by the cursors on a shard that must keep its limits
-    together. ``patience``: seconds for which a fetch tries again what fails.
+    ``stream``: its name or ARN. ``pace``: shared by cursors that must keep the limits of a shard together.
+    ``patience``: seconds for which a fetch retries.
     """
 
     def __init__(
@@ -138,9 +138,9 @@ class ShardCursor:
         self.ended = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> Answer:
-        """The next records, at most ``limit``; maybe none although there are more (see ``behind``).
+        """The next records, at most ``limit``. It may be empty although there are more (see ``behind``).
 
-        Raises StreamUnavailable: at once for an error that no retry can mend, among them
+        Raises StreamUnavailable: at once for an error that a retry cannot solve, among them
         InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone;
         for other errors after ``patience``.
         """
@@ -157,8 +157,8 @@ class ShardCursor:
             if expired:
                 self._iterator = None
             permanent = is_permanent(failure.code) and not self._not_yet(failure)
-            # An iterator that expired is made again at once, but only the first time: a service that gives
-            # expired iterators must not be called in a loop without a wait.
+            # An expired iterator is made again at once, but only the first time: if the service returns
+            # expired iterators, the loop must wait.
             pause = 0.0 if expired and not failures else _BACKOFF.seconds(failures, self._chance())
             if permanent or self._clock() + pause > end:
                 raise StreamUnavailable(
@@ -194,7 +194,7 @@ class ShardCursor:
             **iterator_arguments(self._place),
         )
         if self._place.kind == "LATEST":
-            # Should this iterator expire before it gave a record, LATEST again would skip some.
+            # If this iterator expires before it gives a record, a new LATEST would skip some.
             self._place = at_time(begun)
         return str(answer["ShardIterator"])
 
@@ -208,15 +208,15 @@ class ShardCursor:
         finally:
             self._pace.spent(operation)
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
-        # botocore makes an empty success of an answer that was cut short, which would look like
-        # the end of the shard.
+        # botocore turns a truncated answer into an empty success, which would look like the end of the shard.
         missing = _missing(answer, needs)
         if missing is not None:
             raise _CallFailed(operation, Failure(_CUT_SHORT, f"an answer without {missing}"))
         return answer
 
     def _not_yet(self, failure: Failure) -> bool:
-        """Whether the service's clock may not have reached the time asked for, because ours is ahead."""
+        """Whether the requested time may still be in the future for the service, because our clock is
+        ahead."""
         return (
             failure.code == "InvalidArgumentException"
             and self._place.kind == "AT_TIMESTAMP"
@@ -225,7 +225,7 @@ class ShardCursor:
 
 
 class Tip:
-    """Where a shard ended at some moment: records that arrived later lie beyond it.
+    """The end of a shard at some moment, before all records that arrived later.
 
     ``cursor`` begins there, at LATEST or at a time.
     """
@@ -244,9 +244,9 @@ class Tip:
                 return
 
     def beyond(self) -> str | None:
-        """The first record that arrived later, None if none has.
+        """The first record that arrived later, None if there is none.
 
-        It looks again: of what was read before this call, the answer is right.
+        It reads again at each call, so the answer is right for everything read before the call.
         """
         self._look()
         return self._beyond

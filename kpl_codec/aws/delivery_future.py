@@ -33,10 +33,9 @@ class _WhenNeeded:
 
 
 class DeliveryFuture(Future[Delivery]):
-    """A `concurrent.futures.Future` of a Delivery. It cannot be cancelled: the record is on its way.
+    """A `concurrent.futures.Future` of a Delivery. It cannot be cancelled: the record may be sent already.
 
-    What a callback raises in the producer's thread is logged and goes no further, SystemExit and
-    KeyboardInterrupt too.
+    An exception of a callback in the producer's thread is only logged, also SystemExit and KeyboardInterrupt.
 
     Most futures end before anybody waits for them. So the condition and the lists that a Future begins with
     are made when they are needed, and a future that ends without them shares one condition with all such.
@@ -94,7 +93,7 @@ def _call_back(fn: Callable[[Future[Delivery]], object], future: Future[Delivery
         fn(future)
     except BaseException:
         if threading.current_thread() is threading.main_thread():
-            raise  # it was added when the record had ended: its caller's business
+            raise  # added after the record had ended: it runs in its caller
         logger.exception("a callback of a delivery failed")
 
 

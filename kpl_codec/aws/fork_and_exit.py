@@ -1,4 +1,4 @@
-"""What becomes of producers when the process forks or ends."""
+"""What happens to producers when the process forks or ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .producer_log import logger
 
 
 class Producer(Protocol):
-    """What is asked of a producer here."""
+    """The methods of a producer that are used here."""
 
     _started: bool
     _finished: bool
@@ -30,13 +30,13 @@ _PRODUCERS: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
 def remember(producer: Producer) -> None:
-    """Close it when the interpreter exits, and make it anew in a forked child."""
+    """Close it when the interpreter exits, and reset it in a forked child."""
     _PRODUCERS.add(producer)
     atexit.register(_close_at_exit, weakref.ref(producer))
 
 
 def remember_in_child(producer: Producer) -> None:
-    """Close it when a process of multiprocessing ends, too: that runs no exit handlers."""
+    """Also close it when a multiprocessing process ends, which runs no exit handlers."""
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         util.Finalize(producer, _close_at_exit, args=(weakref.ref(producer),), exitpriority=100)

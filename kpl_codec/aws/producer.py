@@ -8,17 +8,16 @@
     put (any thread) ──▶ inbox ──▶ one thread owns the core ──▶ calls ──▶ worker threads (boto3)
       future ◀────────────────────── results ◀───────────────── answers ◀──────┘
 
-All that decides is in `kpl_codec.producer`. Only the owning thread touches the core. Signals go to the main
-thread, so Ctrl-C can interrupt a caller but never the middle of a decision, and a signal handler may call
-every method.
+`kpl_codec.producer` makes all decisions. Only the owning thread uses the core. Signals go to the main thread,
+so Ctrl-C can interrupt a caller but not the core, and a signal handler may call every method.
 
 * Leaving the ``with`` block, or `close`, delivers what is outstanding: at most the records' time to live
   and one request's timeouts.
 * On interpreter exit without `close`, an exit handler closes with ``exit_timeout`` seconds and logs how
-  many user records it had to give up. ``kill -9`` loses what no future has confirmed, nothing else.
-* In AWS Lambda call `flush` before the handler returns: threads stand still between invocations.
-* After a fork the child has a producer of its own, empty and with new connections; the records put
-  before belong to the parent, and their futures, seen from the child, fail with code "forked".
+  many user records it had to give up. ``kill -9`` loses only user records whose futures have no result yet.
+* In AWS Lambda call `flush` before the handler returns: threads do not run between invocations.
+* After a fork the child has its own producer, empty and with new connections. Records put before belong to
+  the parent; in the child their futures fail with code "forked".
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ class Producer(ProducerBase):
     """A producer for one stream. All methods are thread-safe, and may be called from signal handlers.
 
     Give ``stream_name`` or ``stream_arn``. ``client_settings`` go to ``boto3.client("kinesis", ...)``
-    (endpoint_url, region_name ...); or give ``client``, made with retries switched off, which then cannot
-    be used after a fork. ``observe(name, value, attributes)`` is told the metrics of
-    `kpl_codec.producer.METRICS` (see `kpl_codec.aws.telemetry`). ``exit_timeout``: seconds.
-    ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
+    (endpoint_url, region_name ...); or give ``client``, made without retries; then it cannot be used after a
+    fork. ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS` (see
+    `kpl_codec.aws.telemetry`). ``exit_timeout``: seconds. ``chance(n)``: one of 0..n-1. ``clock``: seconds,
+    monotonic.
 
-    Callbacks added to its futures run in the producer's thread: keep them short, and never wait there.
+    Callbacks of its futures run in the producer's thread: they must be short and must not wait.
     """
 
     def __init__(
@@ -87,17 +86,17 @@ class Producer(ProducerBase):
         remember(self)
 
     def _begin(self) -> None:
-        """Everything that a forked child needs anew. No thread is started before it is needed."""
+        """Set everything that a forked child needs anew. Threads start when they are needed."""
         # PRD-40: "Every method of the thread producer MUST work in a signal handler, whatever the handler has
         # interrupted."
-        # A handler may run in the middle of a method that holds the lock, in the same thread: so the lock is
-        # re-entrant, and waiting is done on conditions of it, which give it up altogether.
+        # A signal handler may run inside a method that holds the lock, in the same thread. So the lock is
+        # re-entrant, and waiting uses its conditions, which release it completely.
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)  # the owning thread sleeps here
         self._space = threading.Condition(self._lock)  # blocked callers of put
-        self._news = threading.Condition(self._lock)  # those who wait for the map, a flush, or the end
+        self._news = threading.Condition(self._lock)  # callers that wait for the map, a flush, or the end
         self._core = self._new_core()
-        # What is held: put minus ended. Callers change the one, the owning thread the other.
+        # Outstanding: put minus ended. Callers change the first, the owning thread the second.
         self._put_records = self._put_bytes = 0
         self._ended_records = self._ended_bytes = 0
         self._inbox: list[Pending | Flush] = []
@@ -110,7 +109,7 @@ class Producer(ProducerBase):
         self._asleep = False  # the owning thread
         self._thread: threading.Thread | None = None
         self._workers: Workers | None = None
-        # The owning thread's.
+        # Used only by the owning thread.
         self._taken: list[Pending | Flush] = []
         self._unresolved: set[Pending] = set()
         self._flushes: list[Flush] = []
@@ -147,10 +146,10 @@ class Producer(ProducerBase):
             pending.accepted_at = self._clock()
             self._put_records += 1
             self._put_bytes += pending.size
-            # From here the record is accepted: one append, which no signal can halve.
+            # Here the record is accepted, by one append that no signal can interrupt.
             self._inbox.append(pending)
             if self._finished and pending in self._inbox:
-                # A signal handler has closed the producer since we looked: nobody will take it.
+                # A signal handler has closed the producer since the check: nobody will take it.
                 self._inbox.remove(pending)
                 self._put_records -= 1
                 self._put_bytes -= pending.size
@@ -160,9 +159,9 @@ class Producer(ProducerBase):
         return future
 
     def wait_ready(self, timeout: float = 10.0) -> bool:
-        """Start, and wait until there is a shard map: user records put before it go out one by one.
+        """Start, and wait until there is a shard map. User records put before are sent one by one.
 
-        Whether there is one within ``timeout`` seconds. Without one user records are sent one by one.
+        Returns whether there is one within ``timeout`` seconds.
         """
         self._not_from_callback("wait_ready")
         live = self._core.live
@@ -173,7 +172,7 @@ class Producer(ProducerBase):
             ) and (live.state is State.READY)
 
     def refresh_shard_map(self) -> None:
-        """Ask for the shard map now: worth it when somebody has mended what kept it away."""
+        """Request the shard map now, for example after a permanent error was fixed."""
         with self._lock:
             self._ensure_running()
             self._refresh_wanted = True
@@ -185,9 +184,9 @@ class Producer(ProducerBase):
         return self._put_records - self._ended_records
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Send everything at once and wait until all that was put before has ended, well or not.
+        """Send everything at once and wait until all earlier puts have ended, delivered or failed.
 
-        Whether it did within ``timeout`` seconds. Ends by itself: no record outlives its time to live.
+        Returns whether they did within ``timeout`` seconds. It always ends, because records expire.
         """
         self._not_from_callback("flush")
         flush = Flush()
@@ -200,10 +199,8 @@ class Producer(ProducerBase):
             return flush.done or (self._finished and not self.outstanding)
 
     def close(self, timeout: float | None = None) -> bool:
-        """Accept nothing more, deliver what is outstanding, end the threads.
-
-        After ``timeout`` seconds what is left fails as "closed". Whether nothing had to. Closing twice
-        does no harm.
+        """Accept nothing more, deliver what is outstanding, end the threads. After ``timeout`` seconds the
+        rest fails as "closed". Returns whether all were delivered in time. Closing twice is allowed.
         """
         self._not_from_callback("close")
         with self._lock:
@@ -216,7 +213,7 @@ class Producer(ProducerBase):
             self._news.wait_for(lambda: self._finished or not self._started)
             thread = self._thread
         if thread is not None:
-            thread.join()  # it takes the lock no more
+            thread.join()  # it no longer takes the lock
         return self._core.outstanding == 0 and not self._gave_up and self._broken is None
 
     def __enter__(self) -> Producer:
@@ -257,7 +254,7 @@ class Producer(ProducerBase):
         threading.Thread(
             target=self._run, args=(self._workers,), name=f"kpl-codec producer {name}", daemon=True
         ).start()
-        self._started = True  # not before: a signal handler that comes in between starts one, too
+        self._started = True  # only now: a signal handler in between would start one, too
 
     # -- the owning thread --------------------------------------------------------------------
 
@@ -268,12 +265,12 @@ class Producer(ProducerBase):
             self._thread = threading.current_thread()
         try:
             self._core.start(self._clock())
-            for request in self._core.requests(self._clock()):  # the map, before the first record
+            for request in self._core.requests(self._clock()):  # request the map before the first record
                 workers.give(request)
             while self._turn(workers):
                 pass
         except BaseException as error:
-            # A bug of ours: nobody may wait for ever for it.
+            # A bug: every waiting caller must get an error.
             self._fall_apart(error)
             raise
         finally:
@@ -284,7 +281,7 @@ class Producer(ProducerBase):
                 self._news.notify_all()
 
     def _turn(self, workers: Workers) -> bool:
-        """Take what has come, let the core decide, carry it out. False: closed and nothing left."""
+        """Take puts and answers, let the core decide, make its calls. False: closed and nothing left."""
         core = self._core
         with self._lock:
             news = self._inbox or self._answers or self._refresh_wanted
@@ -321,8 +318,8 @@ class Producer(ProducerBase):
         return not self._all_done()
 
     def _accept_taken(self, now: float) -> list[Result]:
-        """What was put goes into the core. Gives the results of what the core would not take: a put that a
-        signal handler has interrupted by a put or a close of its own."""
+        """Give the puts to the core. Returns the results of those it refused: puts that were interrupted by a
+        put or close in a signal handler."""
         refused: list[Result] = []
         for item in self._taken:
             if isinstance(item, Flush):
@@ -341,7 +338,7 @@ class Producer(ProducerBase):
         return self._told_to_close and not self._inbox and not self._core.outstanding
 
     def _sleep(self) -> float:
-        """Seconds until there is something to do even if nothing happens."""
+        """Seconds until there is something to do if nothing else happens."""
         times = [at for at in (self._core.timer(), self._give_up_at) if at is not None]
         return max(0.0, min(min(times, default=float("inf")) - self._clock(), _LONGEST_SLEEP))
 
@@ -383,7 +380,7 @@ class Producer(ProducerBase):
             self._ended_records, self._ended_bytes = self._put_records, self._put_bytes
 
     def _after_fork_in_child(self) -> None:
-        """The child's producer is empty; what was put before is the parent's."""
+        """Empty the child's producer; earlier puts belong to the parent."""
         orphans = [item for item in (*self._taken, *self._inbox) if isinstance(item, Pending)]
         futures = {pending.token for pending in (*orphans, *self._unresolved)}
         closing = self._closing
@@ -391,7 +388,7 @@ class Producer(ProducerBase):
         self._begin()
         self._closing = closing
         for future in futures:
-            # Another thread of the parent may have held its lock: that thread is not here to give it back.
+            # A thread of the parent may have held the lock, and cannot release it in the child.
             future._condition = threading.Condition()
             # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
             future._done_callbacks = []

@@ -1,4 +1,4 @@
-"""What the thread and the asyncio producer are both made of: settings, a core, and how a record ends."""
+"""The common parts of the thread and asyncio producers: settings, the core, and how a record ends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProducerBase:
         self._clock = clock
 
     def _new_core(self) -> ProducerCore:
-        """A core for the stream. Its map knows the closed shards too: a record may still land on one."""
+        """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
         live = LiveShardMap(
             self._stream.get("StreamName"),
             stream_arn=self._stream.get("StreamARN"),
@@ -52,13 +52,13 @@ class ProducerBase:
         return ProducerCore(self.config, live, self._chance, self._observe)
 
     def _drop(self, future: Future[Delivery] | asyncio.Future[Delivery]) -> None:
-        """End the future of a user record that the full producer was told to drop."""
+        """End the future of a user record that the full producer drops."""
         future.set_exception(DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=()))
         if self._observe is not None:
             self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
 
     def _broken_off(self, pending: Pending, cause: BaseException) -> DeliveryError:
-        """The end of a user record in a producer that has broken: it may be stored."""
+        """The result of a user record in a broken producer: it may be stored."""
         # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
         # its result; one that may be stored says so."
         attempt = Attempt(Outcome.NO_ANSWER, pending.accepted_at, self._clock(), None, code="broken")
@@ -79,8 +79,8 @@ def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Kinesis
 
 
 def client_config(config: ProducerConfig) -> dict[str, Any]:
-    """Keyword arguments for a botocore Config; its timeouts are seconds. No retries below us: they would be
-    invisible, and a call that is retried there may store its records twice without anybody knowing."""
+    """Keyword arguments for a botocore Config; its timeouts are seconds. Retries are off: a retry in botocore
+    would be invisible, and may store records twice unnoticed."""
     return {
         "connect_timeout": config.connect_timeout / 1000,
         "read_timeout": config.request_timeout / 1000,
@@ -100,7 +100,7 @@ def end(future: Future[Delivery] | asyncio.Future[Delivery], result: Delivery | 
 
 
 class Flush:
-    """A flush that is waited for: done when the user records accepted before it have ended."""
+    """A flush with a waiting caller: done when all user records accepted before it have ended."""
 
     def __init__(self) -> None:
         self.done = False
@@ -108,13 +108,13 @@ class Flush:
         self._remaining = 0
 
     def begin(self, core: ProducerCore, unresolved: int) -> None:
-        """The core is told to flush now. ``unresolved``: user records that have no result yet."""
+        """Called when the core flushes. ``unresolved``: user records that have no result yet."""
         core.flush()
         self._up_to, self._remaining = core.accepted, unresolved
         self.done = not unresolved
 
     def ended(self, results: list[Result]) -> bool:
-        """User records have got their results. Whether it is done."""
+        """Count user records that got their results. Returns whether the flush is done."""
         self._remaining -= sum(0 < pending.number <= self._up_to for pending, _ in results)
         self.done = self.done or self._remaining <= 0
         return self.done

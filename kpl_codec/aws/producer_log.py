@@ -18,7 +18,7 @@ logger: Final = logging.getLogger("kpl_codec.producer")
 
 
 def guarded(observe: Observe | None) -> Observe | None:
-    """``observe``, whose errors cost a measurement and nothing else. The first is logged."""
+    """Calls ``observe``. If it raises, only that measurement is lost; the first error is logged."""
     if observe is None:
         return None
     told = False
@@ -43,7 +43,8 @@ def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered
         facts |= {"operation": "PutRecords", "kinesis_records": len(request.records)}
         logger.warning("PutRecords failed: %s", failure.code, extra=facts)
         return
-    # Without ListShards there is no map, and without a map no aggregation: a lasting error needs somebody.
+    # Without ListShards there is no map, and without a map no aggregation: somebody must fix a permanent
+    # error.
     lasting = request.operation == "ListShards" and is_permanent(failure.code)
     facts["operation"] = request.operation
     logger.log(
@@ -67,7 +68,7 @@ def log_left_behind(user_records: int, why: str) -> None:
 
 
 def log_never_closed(core: ProducerCore) -> None:
-    """For the producer that is forgotten."""
+    """For a producer that was never closed."""
     log_left_behind(core.outstanding, "the producer was never closed")
 
 

@@ -1,8 +1,8 @@
-"""Read a stream: one shard, a shard and its children, or all of it; or one record.
+"""Reads one shard, a shard and its children, a whole stream, or one record.
 
-For demos and captures. It is no consumer library: it keeps no leases and no checkpoints. It gives every
-record of what it reads once, in the order of its shard, parents before children. `kpl_codec.aws.cursor`
-makes the calls and tries again where they fail.
+For demos and captures. It is not a consumer library: it has no leases and no checkpoints. It gives each
+record once, in the order of its shard, parents before children. `kpl_codec.aws.cursor` makes the calls and
+retries them.
 """
 
 from __future__ import annotations
@@ -59,14 +59,13 @@ def read_shard(
     patience: float = PATIENCE,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[KinesisRecord]:
-    """The Kinesis records of one shard, then of the shards that came out of it, each shard once.
+    """The Kinesis records of one shard, then of its descendants, each shard once.
 
     ``start``: TRIM_HORIZON, LATEST, a sequence number (that record is read too) or a time. Children are
     read from their beginning; a child of a merge also holds records of its other parent's keys.
-    ``until_tip``: end when nothing is left to read; False: wait for more records while the shard is open,
-    so that the children of an open shard, and its siblings, are never reached.
-    ``poll_interval``: seconds from call to call; ``patience``: seconds for which a failing call is tried
-    again. Raises StreamUnavailable.
+    ``until_tip``: end when there are no more records; False: wait for more while the shard is open, so the
+    next shards are read only after it is closed. ``poll_interval``: seconds from call to call; ``patience``:
+    seconds for which a failing call is retried. Raises StreamUnavailable.
     """
     todo = [shard_id]
     done: set[str] = set()
@@ -86,7 +85,7 @@ def read_shard(
             answer = cursor.fetch()
             for record in answer.records:
                 yield record_of(record, current)
-            # Empty answers come in the middle of a shard too: only with nothing behind is it the tip.
+            # An answer may be empty in the middle of a shard, too: only 0 ms behind means the tip.
             if until_tip and not answer.records and not answer.behind:
                 break
         if cursor.ended and follow_children:

@@ -3,9 +3,9 @@
     watcher = StreamWatcher(client, "orders", on_finding=print)
     watcher.run(seconds=300)             # or in a thread, until watcher.stop()
 
-What is read when, and what it means, is `kpl_codec.sentinel`'s business. One thread owns all state; some
-more make calls. The client should try each call once (`kpl_codec.aws.client.kinesis_client` does): retries
-of its own would go past the budget.
+`kpl_codec.sentinel` decides what is read when, and what it means. One thread owns all state, others make
+calls. The client must try each call once (as `kpl_codec.aws.client.kinesis_client`): its own retries would
+exceed the budget.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..sentinel.measures import Measure, measures
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request
 from .calls import CALL_ERRORS, failure_of, send
 
-#: Seconds between two routine refreshes of the shard map, and at least between two others.
+#: Seconds between two routine refreshes of the shard map; the minimum between two others.
 _REFRESH, _REFRESH_AGAIN = 10.0, 2.0
-#: Seconds between two asks for a stream that is gone.
+#: Seconds between two requests for a stream that is gone.
 _GONE: Final = 5.0
 _METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
 
@@ -66,7 +66,7 @@ class StreamWatcher:
         self._done: SimpleQueue[tuple[_Job, Any] | None] = SimpleQueue()
         self._asked_at = float("-inf")
         self._stop = threading.Event()
-        #: The worst severity that was told so far.
+        #: The worst severity reported so far.
         self.worst: Severity | None = None
 
     def stop(self) -> None:
@@ -77,8 +77,8 @@ class StreamWatcher:
     def run(self, seconds: float | None = None, *, once: bool = False) -> None:
         """Watch until `stop`, or for ``seconds``; with ``once`` until every open shard was looked at.
 
-        Raises StreamUnavailable where the shards of the stream cannot be had at the start, and no retry can
-        help. What fails later is tried again for as long as it takes, and told as findings.
+        Raises StreamUnavailable if the shards cannot be listed at the start and a retry cannot help. Later
+        failures are retried without end, and reported as findings.
         """
         end = None if seconds is None else time.monotonic() + seconds
         self._live.refresh(time.monotonic())
@@ -110,7 +110,7 @@ class StreamWatcher:
         return self._live.next_request(time.monotonic()) or self.watch.next_call(time.time())
 
     def _make(self, job: _Job) -> None:
-        """In a worker: one call, and what came of it."""
+        """Runs in a worker: one call and its result."""
         try:
             if isinstance(job, Request):
                 answer = send(self._client, job)
@@ -119,7 +119,7 @@ class StreamWatcher:
                 answer = getattr(self._client, _METHODS[job.operation])(**stream, **job.arguments)
         except CALL_ERRORS as error:
             answer = failure_of(error)
-        except BaseException as error:  # noqa: BLE001  raised again where `run` can let it out
+        except BaseException as error:  # noqa: BLE001  `run` raises it again
             answer = error
         self._done.put((job, answer))
 
@@ -144,7 +144,7 @@ class StreamWatcher:
         event = self._live.receive(job, answer, clock)
         if isinstance(event, MapChanged):
             self._tell(self.watch.use(event.shard_map, now, recreated=event.recreated))
-            self._measured_at = float("-inf")  # what the shards cost is told before they are read
+            self._measured_at = float("-inf")  # the first measures come before the shards are read
 
     def _refresh_if_old(self) -> None:
         clock = time.monotonic()

@@ -1,4 +1,4 @@
-"""The sentinel's measures to CloudWatch by PutMetricData, once a minute."""
+"""Sends the sentinel's measures to CloudWatch by PutMetricData, once a minute."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class PutMetrics:
         self._thread.join(20)
 
     def finding(self, finding: Finding) -> None:
-        """Nothing: what is open is among the measures."""
+        """Does nothing: open findings are part of the measures."""
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Put them if a minute is over."""
+        """Send them if a minute is over."""
         if now - self._put_at < _EVERY:
             return
         self._put_at = now

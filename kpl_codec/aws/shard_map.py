@@ -1,4 +1,4 @@
-"""The live shard map with boto3: fetch it once, or keep it right with a thread.
+"""The shard map with boto3: fetched once, or kept up to date by a thread.
 
     shard_map = fetch_shard_map(client, "orders")                      # once
     lineage = fetch_lineage(client, "orders")                          # with the closed shards
@@ -8,7 +8,7 @@
         live.predict(hash_key)                                         # never waits
         live.invalidate(sent_at, predicted_shard_id)                   # never waits
 
-The rules are in `kpl_codec.shards.live_shard_map`; here are the calls, the clock and the thread.
+The rules are in `kpl_codec.shards.live_shard_map`; this module has the calls, the clock and the thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .shard_map_base import LiveShardMapView
 def run_refresh(
     live: LiveShardMap, client: Any, clock: Callable[[], float] = time.monotonic
 ) -> MapChanged | RefreshFailed | None:
-    """Make every call that ``live`` wants now; what came of the refresh, None if there was none to make."""
+    """Make every call that ``live`` wants now. Returns the event of the refresh, None if there was no
+    call."""
     outcome: MapChanged | RefreshFailed | None = None
     while (request := live.next_request(clock())) is not None:
         try:
@@ -65,11 +66,11 @@ def fetch_shard_map(
     timeout: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ShardMap:
-    """The stream's shard map now, with its distribution strategy where the role may ask for it.
+    """The stream's shard map now, with its distribution strategy if the role may read it.
 
     ``client``: a boto3 Kinesis client. ``closed``: also the closed shards that still hold records.
-    Tries again with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once where no retry
-    can help, else with the last error.
+    Retries with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once if a retry cannot help,
+    else with the last error.
     """
     live = LiveShardMap(
         stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST"
@@ -87,7 +88,7 @@ def fetch_lineage(
     timeout: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Lineage:
-    """Every shard that still holds records, with its ancestry. Raises StreamUnavailable."""
+    """The lineage of all shards that still hold records. Raises StreamUnavailable."""
     live = LiveShardMap(stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON")
     return _fetch(client, live, timeout, sleep).lineage
 
@@ -108,13 +109,13 @@ class StreamShardMap(LiveShardMapView):
         )
 
     def start(self) -> StreamShardMap:
-        """Begin: the first refresh runs in the background; see `wait_ready`."""
+        """Start. The first refresh runs in the background; see `wait_ready`."""
         self._live.refresh(self._clock())
         self._thread.start()
         return self
 
     def close(self) -> None:
-        """End the thread; waits for a call that is under way."""
+        """End the thread, after a call that is under way."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -130,12 +131,13 @@ class StreamShardMap(LiveShardMapView):
         self.close()
 
     def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
-        """The range of a shard that is open or closed not long ago."""
+        """The range of a shard that is open, or was closed recently."""
         with self._changed:
             return self._live.hash_key_range(shard_id, self._clock())
 
     def invalidate(self, seen_at: float, predicted_shard: str | None) -> bool:
-        """A record sent at ``seen_at`` (of the same clock) landed elsewhere than on ``predicted_shard``."""
+        """Report that a record sent at ``seen_at`` (same clock) is on another shard than
+        ``predicted_shard``."""
         with self._changed:
             believed = self._live.invalidate(seen_at, predicted_shard, self._clock())
             if believed:
@@ -178,7 +180,7 @@ class StreamShardMap(LiveShardMapView):
             while self._turn():
                 pass
         except BaseException as error:
-            # A bug of ours: nobody may wait for ever for it.
+            # A bug: every waiting caller must get an error.
             with self._changed:
                 self._crash = error
             raise

@@ -1,4 +1,4 @@
-"""What the live shard maps with a thread and with asyncio share: how they are made, what they show."""
+"""The common parts of the live shard maps with a thread and with asyncio."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LiveShardMapView:
         self._begin()
 
     def _begin(self) -> None:
-        """Make what is needed to wait with."""
+        """Make the means for waiting."""
         raise NotImplementedError
 
     @property
@@ -52,12 +52,12 @@ class LiveShardMapView:
 
     @property
     def generation(self) -> int:
-        """How often the stream was seen to be deleted and created again."""
+        """How many times the stream was deleted and created again, as far as seen."""
         return self._live.generation
 
     @property
     def error(self) -> StreamUnavailable | None:
-        """Why the last refresh failed; None after one that did not."""
+        """Why the last refresh failed; None if it did not."""
         return self._live.error
 
     def predict(self, hash_key: int) -> str | None:

@@ -13,7 +13,7 @@ from ..producer.metrics import METRICS
 
 
 class OpenTelemetryMetrics:
-    """An ``observe`` for both producers. Every measurement carries StreamName and ``attributes``.
+    """An ``observe`` for both producers. Every measurement has StreamName and ``attributes``.
 
     ``meter``: an OpenTelemetry meter; by default that of the global provider. Thread-safe.
     """

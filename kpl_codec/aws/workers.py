@@ -1,4 +1,4 @@
-"""The threads that make the calls of `kpl_codec.aws.Producer`. Started as they are needed."""
+"""The threads that make the calls of `kpl_codec.aws.Producer`, started when they are needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .producer_log import log_failure
 
 
 class Report(Protocol):
-    """Told what came of a call, in the worker's thread: an answer, or a failure."""
+    """Called with the answer or failure of a call, in the worker's thread."""
 
     def __call__(
         self, request: PutRecordsRequest | Request, answer: Any, failure: Failure | None, answered: bool
@@ -31,10 +31,10 @@ class Workers:
         self._report = report
         self._calls: queue.SimpleQueue[PutRecordsRequest | Request | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._busy = 0  # calls given out whose answers the owner has not taken yet
+        self._busy = 0  # calls whose answers the owner has not taken yet
 
     def give(self, request: PutRecordsRequest | Request) -> None:
-        """Have the call made; its outcome goes to ``report``."""
+        """Make the call in a thread; its result goes to ``report``."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         if len(self._threads) <= min(self._busy, self._most):
             self.start_one()
@@ -49,14 +49,14 @@ class Workers:
         thread = threading.Thread(target=self._work, name="kpl-codec PutRecords", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no new threads while the interpreter exits; those there are will do
+        except RuntimeError:  # no new threads while the interpreter exits; the existing ones suffice
             if not self._threads:
                 raise
         else:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Let every thread end once the calls before are made."""
+        """Let every thread end after its earlier calls."""
         for _ in self._threads:
             self._calls.put(None)
 
@@ -74,7 +74,7 @@ class Workers:
                 failure, answered = what_failed(error)
                 if not isinstance(error, CALL_ERRORS):
                     self._tell(request, None, failure, answered)
-                    raise  # a bug: the call counts as one without an answer, this thread is replaced
+                    raise  # a bug: the call counts as unanswered, this thread is replaced
             self._tell(request, answer, failure, answered)
 
     def _tell(

@@ -1,9 +1,8 @@
-"""The producer, sans-I/O: what to send where and when, and what an answer means.
+"""The producer, sans-I/O: what to send, where and when, and what the answers mean.
 
-`ProducerCore` is driven by a skin: `kpl_codec.aws.Producer` (threads, boto3) or
-`kpl_codec.aws.AsyncProducer` (asyncio, aiobotocore). Read in this order: config, outcomes, partitioner,
-pending, kinesis_record, aggregator, limiter, collector, send_queue, router, ordering, placer, answers,
-verdicts, core.
+`ProducerCore` is driven by `kpl_codec.aws.Producer` (threads, boto3) or `kpl_codec.aws.AsyncProducer`
+(asyncio, aiobotocore). Read in this order: config, outcomes, partitioner, pending, kinesis_record,
+aggregator, limiter, collector, send_queue, router, ordering, placer, answers, verdicts, core.
 """
 
 from ..shards.allocation import HashKeyAllocator

@@ -1,7 +1,7 @@
-"""Collects user records of one predicted shard into aggregates; sizes are exact, outer key counted.
+"""Collects user records of one predicted shard into aggregates. Sizes are exact and include the outer key.
 
-An aggregate is closed when it is full, when the next user record does not fit, or when its earliest
-deadline comes. User records keep the order in which they were added.
+An aggregate is closed when it is full, when the next user record does not fit, or when its earliest deadline
+comes. User records keep their order.
 
 State: the open aggregates, and a heap of their deadlines.
 """
@@ -17,7 +17,7 @@ from .pending import Pending, outer_key
 
 
 class Aggregator:
-    """Open aggregates by predicted shard (and group: bucket, shared explicit hash key)."""
+    """The open aggregates by predicted shard (and group: bucket, shared explicit hash key)."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -29,11 +29,11 @@ class Aggregator:
         self._number = 0
 
     def group_of(self, pending: Pending) -> object:
-        """User records of different groups never share an aggregate."""
+        """The group: user records of different groups never share an aggregate."""
         return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
 
     def open_for(self, shard: str, pending: Pending) -> Outgoing | None:
-        """The open aggregate that ``pending`` would be added to, if it fits."""
+        """The open aggregate to which ``pending`` would be added, if it fits."""
         outgoing = self._open.get((shard, self.group_of(pending)))
         return outgoing if outgoing is not None and outgoing.has_room(pending) else None
 
@@ -49,7 +49,7 @@ class Aggregator:
         return Outgoing(shard, group, key, max_size, first)
 
     def add(self, shard: str, pending: Pending) -> tuple[Outgoing, list[Outgoing]]:
-        """Add a user record. Gives the Kinesis record it is in now, and those that this has closed."""
+        """Add a user record. Returns the Kinesis record it is in, and those that this has closed."""
         closed = []
         group = self.group_of(pending)
         key = (shard, group)
@@ -91,7 +91,7 @@ class Aggregator:
         return self._deadlines[0][0] if self._deadlines else None
 
     def due(self, now: float) -> Iterator[Outgoing]:
-        """Close and give the aggregates whose deadline has come."""
+        """Close and return the aggregates whose deadline has come."""
         while (deadline := self.deadline()) is not None and deadline <= now:
             yield self.close(heapq.heappop(self._deadlines)[2])
 
@@ -100,9 +100,9 @@ class Aggregator:
         return list(self._open.values())
 
     def take_all(self) -> list[Outgoing]:
-        """Close and give all open aggregates, in the order they were begun."""
+        """Close and return all open aggregates, in the order they were begun."""
         return [self._close(key) for key in list(self._open)]
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
-        """Close and give the open aggregates of shards that are not open any more."""
+        """Close and return the open aggregates of shards that are no longer open."""
         return [self._close(key) for key in list(self._open) if key[0] not in open_shards]

@@ -1,4 +1,4 @@
-"""What PutRecords answered, checked. Nothing behind this sees an answer of another shape.
+"""Checks the answers of PutRecords; the rest of the producer sees only checked ones.
 
 Specification: spec/05-producer.md, PRD-23.
 """
@@ -24,7 +24,7 @@ class NotStored(NamedTuple):
 
 
 class Malformed(NamedTuple):
-    """An entry that tells nothing: the Kinesis record may be stored or not."""
+    """An entry without a result: the Kinesis record may be stored or not."""
 
     code: str = "MalformedAnswer"
     message: None = None
@@ -34,7 +34,7 @@ MALFORMED: Final = Malformed()
 
 
 def parse_put_records(answer: object, sent: int) -> list[Stored | NotStored | Malformed] | None:
-    """One entry for each of ``sent`` Kinesis records; None for an answer that cannot be theirs."""
+    """One entry for each of ``sent`` Kinesis records; None for an answer that does not fit them."""
     entries = answer.get("Records") if isinstance(answer, Mapping) else None
     # PRD-23: "An answer that does not have one entry for each record sent tells nothing about any of
     # them; all MUST be sent again."

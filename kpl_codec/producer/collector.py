@@ -1,7 +1,7 @@
 """Collects Kinesis records of all shards into PutRecords requests.
 
-A request goes out when it is full, when 256 KiB wait for one shard, when its time has come, or at once
-when everything is to be flushed.
+A request goes out when it is full, when 256 KiB wait for one shard, when its time has come, or at once in a
+flush.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 
-#: The KPL sends a request early when this much waits for one shard.
+#: Like the KPL, a request goes out early when so many bytes wait for one shard.
 SHARD_BYTES = 256 * 1024
 
 
@@ -23,12 +23,12 @@ class PutRecordsRequest(NamedTuple):
 
 
 class Collector:
-    """Kinesis records for the next request. State: these, their bytes, and since when the first waits."""
+    """The Kinesis records for the next request. State: these, their bytes, and since when the first waits."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._max_count = config.collection_max_count
         self._max_size = config.collection_max_size
-        # As in the KPL an aggregate waits a little for those of other shards. Seconds.
+        # Seconds that an aggregate waits for those of other shards, as in the KPL.
         self._delay = min(0.05, 0.2 * config.buffering_seconds) * config.aggregation_enabled
         self.kinesis_records: list[Outgoing] = []
         self._size = 0
@@ -54,7 +54,7 @@ class Collector:
         self._by_shard[outgoing.shard] = self._by_shard.get(outgoing.shard, 0) + size
 
     def ready_at(self) -> float | None:
-        """When the request has to go: None while empty, minus infinity if it is full enough now."""
+        """When the request has to go out: None while empty, minus infinity if it is full enough now."""
         if not self.kinesis_records:
             return None
         if (

@@ -1,11 +1,11 @@
-"""The producer's settings: names, defaults and ranges of the KPL, and the few it has not.
+"""The producer's settings: names, defaults and ranges of the KPL, and a few new ones.
 
-Times are milliseconds, sizes bytes, as in the KPL's configuration; everything inside the producer is
-seconds. A value out of range is refused with a ConfigError that names setting, value and range.
+Times are milliseconds and sizes bytes, as in the KPL's configuration; the rest of the producer uses seconds.
+A value out of range raises ConfigError with setting, value and range.
 
-Not taken over: min_connections, credentials_refresh_delay and log_level (boto3's business), and
-max_user_record_size, which counts data without its key, so that records of the full size pass the KPL
-and are refused by the service until their time is up; max_record_size counts what the service counts.
+Left out: min_connections, credentials_refresh_delay and log_level (boto3 has its own), and
+max_user_record_size. That one counts data without the key, so the KPL accepts records that the service
+refuses until they expire; max_record_size counts what the service counts.
 Specification: spec/05-producer.md, PRD-1 to PRD-4.
 """
 
@@ -39,7 +39,7 @@ class ConfigError(KplError, ValueError):
     text = "{setting} = {value!r}: expected {expected}"
 
 
-#: Setting -> lowest and highest value. The KPL's, where it has the setting.
+#: Lowest and highest value of each setting, the KPL's if it has the setting.
 RANGES: Final[dict[str, tuple[int, int]]] = {
     "aggregation_max_count": (1, _HUGE),
     "aggregation_max_size": (64, LARGEST_MAX_RECORD_SIZE),
@@ -66,7 +66,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Settings of a producer. Raises ConfigError for a value that is out of range or of another type.
+    """Settings of a producer. Raises ConfigError for a value out of range or of the wrong type.
 
     As in the KPL: ``aggregation_enabled``, ``aggregation_max_count`` (user records in an aggregate),
     ``aggregation_max_size`` (bytes of an aggregate), ``collection_max_count`` and
@@ -75,16 +75,16 @@ class ProducerConfig:
     ``fail_if_throttled``, ``rate_limit`` (percent of a shard's 1000 records and 1 MiB a second),
     ``record_max_buffered_time``, ``record_ttl``.
 
-    Ours: ``max_record_size``: data plus partition key of a Kinesis record, as set for the stream.
-    ``max_outstanding_records``, ``max_outstanding_bytes``: what may wait at most, and ``when_full``:
-    block, fail or drop what comes on top. ``ordering``: "partition-key" sends the records of a key
-    strictly one after the other. ``reshard_proof``: one explicit hash key for all user records of an
-    aggregate, so that no split can part them. ``outer_key``: the partition key of an aggregate: "fixed"
-    ("a", as the KPL), "first" (that of its first user record), "buckets" (one of ``outer_key_buckets``,
-    always the same for a partition key; Lambda then works on as many batches of a shard at a time
-    and keeps each key in order). ``ignore_keys``, ``adaptive_partitioning``,
-    ``partition_availability_timeout``: KIP-794. ``keyless_partition_key``: what the format has to
-    have for a record put without a key.
+    Not in the KPL: ``max_record_size``: data plus partition key of a Kinesis record, as set for the stream.
+    ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at most, and
+    ``when_full``: block, fail or drop further user records. ``ordering``: "partition-key" sends the user
+    records of a key strictly one after the other. ``reshard_proof``: one explicit hash key for all user
+    records of an aggregate, so that no split can separate them. ``outer_key``: the partition key of an
+    aggregate: "fixed" ("a", as the KPL), "first" (that of its first user record), "buckets" (one of
+    ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
+    shard in parallel and keep each key in order). ``ignore_keys``, ``adaptive_partitioning``,
+    ``partition_availability_timeout``: KIP-794. ``keyless_partition_key``: written for a record put without a
+    key, because the format needs one.
     """
 
     aggregation_enabled: bool = True
@@ -132,9 +132,9 @@ class ProducerConfig:
     def from_kpl_properties(cls, properties: str | Mapping[str, object], **settings: Any) -> ProducerConfig:
         """The settings of a KPL configuration: the text of its properties file, or names and values.
 
-        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Settings of the KPL that have no
-        counterpart here are passed over (see `kpl_codec.producer.kpl_properties`). ``settings``: ours.
-        Raises ConfigError for a name that is none of the KPL's, and for a value out of range.
+        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Settings of the KPL that do not
+        exist here are ignored (see `kpl_codec.producer.kpl_properties`). ``settings``: those not in the KPL.
+        Raises ConfigError for a name that the KPL does not have, and for a value out of range.
         """
         given = parse_properties(properties) if isinstance(properties, str) else properties
         ours = {field.name.replace("_", ""): field for field in fields(cls)}
@@ -155,7 +155,7 @@ class ProducerConfig:
 
     @property
     def buffering_seconds(self) -> float:
-        """How long a user record may wait for company, in seconds."""
+        """How long a user record may wait for others, in seconds."""
         # PRD-37: "A user record MUST NOT wait for company longer than half its time to live, whatever
         # record_max_buffered_time is."
         return min(self.record_max_buffered_time, self.record_ttl / 2) / 1000
@@ -184,7 +184,7 @@ class ProducerConfig:
 
 
 def _typed(value: object) -> object:
-    """A property's text as a number or truth value, where it is one."""
+    """A property's text as a number or bool, if it is one."""
     text = str(value).strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"

@@ -1,4 +1,4 @@
-"""The producer as a function of records, answers and time: no clock, no thread, no network.
+"""The producer without clock, threads and network: records, answers and times are its arguments.
 
     skin                                    ProducerCore
      | accept(pending, now)           ──▶   partition, predict, aggregate
@@ -12,7 +12,7 @@
                  ▲                                     │             │
                  └────────── to be sent again ─────────┴─────────────┘
 
-A user record is in exactly one of these places at any time, and leaves by `results` only. ``outstanding``
+A user record is always in exactly one of these places, and leaves only through `results`. ``outstanding``
 counts those that have not left.
 Specification: spec/05-producer.md, PRD-6 to PRD-32.
 """
@@ -39,7 +39,7 @@ from .verdicts import Verdicts
 
 
 class _Flight(NamedTuple):
-    """A PutRecords call under way. ``generation``: of the map when it was sent."""
+    """A PutRecords call under way. ``generation``: that of the map when it was sent."""
 
     kinesis_records: list[Outgoing]
     started_at: float
@@ -51,12 +51,11 @@ class _Flight(NamedTuple):
 
 
 class ProducerCore:
-    """All of the producer but the waiting and the calling.
+    """All of the producer except waiting and calling.
 
-    ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: one of
-    0..n-1, the only source of chance. ``observe(name, value, attributes)`` is told measurements.
-    All times are seconds of one monotonic clock. Not thread-safe; `prepare` alone may be called from
-    anywhere.
+    ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a random number of
+    0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets measurements. All times are
+    seconds of one monotonic clock. Not thread-safe, except `prepare`.
     """
 
     def __init__(
@@ -84,17 +83,17 @@ class ProducerCore:
     # -- records in ---------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
-        """Ask for the first shard map. Records may be accepted before and without."""
+        """Request the first shard map. Records may be accepted before it comes."""
         self.live.refresh(now)
 
     @property
     def accepted(self) -> int:
-        """User records accepted until now; the last one has this ``number``."""
+        """How many user records were accepted; the last one has this ``number``."""
         return self._ledger.accepted
 
     @property
     def outstanding(self) -> int:
-        """User records accepted that have not left by `results`, or wait there."""
+        """How many accepted user records have no result yet, or wait in `results`."""
         return self._ledger.outstanding
 
     def has_room(self, size: int) -> bool:
@@ -102,14 +101,14 @@ class ProducerCore:
         return self._ledger.has_room(size)
 
     def full(self) -> ProducerFull:
-        """The error for a user record that there is no room for."""
+        """The error for a user record when there is no room."""
         return ProducerFull(records=self.outstanding, bytes=self._ledger.outstanding_bytes)
 
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
-        """Take a user record (from `prepare`). From here it ends in `results`, exactly once.
+        """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
 
         ``put_at``: when its caller put it, ``now`` if not given.
-        Raises ProducerFull or ProducerClosed; nothing was accepted then.
+        Raises ProducerFull or ProducerClosed; then nothing was accepted.
         """
         if self._closed:
             raise ProducerClosed(code="closed")
@@ -128,16 +127,16 @@ class ProducerCore:
         self._order.enter(pending, now)
 
     def flush(self) -> None:
-        """Send everything accepted so far without waiting for company, retries included."""
+        """Send everything accepted so far, retries included, without waiting for more."""
         self._placer.flush(self.accepted + 1)
 
     def close(self) -> None:
-        """Accept nothing more, and flush. What is outstanding still ends in `results`."""
+        """Accept nothing more, and flush. Outstanding user records still get their results."""
         self._closed = True
         self.flush()
 
     def abandon(self, now: float) -> None:
-        """Give up: everything outstanding fails as closed. Answers that come later are ignored."""
+        """Give up: everything outstanding fails as closed. Later answers are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         self._closed = True
         for flight in self._in_flight.values():
@@ -154,7 +153,7 @@ class ProducerCore:
             self._fail(pending, Outcome.CLOSED)
 
     def _places(self) -> Iterator[list[Pending]]:
-        """Every user record that is outstanding, place by place."""
+        """All outstanding user records, place by place."""
         # PRD-6: "From being accepted to its result a user record MUST be in exactly one place: waiting for a
         # map, held behind its key, in an open aggregate, in a shard's queue, in the next request, in flight,
         # or waiting for a verdict."
@@ -167,7 +166,7 @@ class ProducerCore:
     # -- requests out -------------------------------------------------------------------------
 
     def requests(self, now: float) -> list[PutRecordsRequest | Request]:
-        """The calls to make now. Also does whatever is due at ``now``."""
+        """The calls to make now. Also does all that is due at ``now``."""
         self._order.enter_again(self._placer.take_waiting(now), now)
         for judged in self._verdicts.take_due(now):
             self._order.enter_again(self._failed(judged.outgoing, judged.attempt, now), now)
@@ -194,7 +193,7 @@ class ProducerCore:
         return calls
 
     def timer(self) -> float | None:
-        """When `requests` has something to do even if nothing happens before; None for never."""
+        """When to call `requests` again if nothing happens before; None for never."""
         times = [
             self.live.timer(),
             self._placer.timer(),
@@ -247,13 +246,13 @@ class ProducerCore:
         if failure.code == "ResourceNotFoundException":
             self.live.stream_gone(now)
         if ACTIONS[outcome] is Action.ISOLATE:
-            # Its text repeats what was invalid: data and keys.
+            # Its text may repeat data and keys.
             self._isolate(flight, failure.code, now)
         else:
             self._all_failed(flight, outcome, failure, now)
 
     def _landed(self, request: PutRecordsRequest, now: float) -> _Flight | None:
-        """What was in flight with ``request``; None if it has been given up."""
+        """The records in flight with ``request``; None if they were given up."""
         flight = self._in_flight.pop(request.number, None)
         if flight is not None and self._meter is not None:
             self._meter.answered(now - flight.started_at)
@@ -272,7 +271,7 @@ class ProducerCore:
     def _answered(
         self, outgoing: Outgoing, entry: Stored | NotStored | Malformed, flight: _Flight, now: float
     ) -> list[Pending]:
-        """What became of one Kinesis record; gives the user records to send again."""
+        """Handles the outcome of one Kinesis record; returns the user records to send again."""
         if isinstance(entry, Stored):
             self._queue.stored(outgoing.shard)
             attempt = flight.attempt(outgoing, Outcome.DELIVERED, now, **entry._asdict())
@@ -283,13 +282,13 @@ class ProducerCore:
         outcome = outcome_of(entry.code) if isinstance(entry, NotStored) else Outcome.COUNT_MISMATCH
         message = entry.message
         if ACTIONS[outcome] is Action.ISOLATE:
-            outcome = Outcome.REFUSED  # it is by itself already: the service judged this one record
+            outcome = Outcome.REFUSED  # it was sent alone: the service refused this one record
             message = None  # it may repeat the record
         attempt = flight.attempt(outgoing, outcome, now, code=entry.code, message=message)
         return self._failed(outgoing, attempt, now)
 
     def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
-        """A stored Kinesis record has its verdict; gives the user records to send again."""
+        """Handles the verdict on a stored Kinesis record; returns the user records to send again."""
         if attempt.outcome is not Outcome.DELIVERED:
             return self._failed(outgoing, attempt, now)
         shard_id, sequence_number, only = attempt.shard_id, attempt.sequence_number, (attempt,)
@@ -304,14 +303,14 @@ class ProducerCore:
         return []
 
     def _note(self, outgoing: Outgoing, attempt: Attempt) -> None:
-        """Write an attempt that did not deliver into the history of its user records."""
+        """Add a failed attempt to the history of its user records."""
         if self._meter is not None:
             self._meter.failed(attempt.code or attempt.outcome.value)
         for pending in outgoing.records:
             pending.note(attempt)
 
     def _failed(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
-        """An attempt that did not deliver: fail what must, give what is to be sent again."""
+        """Handles a failed attempt: fails what must fail, returns what is to be sent again."""
         self._note(outgoing, attempt)
         action = ACTIONS[attempt.outcome]
         throttled = attempt.outcome is Outcome.THROTTLED
@@ -333,10 +332,10 @@ class ProducerCore:
         return again
 
     def _isolate(self, flight: _Flight, code: str, now: float) -> None:
-        """The service refused a whole call: find the record that is to blame by halving.
+        """The service refused a whole call: find the invalid record by halving.
 
-        One bad record must not take 499 good ones with it. Halves, then single Kinesis records, then the
-        user records of an aggregate each by itself; what is refused alone has failed.
+        One bad record must not fail 499 good ones. First halves are sent, then single Kinesis records, then
+        the user records of an aggregate one by one. A record that is refused alone fails.
         """
         kinesis_records = flight.kinesis_records
         self._queue.refused_as_invalid(now)
@@ -375,7 +374,7 @@ class ProducerCore:
     # -- results ------------------------------------------------------------------------------
 
     def results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
-        """The user records that have come to their end since the last call."""
+        """The user records that have ended since the last call, with their results."""
         return self._ledger.take_results()
 
     def _fail(
@@ -394,6 +393,6 @@ class ProducerCore:
 
     def _finish(self, pending: Pending, result: Delivery | DeliveryError, *, held: bool = False) -> None:
         self._ledger.end(pending, result)
-        # One that expired while held was not where its key is under way: those there are not done.
+        # A user record that expired while held was not part of its key's home, so the home is not done.
         if not held:
             self._order.ended(pending)

@@ -1,4 +1,4 @@
-"""A Kinesis record on its way: the user records in it, its size, and what PutRecords gets.
+"""A Kinesis record to send: its user records, its size, and its PutRecords entry.
 
 Specification: spec/05-producer.md, PRD-11 to PRD-14.
 """
@@ -15,7 +15,7 @@ from .pending import Pending
 
 
 class Outgoing:
-    """A Kinesis record on its way: user records of one predicted shard, or one by itself.
+    """A Kinesis record to send: user records of one predicted shard, or a single one.
 
     ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
     are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
@@ -67,7 +67,7 @@ class Outgoing:
         return True
 
     def remove(self, gone: Collection[Pending]) -> None:
-        """Take user records out; one with none left must not be sent."""
+        """Remove user records. An empty Kinesis record must not be sent."""
         left = [pending for pending in self.records if pending not in gone]
         self.records = []
         if left:
@@ -87,17 +87,17 @@ class Outgoing:
 
     @property
     def partition_key(self) -> str:
-        """The partition key it is put under."""
+        """Its partition key in PutRecords."""
         return self.outer_key if self.aggregated else self.records[0].record.partition_key
 
     @property
     def data_size(self) -> int:
-        """Bytes of the data, as `build` writes it."""
+        """Bytes of the data that `build` writes."""
         return self.size.size if self.aggregated else len(self.records[0].record.data)
 
     @property
     def full_size(self) -> int:
-        """Bytes the service counts: data and outer partition key."""
+        """The bytes that the service counts: data and outer partition key."""
         return self.data_size + len(self.partition_key.encode())
 
     def build(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The KPL's configuration file: which of its names mean what here.
+"""The names of the KPL's configuration file, and the settings they stand for.
 
     # a Java properties file
     RecordMaxBufferedTime = 100
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: The KPL's settings that a producer here has under the same name in snake case.
+#: The KPL's settings that this producer has, too, under the same name in snake case.
 TAKEN: Final = frozenset(
     {
         "aggregationenabled", "aggregationmaxcount", "aggregationmaxsize", "collectionmaxcount",
@@ -20,8 +20,8 @@ TAKEN: Final = frozenset(
         "recordmaxbufferedtime", "recordttl", "requesttimeout",
     }
 )  # fmt: skip
-#: Those that have no counterpart: endpoints, credentials, proxies and certificates are the client's; metrics
-#: are told to ``observe``; the rest concerns the KPL's native process. (What counts records is
+#: Settings that do not exist here: endpoints, credentials, proxies and certificates belong to the client;
+#: metrics go to ``observe``; the rest is for the KPL's native process. (For record sizes see
 #: max_record_size.)
 PASSED_OVER: Final = frozenset(
     [

@@ -1,4 +1,4 @@
-"""What the producer has accepted and not ended: counts, bytes, ages, and the results to hand out.
+"""The producer's outstanding user records: counts, bytes, ages; and the results to hand out.
 
 Specification: spec/05-producer.md, PRD-7 and PRD-10.
 """
@@ -11,7 +11,7 @@ from .pending import Pending
 
 
 class Ledger:
-    """``outstanding``: user records accepted that have not ended. ``accepted``: all there ever were.
+    """``outstanding``: accepted user records that have not ended. ``accepted``: all so far.
 
     ``ages``: keep what `oldest_put_at` needs.
     """
@@ -23,7 +23,7 @@ class Ledger:
         self._most_records = config.max_outstanding_records
         self._most_bytes = config.max_outstanding_bytes
         self._ages = ages
-        self._put_in: dict[int, int] = {}  # outstanding user records by the tenth of a second of their put
+        self._put_in: dict[int, int] = {}  # how many are outstanding, by the tenth of a second of their put
         self._results: list[tuple[Pending, Delivery | DeliveryError]] = []
 
     def has_room(self, size: int) -> bool:
@@ -33,7 +33,7 @@ class Ledger:
         return self.outstanding < self._most_records and self.outstanding_bytes + size <= self._most_bytes
 
     def accept(self, pending: Pending) -> None:
-        """Count a user record, and number it. Its ``accepted_at`` is set."""
+        """Count a user record and give it a number. Its ``accepted_at`` must be set."""
         self.accepted += 1
         pending.number = self.accepted
         self.outstanding += 1
@@ -43,7 +43,7 @@ class Ledger:
             self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
 
     def end(self, pending: Pending, result: Delivery | DeliveryError) -> None:
-        """A user record has come to its end."""
+        """A user record has ended."""
         self.outstanding -= 1
         self.outstanding_bytes -= pending.size
         if self._ages:
@@ -54,7 +54,7 @@ class Ledger:
         self._results.append((pending, result))
 
     def take_results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
-        """Those that have ended since the last call."""
+        """The user records that have ended since the last call."""
         results, self._results = self._results, []
         return results
 

@@ -1,11 +1,11 @@
-"""What a shard may get: two token buckets, a rate that adapts, a backoff after failures, and the queue.
+"""Limits the sending to a shard: two token buckets, an adaptive rate, a backoff after failures, and a queue.
 
-One lane per predicted shard. Records without a prediction share a lane that has no buckets (nobody
-knows whose tokens to take), but a backoff like the others.
+One lane per predicted shard. Records without a prediction share a lane without buckets (their shard is not
+known), but with a backoff.
 
-The rate of a shard is a share, 1 at first, of what it may get. Worked example: a shard takes 100 records a
-second, because others write to it too; the full rate is 1500. Answers that throttle halve the share: 1500,
-750, 375, 187, 94 a second. From there it rises by 75 a second each second until an answer throttles again.
+A shard gets a share, at first 1, of the full rate. Worked example: a shard accepts 100 records a second,
+because others write to it, too; the full rate is 1500. Each throttled answer halves the share: 1500, 750,
+375, 187, 94 a second. Then it rises by 75 a second each second until the next throttled answer.
 Specification: spec/05-producer.md, PRD-20, PRD-21 and PRD-43.
 """
 
@@ -21,7 +21,7 @@ from .partitioner import Chance
 
 #: PRD-21.
 BACKOFF: Final = Backoff(0.1, 5.0)
-#: PRD-43: the lowest share, what it is multiplied with, and what is added to it a second.
+#: PRD-43: the lowest share, its factor after throttling, and its increase per second.
 LOWEST_SHARE: Final = 0.005
 DECREASE: Final = 0.5
 INCREASE: Final = 0.05
@@ -30,7 +30,7 @@ INCREASE: Final = 0.05
 class TokenBucket:
     """``rate`` tokens a second, at most ``capacity`` of them; full at first. Time is an argument.
 
-    ``share``: the part of rate and capacity that is given at present.
+    ``share``: the part of rate and capacity in use now.
     """
 
     __slots__ = ("_at", "_tokens", "capacity", "rate", "share")
@@ -49,7 +49,8 @@ class TokenBucket:
         self._at = now if self._at is None else max(self._at, now)
 
     def wait(self, cost: float, now: float) -> float:
-        """Seconds until ``cost`` tokens are there: 0 if they are. At most a full bucket is asked for."""
+        """Seconds until there are ``cost`` tokens, 0 if there are. A cost above the capacity needs only a
+        full bucket."""
         self._refill(now)
         missing = min(cost, self.capacity * self.share) - self._tokens
         return missing / (self.rate * self.share) if missing > 1e-9 else 0.0
@@ -60,10 +61,10 @@ class TokenBucket:
 
 
 class Lane:
-    """The way to one shard. ``queue``: closed Kinesis records that wait for tokens or for the backoff.
+    """The lane of one shard. ``queue``: closed Kinesis records that wait for tokens or for the backoff.
 
-    ``waiting_since``: since when the first of them could not be sent, for the partitioner. ``next_at``: when
-    it may go, as far as known. ``backoff_until``: nothing goes before. All in seconds.
+    ``waiting_since``: since when the first of them cannot be sent, for the partitioner. ``next_at``: when it
+    may go, if known. ``backoff_until``: nothing is sent before. All in seconds.
     """
 
     __slots__ = (
@@ -78,7 +79,7 @@ class Lane:
         self.waiting_since: float | None = None
         self.next_at = float("-inf")
         self._failures = 0
-        self._share_from = float("-inf")  # what was sent before has had its say
+        self._share_from = float("-inf")  # answers to earlier requests have been counted
         self._raised_at: float | None = None
         self._chance = chance
         self._buckets: tuple[TokenBucket, TokenBucket] | None = None
@@ -91,7 +92,7 @@ class Lane:
             )
 
     def ready_at(self, now: float) -> float:
-        """When the first of the queue may go: ``now`` or later. Remembered as `next_at`."""
+        """When the first of the queue may go: ``now`` or later. Also stored in `next_at`."""
         at = max(now, self.backoff_until)
         if self._buckets is not None:
             records, size = self._buckets
@@ -100,7 +101,7 @@ class Lane:
         return at
 
     def pop(self, now: float) -> Outgoing:
-        """Take the first of the queue; it is ready."""
+        """Take the first of the queue, which is ready."""
         outgoing = self.queue.popleft()
         self.waiting_since = None
         self.next_at = float("-inf")
@@ -110,9 +111,10 @@ class Lane:
         return outgoing
 
     def answered(self, *, stored: bool, failed: bool, throttled: bool, sent_at: float, now: float) -> None:
-        """There is an answer about what was sent to this shard at ``sent_at``.
+        """Take the answer about records sent to this shard at ``sent_at``.
 
-        ``stored``: some of it was. ``failed``: some of it was not, ``throttled``: because it was too much.
+        ``stored``: some were stored. ``failed``: some were not. ``throttled``: some because of the shard's
+        limits.
         """
         if throttled:
             self._slow_down(sent_at, now)
@@ -125,7 +127,7 @@ class Lane:
             self._failures = 0
         if not failed:
             self.backoff_until = float("-inf")
-        elif now >= self.backoff_until:  # calls that ran side by side and failed are one failure
+        elif now >= self.backoff_until:  # parallel calls that failed count as one failure
             self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
             self._failures += 1
 

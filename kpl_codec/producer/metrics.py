@@ -1,6 +1,6 @@
-"""What the producer measures, under the KPL's metric names.
+"""The producer's metrics, under the KPL's names.
 
-name                             | unit         | told when
+name                             | unit         | recorded when
 ---------------------------------+--------------+--------------------------------------------
 UserRecordsReceived              | count        | a user record is accepted
 UserRecordsPending               | count        | a request goes out: user records outstanding
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Observe = Callable[[str, float, Mapping[str, str]], None]
 
 # PRD-33: "Measurements MUST have the KPL's metric names."
-#: Name -> (kind, unit). Counters add up, histograms take single values, gauges tell a level.
+#: Name -> (kind, unit). Counters add up, histograms take single values, gauges show a level.
 METRICS: Final[dict[str, tuple[str, str]]] = {
     "UserRecordsReceived": ("counter", "{record}"),
     "UserRecordsPending": ("gauge", "{record}"),
@@ -48,14 +48,14 @@ METRICS: Final[dict[str, tuple[str, str]]] = {
     "UserRecordsPerKinesisRecord": ("histogram", "{record}"),
     "KinesisRecordsPerPutRecordsRequest": ("histogram", "{record}"),
     "UserRecordsPerPutRecordsRequest": ("histogram", "{record}"),
-    # Ours: the KPL has no such measurements.
+    # The KPL does not have these.
     "OldestUserRecordAge": ("gauge", "ms"),
     "ShardMapErrors": ("counter", "{error}"),
 }
 
 
 class Meter:
-    """Tells ``observe`` what happens, in the terms of the table above. Made only if somebody listens."""
+    """Calls ``observe`` with the metrics above. Made only if there is an ``observe``."""
 
     def __init__(self, observe: Observe) -> None:
         self._observe = observe

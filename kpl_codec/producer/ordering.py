@@ -1,11 +1,12 @@
-"""In which order user records are placed: as they come, or strictly one after the other per partition key.
+"""The order in which user records are placed: as they come, or strictly one after the other per partition
+key.
 
     user records ──▶ AnyOrder | StrictOrder ──▶ Placer
 
 StrictOrder: a key's *home* is the Kinesis record that its user records are in, or WAITING while they wait
 for a prediction. Later user records of the key may join its home while that is open; others are held until
-all user records in the home have ended or are to be sent again. So a key is under way in one Kinesis record
-at a time. User records without a key have no order.
+all user records in the home have ended or are to be sent again. So a key is in one Kinesis record at a time.
+User records without a key have no order.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Literal
 from .kinesis_record import Outgoing
 from .pending import Pending
 
-#: Where a user record is now: in a Kinesis record, or waiting for a prediction; or nowhere, because its
-#: key is under way in a Kinesis record that it cannot join.
+#: Where a user record is now: in a Kinesis record, or waiting for a prediction, or nowhere, because it cannot
+#: join the Kinesis record of its key.
 Placed = Outgoing | Literal["waiting", "hold"]
-#: ``place(pending, now, home)``: ``home`` is the Kinesis record it has to join, None for any.
+#: ``place(pending, now, home)``: ``home`` is the Kinesis record it must join, None for any.
 Place = Callable[[Pending, float, "Outgoing | None"], Placed]
 
 
@@ -32,11 +33,11 @@ class AnyOrder:
         self._place = place
 
     def enter(self, pending: Pending, now: float) -> None:
-        """A user record that was accepted."""
+        """Take an accepted user record."""
         self._place(pending, now, None)
 
     def enter_again(self, records: list[Pending], now: float) -> None:
-        """User records that are to be placed anew, before those that came after them."""
+        """Take user records that are to be placed again, before later ones."""
         records.sort(key=lambda pending: pending.number)
         for pending in records:
             self._place(pending, now, None)
@@ -45,14 +46,14 @@ class AnyOrder:
         """A user record has ended; it was not held."""
 
     def place_held(self, now: float) -> None:
-        """Place what was held behind user records that have ended or entered again."""
+        """Place what was held because of user records that have ended or come back."""
 
     def expires_at(self) -> float | None:
         """When the first held user record expires."""
         return None
 
     def take_expired(self, now: float) -> list[Pending]:
-        """Take the held user records whose time to live is over."""
+        """Remove and return the held user records whose time to live is over."""
         return []
 
     def held(self) -> Iterator[Pending]:
@@ -64,10 +65,8 @@ class AnyOrder:
 
 
 class StrictOrder(AnyOrder):
-    """See the module.
-
-    State: the homes, the held user records by key (oldest first), the keys whose home was left, and a heap
-    of the times at which held user records expire.
+    """See the module. State: the homes, the held user records by key (oldest first), the keys that left their
+    home, and a heap of the times at which held user records expire.
     """
 
     def __init__(self, place: Place) -> None:
@@ -137,7 +136,7 @@ class StrictOrder(AnyOrder):
             pending = heapq.heappop(self._expiries)[2]
             pending.held = False
             key = pending.record.partition_key
-            self._held[key].remove(pending)  # it is the first, or close to it
+            self._held[key].remove(pending)  # it is at or near the front
             if not self._held[key]:
                 del self._held[key]
             expired.append(pending)
@@ -155,5 +154,5 @@ class StrictOrder(AnyOrder):
 
 
 def order_of(ordering: str, place: Place) -> AnyOrder:
-    """The order that a producer is configured with."""
+    """The configured order."""
     return StrictOrder(place) if ordering == "partition-key" else AnyOrder(place)

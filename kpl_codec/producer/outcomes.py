@@ -1,8 +1,8 @@
-"""What can come of a Kinesis record that was sent, and what is done about it. All rules in one table.
+"""The possible outcomes of a Kinesis record that was sent, and what is done about each.
 
     outcome            | seen as                                              | what is done
     -------------------+------------------------------------------------------+---------------------------
-    delivered          | stored; every user record is in its shard's range    | succeed
+    delivered          | stored; its shard's range has all user records       | succeed
     misplaced          | stored; some user record is not: the KCL drops all   | send all again, new map
     placement-unknown  | stored on a shard whose range is not known yet       | wait for a newer map
     throttled          | ProvisionedThroughputExceeded, KMSThrottling ...     | send again after a backoff
@@ -10,15 +10,15 @@
     not-sent           | no connection, no credentials, no region             | send again after a backoff
     no-answer          | connection broken, timed out, answer cut short       | send again after a backoff
     count-mismatch     | an answer with more or fewer entries than sent       | send again after a backoff
-    invalid            | ValidationException, InvalidArgument of a whole call | send its parts by themselves
+    invalid            | ValidationException, InvalidArgument of a whole call | send its parts one by one
     refused            | no such stream, access denied, KMS key disabled ...  | fail at once
     expired            | the user record's time to live is over               | fail
     closed             | the producer was closed before it could be sent      | fail
     dropped            | the producer was full, and its caller chose to drop  | fail
 
-A misplaced aggregate is stored and sent again. A KCL consumer gets its user records once: it drops the
-misplaced copy whole. After no-answer, count-mismatch and internal nobody can know whether the record is
-stored; it may then be there twice.
+A misplaced aggregate is stored, and is sent again. A KCL consumer gets its user records once, because it
+drops the misplaced copy. After no-answer, count-mismatch and internal it is unknown whether the record is
+stored, so it may be there twice.
 Specification: spec/05-producer.md, PRD-10 to PRD-24.
 """
 
@@ -53,7 +53,7 @@ class Outcome(str, Enum):
 
 
 class Action(str, Enum):
-    """The right column of the table."""
+    """What is done about an outcome."""
 
     SUCCEED = "succeed"
     SEND_AGAIN = "send-again"
@@ -82,7 +82,7 @@ ACTIONS: Final[dict[Outcome, Action]] = {
     Outcome.DROPPED: Action.FAIL,
 }
 
-#: After these the record may be in the stream all the same.
+#: After these the record may be in the stream.
 MAY_BE_STORED: Final = frozenset(
     {
         Outcome.DELIVERED,
@@ -105,20 +105,19 @@ _BY_KIND: Final[dict[ErrorKind, Outcome]] = {
 
 
 def outcome_of(code: str, *, answered: bool = True) -> Outcome:
-    """The outcome that an error code of AWS or of the client stands for.
+    """The outcome for an error code of AWS or of the client.
 
-    ``answered`` False: no answer came, so the records may be stored all the same.
+    ``answered`` False: no answer came, so the records may be stored.
     """
     return _BY_KIND[error_kind(code)] if answered else Outcome.NO_ANSWER
 
 
 class Attempt(NamedTuple):
-    """One sending of a user record. Times are the producer's clock, in seconds.
+    """One attempt to send a user record. Times are the producer's clock, in seconds.
 
-    ``code`` and ``message`` are the service's (or the client's) where there was an error; no message
-    where it would repeat data or keys.
-    ``shard_id`` and ``sequence_number`` are set when the service stored it, ``predicted_shard`` if one
-    was predicted.
+    ``code`` and ``message`` are those of the service's or client's error, without a message that could repeat
+    data or keys. ``shard_id`` and ``sequence_number`` are set when the service stored it, ``predicted_shard``
+    if one was predicted.
     """
 
     outcome: Outcome
@@ -134,7 +133,7 @@ class Attempt(NamedTuple):
 class Delivery(NamedTuple):
     """A user record is in the stream.
 
-    ``attempts``: the last is the one that delivered. Of many only the first 3 and the last 8 are there;
+    ``attempts``: the last one delivered. Of many only the first 3 and the last 8 are kept;
     ``attempts_left_out`` counts the others.
     """
 
@@ -146,12 +145,12 @@ class Delivery(NamedTuple):
 
 
 class DeliveryError(KplError):
-    """A user record was accepted and not delivered. ``outcome`` says why, ``attempts`` what was tried.
+    """A user record was accepted and not delivered. ``outcome`` says why, ``attempts`` lists the attempts.
 
-    Of many attempts only the first 3 and the last 7 are there; ``attempts_left_out`` counts the others, and
+    Of many attempts only the first 3 and the last 7 are kept; ``attempts_left_out`` counts the others, and
     ``left_out_may_be_stored`` says whether one of those may have stored it.
 
-    ``code`` is the service's error code where that ended it, else the outcome. Carries neither data nor
+    ``code`` is the service's error code if that ended it, else the outcome. It contains neither data nor
     keys.
     """
 
@@ -168,7 +167,7 @@ class DeliveryError(KplError):
 
     @property
     def reason(self) -> str:
-        """The code; for one whose time was up or was given up, that of its last attempt if it had one."""
+        """The code. If it expired or was given up, the code of its last attempt, if there is one."""
         last = self.attempts[-1] if self.attempts else None
         if last is None or self.outcome not in (Outcome.EXPIRED, Outcome.CLOSED):
             return str(self.code)
@@ -176,7 +175,7 @@ class DeliveryError(KplError):
 
     @property
     def may_be_stored(self) -> bool:
-        """Whether a copy may be in the stream all the same."""
+        """Whether a copy may be in the stream."""
         return self.left_out_may_be_stored or any(
             attempt.outcome in MAY_BE_STORED for attempt in self.attempts
         )

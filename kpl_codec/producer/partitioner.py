@@ -1,12 +1,11 @@
-"""Which shard a record without a key goes to: KIP-794, uniform sticky with adaptive switching.
+"""Chooses the shard of a record without a key: KIP-794, uniform sticky with adaptive switching.
 
-Told bytes and queue lengths, answers with a shard; everything it cannot know it is given. Stay on one
-shard until ``sticky_size`` bytes went there, then draw another. Counting bytes, not batches, is the
-point: the old sticky partitioner moved on when a new batch was begun, slow shards fill their batches
-later, so they kept the producer longest and got the most, which made them slower still.
+It stays on one shard until ``sticky_size`` bytes went there, then draws another. It counts bytes, not
+batches. The old sticky partitioner changed the shard with every new batch; slow shards fill their batches
+more slowly, so they got the most records and became even slower.
 
-Chance is an argument: ``chance(n)`` gives one of 0..n-1, each as likely as the others. With a chance
-that counts, the frequencies are exact, and so the tests assert them.
+Chance is an argument: ``chance(n)`` gives one of 0..n-1, each equally likely. With a ``chance`` that counts
+up, the frequencies are exact, and the tests check them.
 Specification: spec/05-producer.md, PRT-1 to PRT-8.
 """
 
@@ -21,8 +20,8 @@ Chance = Callable[[int], int]
 
 
 class ShardLoad(NamedTuple):
-    """How a shard is doing. ``queued``: Kinesis records that wait to be sent to it. ``waiting_since``:
-    since when the first of them could not be sent (seconds), or None if the shard takes them."""
+    """The load of a shard. ``queued``: Kinesis records that wait to be sent to it. ``waiting_since``: since
+    when the first of them cannot be sent (seconds), or None if it can."""
 
     queued: int
     waiting_since: float | None = None
@@ -32,8 +31,8 @@ class UniformStickyPartitioner:
     """Draws shards for records without a key.
 
     ``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards with short
-    queues. ``availability_timeout``: seconds after which a shard that takes nothing is not drawn any
-    more (0: never; ignored unless adaptive).
+    queues. ``availability_timeout``: seconds after which a shard that accepts nothing is no longer drawn (0:
+    never; ignored unless adaptive).
 
     State: the current shard, the bytes it got, and the table of weights from the last `update_load`.
     Raises ValueError for settings out of range.
@@ -57,18 +56,18 @@ class UniformStickyPartitioner:
         self._chance = chance
         self._shards: tuple[str, ...] = ()
         self._drawn_from: tuple[str, ...] = ()
-        self._table: tuple[int, ...] | None = None  # None: every shard alike
+        self._table: tuple[int, ...] | None = None  # None: every shard has the same weight
         self._current: str | None = None
         self._produced = 0
 
     @property
     def shards(self) -> tuple[str, ...]:
-        """Ids of the shards it chooses from."""
+        """The ids of the shards from which it chooses."""
         return self._shards
 
     @property
     def frequencies(self) -> dict[str, int]:
-        """How often each shard is drawn, out of the sum of all: what the table says."""
+        """The weights of the shards: how often each is drawn, out of the sum of all."""
         if self._table is None:
             return dict.fromkeys(self._shards, 1)
         return dict(
@@ -80,7 +79,7 @@ class UniformStickyPartitioner:
         )
 
     def set_shards(self, shard_ids: Sequence[str]) -> None:
-        """The shards there are. A current shard that is gone is left at once; loads are forgotten."""
+        """Set the shards. A current shard that is gone is left at once; loads are forgotten."""
         # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at
         # once."
         if tuple(shard_ids) == self._shards:
@@ -92,23 +91,23 @@ class UniformStickyPartitioner:
 
     @property
     def needs_draw(self) -> bool:
-        """Whether the next `current` draws: the time to tell the loads."""
+        """Whether the next `current` draws, so that `update_load` should be called before."""
         return self._current is None
 
     def current(self) -> str | None:
-        """The shard for the next record; None while there are no shards."""
+        """The shard for the next record; None if there are no shards."""
         if self._current is None and self._shards:
             self._current, self._produced = self._draw(), 0
         return self._current
 
     def appended(self, size: int, *, may_switch: bool = True) -> None:
-        """``size`` bytes went to the current shard. ``may_switch`` False: an aggregate is half full.
+        """Count ``size`` bytes for the current shard. ``may_switch`` False: an aggregate is half full.
 
-        Worked example, sticky size 16 KB, records sent at once while nothing is under way: 12 KB go
-        out as one batch, the next 4 KB begin a new one and reach 16 KB. Switching there leaves a
-        batch of 4 KB behind, and the next shard begins the same: batches alternate 12, 4, 12, 4.
-        Waiting for the batch to fill gives 12, 16, 16. So a switch may wait, but not beyond twice
-        the size: an aggregate that is always half full must not hold one shard for ever.
+        Worked example, sticky size 16 KB, records sent at once while nothing is under way: 12 KB go out as
+        one batch, the next 4 KB begin a new one and reach 16 KB. A switch at this point leaves a batch of 4
+        KB behind, and so on with the next shard: batches of 12, 4, 12, 4. Waiting until the batch is full
+        gives 12, 16, 16. So a switch may wait, but at most until twice the size: otherwise an aggregate that
+        is always half full would keep one shard forever.
         """
         self._produced += size
         # PRT-1: "The partitioner MUST stay with a shard until sticky_size bytes were produced to it,

@@ -1,4 +1,4 @@
-"""A user record on its way through the producer, from `put` to its result."""
+"""A user record in the producer, from `put` to its result."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..format.size import AggregateSize, check
 from .config import ProducerConfig
 from .outcomes import MAY_BE_STORED, Attempt
 
-#: The attempts of a user record that are kept.
+#: How many attempts of a user record are kept.
 FIRST_ATTEMPTS, LAST_ATTEMPTS = 3, 7
 #: The KPL's outer partition key.
 FIXED_OUTER_KEY = "a"
 
 
 class RecordTooLarge(EncodeError):
-    """Data and partition key take ``size`` bytes, the stream takes ``max_size``."""
+    """Data and partition key have ``size`` bytes, the stream allows ``max_size``."""
 
     code: str = "record-too-large"
     requirement = "PRD-5"
@@ -29,7 +29,7 @@ class RecordTooLarge(EncodeError):
 
 
 class ProducerFull(KplError):
-    """``records`` and ``bytes`` wait already; nothing was accepted."""
+    """``records`` and ``bytes`` are outstanding already; nothing was accepted."""
 
     code = "producer-full"
     requirement = "PRD-7"
@@ -39,7 +39,7 @@ class ProducerFull(KplError):
 
 
 class ProducerClosed(KplError):
-    """The producer takes no more records: ``code`` is closed, forked or broken."""
+    """The producer accepts no more records: ``code`` is closed, forked or broken."""
 
     code: Literal["closed", "forked", "broken"]
     requirement = "PRD-9"
@@ -47,14 +47,14 @@ class ProducerClosed(KplError):
 
 
 class Pending:
-    """A user record on its way. ``token`` is the caller's (a future, say) and never looked at.
+    """A user record to send. ``token`` belongs to the caller (for example a future) and is never used.
 
-    ``record`` is what will be written, ``hash_key`` its effective hash key. ``own_hash_key``: the caller
-    gave an explicit hash key; where not, one may be assigned, and assigned anew for the next attempt.
-    ``keyless``: the partitioner chooses the shard. ``alone``: never to be aggregated (again). ``wrap``: an
-    aggregate of one when it goes alone. ``held``: it waits behind others of its key. ``number`` counts the
-    accepted user records. Set when it is accepted, in seconds of the producer's clock: ``accepted_at``,
-    ``deadline`` (of its aggregate), ``map_deadline`` (until when it waits for a prediction), ``expires_at``.
+    ``record`` will be written, ``hash_key`` is its effective hash key. ``own_hash_key``: the caller gave an
+    explicit hash key; otherwise one may be assigned, and another for the next attempt. ``keyless``: the
+    partitioner chooses the shard. ``alone``: not to be aggregated (again). ``wrap``: if sent alone, as an
+    aggregate of one. ``held``: it waits for others of its key. ``number`` counts the accepted user records.
+    Set when it is accepted, in seconds of the producer's clock: ``accepted_at``, ``deadline`` (of its
+    aggregate), ``map_deadline`` (how long it waits for a prediction), ``expires_at``.
     """
 
     __slots__ = (
@@ -70,8 +70,8 @@ class Pending:
         self.own_hash_key = own_hash_key
         self.keyless = keyless
         self.size = len(record.data) + len(record.partition_key)
-        # A lone record goes bare, unless consumers would then take it for an aggregate (PRD-13) or its
-        # tags would be gone (PRD-14).
+        # A single user record is sent bare, unless consumers would take it for an aggregate (PRD-13) or its
+        # tags would be lost (PRD-14).
         self.must_wrap = self.wrap = looks_aggregated(record.data) or bool(record.tags)
         self.alone = False
         self.held = False
@@ -79,13 +79,13 @@ class Pending:
         self.bucket = 0
         self.attempts: tuple[Attempt, ...] = ()
         self.attempts_left_out = 0
-        self.may_be_stored = False  # by one of those left out
+        self.may_be_stored = False  # by one of the attempts left out
         self.number = 0
         self.accepted_at = self.deadline = self.map_deadline = self.expires_at = 0.0
         self.token: Any = None
 
     def note(self, attempt: Attempt) -> None:
-        """Write an attempt that did not deliver into the history."""
+        """Add a failed attempt to the history."""
         # PRD-42: "Of a user record's attempts at most the first 3 and the last 7 MUST be kept, and the number
         # of the others."
         attempts = (*self.attempts, attempt)
@@ -97,14 +97,14 @@ class Pending:
         self.attempts = attempts
 
     def assign(self, hash_key: int, text: str) -> None:
-        """Write it under an explicit hash key that the caller did not give."""
+        """Give it an explicit hash key that the caller did not give."""
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:
             self.record = self.record._replace(explicit_hash_key=text)
 
 
 def outer_key(config: ProducerConfig, first: Pending) -> str:
-    """The partition key of the aggregate that ``first`` begins."""
+    """The outer partition key of the aggregate that begins with ``first``."""
     # PRD-19: "The outer partition key of an aggregate MUST be "a" unless the caller chose otherwise."
     if config.outer_key == "first":
         return first.record.partition_key
@@ -114,7 +114,7 @@ def outer_key(config: ProducerConfig, first: Pending) -> str:
 
 
 class Preparation:
-    """Turns what a caller puts into a `Pending`: checks, sizes and hashes. Pure: any thread may call it."""
+    """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -128,9 +128,9 @@ class Preparation:
         explicit_hash_key: str | int | None = None,
         tags: tuple[Any, ...] = (),
     ) -> Pending:
-        """Raises EncodeError for a user record that must not be written, RecordTooLarge for one that
-        cannot, HashKeyError for an ``int`` explicit hash key out of range. ``partition_key`` None: the
-        partitioner chooses the shard."""
+        """Raises EncodeError for an invalid user record, RecordTooLarge for one that is too large,
+        HashKeyError for an ``int`` explicit hash key out of range. ``partition_key`` None: the partitioner
+        chooses the shard."""
         config = self._config
         keyless = partition_key is None or config.ignore_keys
         if type(explicit_hash_key) is int:
@@ -158,7 +158,7 @@ class Preparation:
         return pending
 
     def _written(self, pending: Pending) -> tuple[int, int]:
-        """Bytes of the outer key and of the data, sent alone under any explicit hash key."""
+        """Bytes of the outer key and the data, if sent alone under any explicit hash key."""
         record = pending.record
         if not pending.wrap:
             return len(record.partition_key.encode()), len(record.data)
@@ -170,7 +170,7 @@ class Preparation:
     def _hash(self, key: str) -> int:
         hash_key = self._hashes.get(key)
         if hash_key is None:
-            if len(self._hashes) >= 65536:  # many keys: forgetting all now and then is cheap
+            if len(self._hashes) >= 65536:  # many keys: clearing the cache sometimes is cheap
                 self._hashes.clear()
             hash_key = self._hashes[key] = partition_key_hash(key)
         return hash_key

@@ -1,10 +1,10 @@
-"""Puts user records into Kinesis records: predicts, aggregates, or keeps them until there is a prediction.
+"""Puts user records into Kinesis records: predicts the shard and aggregates, or waits for a prediction.
 
     user record ──▶ Router ──▶ a shard  ──▶ Aggregator ──(full, or its time)──▶ SendQueue
                        │
                        └────▶ no shard ──▶ waits for a map, then goes alone ──▶ SendQueue
 
-State: the user records that wait for a prediction, and the open aggregates.
+State: the user records that wait for a prediction and the open aggregates.
 Specification: spec/05-producer.md, PRD-17 and PRD-26.
 """
 
@@ -26,7 +26,7 @@ _NEVER = float("inf")
 
 
 class Placer:
-    """See the module. User records with a number below ``urgent_below`` do not wait for company."""
+    """See the module. User records with a number below ``urgent_below`` do not wait for others."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance, queue: SendQueue) -> None:
         self.urgent_below = 0
@@ -39,22 +39,21 @@ class Placer:
         self._waiting_until = _NEVER
 
     def place(self, pending: Pending, now: float, home: Outgoing | None) -> Placed:
-        """Put a user record where it belongs. ``home``: the Kinesis record it has to join, None for any.
+        """Place a user record. ``home``: the Kinesis record it must join, None for any.
 
-        Gives the Kinesis record it is in, "waiting" while it waits for a prediction, or "hold" if it cannot
-        join its home: then nothing was done with it, and nothing more joins its home.
+        Returns its Kinesis record, "waiting" if it waits for a prediction, or "hold" if it cannot join its
+        home: then it was not placed, and nothing more joins its home.
         """
         if pending.number < self.urgent_below:
-            pending.deadline = min(pending.deadline, now)  # with the company it finds, but waiting for none
+            pending.deadline = min(pending.deadline, now)  # it may join others, but does not wait for more
         shard = self._router.route(pending, now)
         if shard is None:
             if self._live.map_may_come and pending.map_deadline > now:
-                # Sent alone at once, as the KPL does, the records of a busy producer would be thousands of
-                # Kinesis records a second for as long as a ListShards call takes: a storm of throttling
-                # after every split.
+                # The KPL sends them alone at once. With a busy producer that gives thousands of Kinesis
+                # records a second during each ListShards call, so every split leads to heavy throttling.
                 return "hold" if home is not None else self._wait(pending)
             if self._router.ignores_keys and not pending.must_wrap:
-                pending.wrap = False  # the KCL would drop an aggregate of one wherever it is a stray
+                pending.wrap = False  # the KCL would drop a misplaced aggregate of one
         # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
         together = shard is not None and not pending.alone and self._aggregating
         if home is not None and not (together and self._may_join(home, shard, pending)):
@@ -85,7 +84,7 @@ class Placer:
     # -- what is due ----------------------------------------------------------------------------
 
     def timer(self) -> float | None:
-        """When `close_due` or `take_waiting` has something to do; None for never."""
+        """When `close_due` or `take_waiting` is due; None for never."""
         times = [self._aggregator.deadline(), self._waiting_until if self._waiting else None]
         return min((at for at in times if at is not None), default=None)
 
@@ -95,13 +94,14 @@ class Placer:
             self._queue.add(outgoing)
 
     def flush(self, urgent_below: int) -> None:
-        """Close all aggregates; user records with a lower number than this wait for nothing any more."""
+        """Close all aggregates; user records with a lower number than this no longer wait."""
         self.urgent_below = urgent_below
         for outgoing in self._aggregator.take_all():
             self._queue.add(outgoing)
 
     def take_waiting(self, until: float = _NEVER) -> list[Pending]:
-        """Take those that wait for a prediction until ``until`` at most: they are to be placed anew."""
+        """Take the user records that wait for a prediction until at most ``until``: they are to be placed
+        again."""
         if self._waiting_until > until and until != _NEVER:
             return []
         taken = [pending for pending in self._waiting if pending.map_deadline <= until]
@@ -112,13 +112,13 @@ class Placer:
     # -- the map --------------------------------------------------------------------------------
 
     def map_changed(self, *, recreated: bool) -> list[Pending]:
-        """There is a new map. Takes the user records that are to be placed anew because of it."""
+        """Take the user records that must be placed again because of a new map."""
         assert self._live.shard_map is not None
         open_ids = [shard.shard_id for shard in self._live.shard_map.open_shards]
         self._router.set_shards(open_ids)
         # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
         # predicted and aggregated anew."
-        # In another life of the stream a shard of the same id is another shard.
+        # In another life of the stream the same shard id means another shard.
         still_open = frozenset(() if recreated else open_ids)
         kinesis_records = self._aggregator.take_others(still_open) + self._queue.take_others(still_open)
         return [pending for outgoing in kinesis_records for pending in outgoing.records]
@@ -126,7 +126,7 @@ class Placer:
     # -- everything -----------------------------------------------------------------------------
 
     def places(self) -> Iterator[list[Pending]]:
-        """Every user record in here, place by place."""
+        """All user records in here, place by place."""
         yield self._waiting
         yield from (outgoing.records for outgoing in self._aggregator.kinesis_records())
 

@@ -1,6 +1,6 @@
-"""Which shard a user record is for: predicted by its key, or chosen for one without.
+"""Finds the shard of a user record: predicted by its key, or chosen if it has none.
 
-State: the partitioner's, and the texts of the shards' first hash keys.
+State: that of the partitioner, and the texts of the shards' first hash keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .pending import Pending
 
 
 class Router:
-    """See the module. ``loads``: what waits for each shard; called when a shard is drawn."""
+    """See the module. ``loads``: gives the load of each shard; called when a shard is drawn."""
 
     def __init__(
         self,
@@ -46,10 +46,9 @@ class Router:
         self._partitioner.set_shards(shard_ids)
 
     def route(self, pending: Pending, now: float) -> str | None:
-        """The shard of the next attempt, None if it cannot be predicted.
+        """The shard for the next attempt, None if it cannot be predicted.
 
-        Gives an explicit hash key to a record without one where there is no key or the reshard-proof mode
-        asks for it.
+        A record without explicit hash key gets one if it has no partition key, or in reshard-proof mode.
         """
         if pending.keyless:
             return self._choose(pending, now)
@@ -68,7 +67,7 @@ class Router:
         # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
         # with an explicit hash key of its own keeps it, and so its shard."
         if pending.attempts and pending.record.explicit_hash_key is not None:
-            return self._live.predict(pending.hash_key)  # where it was tried before
+            return self._live.predict(pending.hash_key)  # the shard of the attempt before
         shard = self._draw(now)
         if shard is None:
             if pending.record.explicit_hash_key is None:
@@ -86,7 +85,7 @@ class Router:
             self._partitioner.update_load(self._loads(), now)
         shard = self._partitioner.current()
         if shard is not None and not self._live.trusts(shard):
-            # Another one, if there is any. The next map brings all back.
+            # Draws another shard, if there is one. The next map brings all back.
             self._partitioner.set_shards([s for s in self._partitioner.shards if self._live.trusts(s)])
             shard = self._partitioner.current()
         return shard
@@ -94,7 +93,7 @@ class Router:
     def placed(self, pending: Pending, *, closed: bool) -> None:
         """One without a key is where `route` said. ``closed``: its aggregate is full, or it is alone."""
         if not pending.attempts:
-            # Half full aggregates: see UniformStickyPartitioner.appended.
+            # About half full aggregates see UniformStickyPartitioner.appended.
             self._partitioner.appended(pending.size, may_switch=closed)
 
     def _start_of(self, shard: str) -> tuple[int, str]:

@@ -1,9 +1,9 @@
-"""Kinesis records that are ready to go: a lane for each shard, then the next request.
+"""Kinesis records that are ready to send: a lane for each shard, then the next request.
 
     add ──▶ lane of the shard ──(tokens, backoff)──▶ collector ──(full, or time)──▶ take
     isolate ──────────────(groups that go as a request of their own)───────────────▶ take
 
-State: the lanes, the collector, and the groups to be sent by themselves.
+State: the lanes, the collector, and the groups to be sent alone.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .kinesis_record import Outgoing
 from .limiter import BACKOFF, Lane
 from .partitioner import Chance, ShardLoad
 
-#: Requests in a row that may be refused as invalid before there is a backoff. One bad record among 500 is
-#: found by halving with nine.
+#: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
+#: among 500 with nine requests.
 FREE_REFUSALS = 100
-#: Takes the expired user records out of a Kinesis record and fails them; whether any are left.
+#: Removes the expired user records from a Kinesis record and fails them; whether any are left.
 Expire = Callable[[Outgoing, float], bool]
 
 
@@ -41,13 +41,13 @@ class SendQueue:
         self._refused_until = float("-inf")
 
     def add(self, outgoing: Outgoing) -> None:
-        """To the end of its shard's lane."""
+        """Add it to the end of its shard's lane."""
         lane = self._lane(outgoing.shard)
         lane.queue.append(outgoing)
         self._busy[lane.shard] = lane
 
     def isolate(self, kinesis_records: list[Outgoing]) -> None:
-        """These go as a request of their own, before everything else; the last isolated goes first."""
+        """These are sent as one request, before everything else; the last isolated goes first."""
         self._isolated.append(kinesis_records)
 
     def _lane(self, shard: str | None) -> Lane:
@@ -57,18 +57,18 @@ class SendQueue:
         return lane
 
     def failed(self, shard: str | None, *, throttled: bool) -> None:
-        """Something sent to ``shard`` was not stored. `answered` follows once the answer is through."""
+        """A Kinesis record for ``shard`` was not stored. `answered` follows at the end of the answer."""
         self._told[shard] = self._told.get(shard, False) or throttled
         self._failed.add(shard)
 
     def stored(self, shard: str | None) -> None:
-        """Something sent to ``shard`` is stored. `answered` follows once the answer is through."""
+        """A Kinesis record for ``shard`` was stored. `answered` follows at the end of the answer."""
         self._told.setdefault(shard, False)
         self._stored.add(shard)
         self._invalid, self._refused_until = 0, float("-inf")
 
     def answered(self, sent_at: float, now: float) -> None:
-        """All of an answer was told, ``sent_at`` is of its request. Of each shard its worst part counts."""
+        """The end of an answer to a request sent at ``sent_at``. For each shard the worst result counts."""
         told, self._told = self._told, {}
         stored, self._stored = self._stored, set()
         failed, self._failed = self._failed, set()
@@ -90,7 +90,7 @@ class SendQueue:
         self._refused_until = now + pause
 
     def loads(self) -> dict[str, ShardLoad]:
-        """What waits for each shard, for the partitioner."""
+        """The load of each shard, for the partitioner."""
         return {
             lane.shard: ShardLoad(len(lane.queue), lane.waiting_since)
             for lane in self._busy.values()
@@ -100,12 +100,12 @@ class SendQueue:
     def take(self, now: float, urgent_below: int) -> list[Outgoing] | None:
         """The Kinesis records of the next request, None if there is none to send yet.
 
-        User records with a number below ``urgent_below`` do not wait for company.
+        User records with a number below ``urgent_below`` do not wait for others.
         """
         if now < self._refused_until:
             return None
         if self._invalid > FREE_REFUSALS:
-            self._wait_after_refusals(now)  # one request at a time finds out whether it is over
+            self._wait_after_refusals(now)  # only one request at a time, to test whether it is over
         if self._isolated:
             kinesis_records = self._isolated.pop()
         else:
@@ -140,7 +140,8 @@ class SendQueue:
                         lane.waiting_since = now
                     break
                 if not self._collector.fits(queue[0]):
-                    # Full: this lane goes to the end, so that no busy shard starves the others.
+                    # The request is full: this lane goes to the end, so that a busy shard does not block the
+                    # others.
                     self._busy[key] = self._busy.pop(key)
                     return
                 self._collector.add(lane.pop(now), now)
@@ -148,7 +149,7 @@ class SendQueue:
                 self._busy.pop(key, None)
 
     def ready_at(self) -> float | None:
-        """When `take` may have something to give; None for never."""
+        """When `take` may return something; None for never."""
         times = [lane.next_at for lane in self._busy.values()]
         collected = self._collector.ready_at()
         if collected is not None:
@@ -158,7 +159,7 @@ class SendQueue:
         return max(min(times), self._refused_until) if times else None
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
-        """Take what waits in the lanes of shards that are not open any more."""
+        """Take the Kinesis records in the lanes of shards that are no longer open."""
         gone: list[Outgoing] = []
         for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
             gone += self._lanes.pop(shard).queue

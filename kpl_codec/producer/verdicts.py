@@ -1,17 +1,17 @@
-"""What became of Kinesis records that the service stored: delivered, misplaced, or not known yet.
+"""The verdict on Kinesis records that the service stored: delivered, misplaced, or not known yet.
 
     it is         | the shard it is on is | which holds       | verdict
     --------------+-----------------------+-------------------+---------------------------------------
     bare          |                       |                   | delivered
     an aggregate  | known                 | every user record | delivered
     an aggregate  | known                 | some, or none     | misplaced
-    an aggregate  | not known yet         |                   | none: parked until a newer map tells
+    an aggregate  | not known yet         |                   | none: parked until a newer map
     an aggregate  | of a stream that was  |                   | misplaced
                   | deleted since         |                   |
 
-An aggregate is delivered whole or not at all, because a KCL consumer drops it whole if one user record in
-it is out of its shard's range. One with one hash key for all is no exception: it is in its shard's range,
-unless the stream has begun to distribute records AUTO, and then only the map tells.
+An aggregate is delivered as a whole or not at all, because a KCL consumer drops it if one of its user records
+is out of the shard's range. This also holds for an aggregate with one hash key: it is in its shard's range
+unless the stream has begun to distribute records AUTO, which only the map shows.
 
 State: the parked Kinesis records.
 Specification: spec/05-producer.md, PRD-27 to PRD-31.
@@ -29,24 +29,24 @@ from .kinesis_record import Outgoing
 from .outcomes import Attempt, Outcome
 from .pending import Pending
 
-#: How often, in seconds, a map is asked for again while a shard is still missing from it.
+#: Seconds between refreshes while a shard is missing from the map.
 PROBE_INTERVAL = 1.0
-#: After so many misplacements a user record goes alone: no consumer drops a bare record.
+#: After so many misplacements a user record is sent alone: no consumer drops a bare record.
 MISPLACEMENTS_BEFORE_ALONE = 2
 
 Verdict = Literal["delivered", "misplaced", "unknown"]
 
 
 class Judged(NamedTuple):
-    """A Kinesis record that has got its verdict, and the attempt that stored it."""
+    """A Kinesis record with its verdict, and the attempt that stored it."""
 
     outgoing: Outgoing
     attempt: Attempt
 
 
 class _Parked(NamedTuple):
-    """Waits for a map. ``until``: then its user records are sent again. ``generation``: of the map, when
-    the Kinesis record was sent."""
+    """A Kinesis record that waits for a map. ``until``: at that time its user records are sent again.
+    ``generation``: of the map, when the Kinesis record was sent."""
 
     outgoing: Outgoing
     attempt: Attempt
@@ -55,7 +55,7 @@ class _Parked(NamedTuple):
 
 
 class Verdicts:
-    """See the module. ``judge`` for an answer, `map_changed` and `take_due` for what is parked."""
+    """See the module. `judge` is for an answer, `map_changed` and `take_due` for parked ones."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
         self._live = live
@@ -80,7 +80,7 @@ class Verdicts:
                 _Parked(outgoing, judged, generation, min(now + self._patience, outgoing.expires_at))
             )
             if stored.shard_id in self._live.lineage:
-                self._live.stream_gone(now)  # its number is none of the shard's that we know
+                self._live.stream_gone(now)  # the known shard did not give out this number
             if self._probe_at is None:
                 self._live.refresh(now)
                 self._probe_at = now + PROBE_INTERVAL
@@ -113,7 +113,7 @@ class Verdicts:
         return attempt._replace(outcome=Outcome.MISPLACED)
 
     def map_changed(self) -> list[Judged]:
-        """There is a new map: take what can be judged now."""
+        """After a new map: take what can be judged now."""
         judged = []
         parked, self._parked = self._parked, []
         for one in parked:
@@ -127,7 +127,8 @@ class Verdicts:
         return judged
 
     def take_due(self, now: float) -> list[Judged]:
-        """Take what no map has told of in time. Twice is better than lost: its user records go alone."""
+        """Take what no map has decided in time. Its user records are sent again, alone: twice is better than
+        lost."""
         if self._probe_at is not None and now >= self._probe_at:
             self._probe_at = now + PROBE_INTERVAL if self._parked else None
             if self._parked:
@@ -141,7 +142,7 @@ class Verdicts:
         return [Judged(one.outgoing, one.attempt) for one in due]
 
     def timer(self) -> float | None:
-        """When `take_due` has something to do; None for never."""
+        """When `take_due` is due; None for never."""
         times = [one.until for one in self._parked]
         if self._probe_at is not None:
             times.append(self._probe_at)
