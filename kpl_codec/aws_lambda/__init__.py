@@ -5,11 +5,11 @@
     def lambda_handler(event, context):
         return process_user_records(event, handle)      # handle(record: DeaggregatedRecord)
 
-The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFailures]``: without it
-Lambda does not read the answer, and what failed is gone.
+The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFailures]``: without it Lambda
+ignores the answer, and failed records are lost.
 
 `events` user_records, process_user_records    `windows` tumbling windows    `aio` async handlers
-`sentinel` what is lost, told by a consumer or on a schedule
+`sentinel` finds lost records, in a consumer or on a schedule
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
 `powertools` BatchProcessor, data class, idempotency    `parser` pydantic models
 Specification: spec/06-lambda.md, LMB-1 to LMB-15.

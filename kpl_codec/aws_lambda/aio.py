@@ -1,4 +1,4 @@
-"""Async handlers: user records of different partition keys at a time, those of one key in order."""
+"""Async handlers: user records of different partition keys run in parallel, those of one key in order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     """Run ``coroutine`` on the one event loop of this process.
 
-    Clients made in one invocation still work in the next, which asyncio.run does not give.
+    Clients made in one invocation work in the next, too; with asyncio.run they would not.
     """
     global _loop
     if _loop is None or _loop.is_closed():
@@ -43,7 +43,7 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
 
 async def _handle(handler: AsyncHandler, record: DeaggregatedRecord) -> None:
     made = handler(record)
-    if hasattr(made, "__await__"):  # a plain handler has done its work already
+    if hasattr(made, "__await__"):  # a plain handler has already run
         await made
 
 
@@ -60,10 +60,10 @@ async def process_user_records(
     on_drop: Callable[[Drop], None] | None = None,
     sentinel: SeesEvents | None = None,
 ) -> dict[str, Any]:
-    """As `events.process_user_records`, with up to ``concurrency`` user records under way at once.
+    """Like `events.process_user_records`, with up to ``concurrency`` user records in parallel.
 
-    User records of one partition key are handled one after the other, in order. After a failure those
-    under way are finished, and none is begun that the failure holds back. Raises ValueError for a
+    User records of one partition key are handled one after the other, in order. After a failure running
+    handlers finish, and no user record starts that must wait for the retry. Raises ValueError for a
     ``concurrency`` below 1.
     """
     if concurrency < 1:
@@ -73,7 +73,7 @@ async def process_user_records(
         sentinel.see(event)
     failed: dict[int, Unit] = {}
     poisoned: dict[int, Unit] = {}
-    # User records in event order, by partition key: each lane is worked off in order.
+    # User records in event order, by partition key: each lane runs in order.
     lanes: dict[str | None, list[tuple[int, Unit, DeaggregatedRecord]]] = {}
     for index, unit in enumerate(units(event, policy, shard_map, on_drop)):
         if unit.poison is not None and on_poison is not None:
@@ -105,7 +105,7 @@ async def process_user_records(
     gate = asyncio.Semaphore(concurrency)
     await asyncio.gather(*map(work, lanes.values()))
     for index, unit in poisoned.items():
-        # After a failure it comes again: the hook need not take it twice.
+        # After a failure it comes again, so the hook is not called now.
         again = bool(failed) and index > min(failed)
         if unit.poison is not None and (again or not settle_poison(unit.poison, on_poison)):
             failed[index] = unit

@@ -1,12 +1,12 @@
-"""User records out of a Lambda event, and the answer that says which Kinesis records to send again.
+"""The user records of a Lambda event, and the answer that says which Kinesis records to send again.
 
 Lambda knows Kinesis records only, and after a partial failure it sends again everything from the lowest
-sequence number reported. So one failed user record brings back its siblings and all that follows:
+sequence number reported. So after one failed user record its siblings and all later records come again:
 
     * the answer names each failed Kinesis record once;
     * after a failure nothing more is handled (``after_failure="stop"``), or only user records of other
       partition keys ("continue"): the rest comes again anyway, and in order;
-    * ``once`` keeps what was handled from being handled again: see `idempotency_key`.
+    * ``once`` prevents that a user record is handled twice: see `idempotency_key`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
 
 Handler = Callable[[DeaggregatedRecord], object]
-#: Called with an idempotency key and the call to make unless it was made before.
+#: Called with an idempotency key and a call; makes the call unless it was made before.
 Once = Callable[[str, Callable[[], object]], object]
 AfterFailure = Literal["stop", "continue"]
 
 
 class ShardMaps(Protocol):
-    """What gives the shard map for a stream: `shard_map_cache.ShardMapCache`."""
+    """Gives the shard map of a stream, like `shard_map_cache.ShardMapCache`."""
 
     def shard_map(self, stream_arn: str, shard_id: str | None) -> ShardMap | None: ...
 
 
 class SeesEvents(Protocol):
-    """What looks at events as they come: `sentinel.ConsumerSentinel`."""
+    """Checks each event, like `sentinel.ConsumerSentinel`."""
 
     def see(self, event: Mapping[str, Any]) -> None: ...
 
@@ -51,9 +51,9 @@ class Context(Protocol):
 
 
 class Poison(NamedTuple):
-    """A Kinesis record that cannot be opened: what is wrong, and all there is of it.
+    """A Kinesis record that cannot be opened: the error, and the record as far as it can be read.
 
-    ``kinesis_record`` is None where not even its base64 could be read; ``event_record`` is Lambda's own.
+    ``kinesis_record`` is None if its base64 cannot be read; ``event_record`` is Lambda's own.
     """
 
     error: DecodeError | CaptureError
@@ -77,8 +77,8 @@ def user_records(
     """The user records of ``event``, in order, lazily; ``data`` is bytes.
 
     ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads.
-    Raises DecodeError or CaptureError, when it gets there, about the first Kinesis record that cannot
-    be opened. To answer Lambda about that record alone, use `process_user_records`.
+    Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
+    record to Lambda, use `process_user_records`.
     """
     return iter(deaggregate(kinesis_records(event), policy, shard_map=shard_map))
 
@@ -90,7 +90,7 @@ def stream_of(record: Mapping[str, Any]) -> str:
 
 
 def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
-    """A text that names one user record of one stream, the same on every delivery, and no other."""
+    """A text that identifies one user record of one stream, the same on every delivery."""
     # LMB-8: "The idempotency key of a user record MUST be its stream, shard, sequence number and
     # sub-sequence number, and nothing that changes between deliveries."
     return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
@@ -127,8 +127,8 @@ def units(
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one.
 
-    Raises CaptureError for an event that is none, or holds a record without a sequence number to
-    report: then only the batch as a whole can fail.
+    Raises CaptureError for an invalid event, and for a record without a sequence number to report: then only
+    the whole batch can fail.
     """
     records = event_records(event, "Records")
     # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
@@ -169,7 +169,8 @@ def answer(sequence_numbers: Iterable[str]) -> dict[str, Any]:
 
 
 def done(result: object) -> object:
-    """``result`` of the caller's function, if that has run: of a coroutine or generator nothing has."""
+    """``result`` of the caller's function. Raises TypeError for a coroutine or generator, which has not
+    run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
     # fail: it has not run, and its record MUST NOT count as handled."
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
@@ -180,7 +181,8 @@ def done(result: object) -> object:
 
 
 def settle_poison(poison: Poison, on_poison: Callable[[Poison], object] | None) -> bool:
-    """Hand a record that cannot be opened to ``on_poison``; whether that took it. It has failed if not."""
+    """Give a record that cannot be opened to ``on_poison``. Returns whether that took it; if not, it has
+    failed."""
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, unless the caller's
     # poison hook took it; it MUST NOT be passed over."
     if on_poison is None:
@@ -215,19 +217,19 @@ def process_user_records(
     """Call ``handler`` with each user record of a Lambda event, in order; gives Lambda's answer.
 
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
-    * ``on_poison``: takes Kinesis records that cannot be opened (a dead-letter queue, say). What it
-      takes without raising counts as handled; without it they are reported as failed;
-    * ``once``: called as ``once(key, call)``, makes the call unless it was made for that key before
+    * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
+      raise, the record counts as handled; without it such records are reported as failed;
+    * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before
       (`powertools.once` does it with the Powertools idempotency utility);
     * ``policy``: "strict", "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user records
       of defective aggregates too: look at ``record.defects``);
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
-    * ``context``, ``reserve_ms``: with less time left than that, the rest is reported instead of begun;
-    * ``sentinel``: a `sentinel.ConsumerSentinel`, which is shown the event before it is handled.
+    * ``context``, ``reserve_ms``: if less time is left, the rest is not started but reported;
+    * ``sentinel``: a `sentinel.ConsumerSentinel`, which checks the event first.
 
-    A handler that raises anything has failed; it is logged with its traceback to the logger
-    ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records, and
-    TypeError for what is no event.
+    Any exception of the handler is a failure; it is logged with its traceback to the logger
+    ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records, and TypeError for what is no
+    event.
     """
     check_after_failure(after_failure)
     if sentinel is not None:
@@ -235,7 +237,7 @@ def process_user_records(
     failed: list[str] = []
     failed_keys: set[str | None] = set()
     for unit in units(event, policy, shard_map, on_drop):
-        # After a failure it comes again: the hook need not take it twice.
+        # After a failure it comes again, so the hook is not called now.
         if unit.poison is not None and (failed or not settle_poison(unit.poison, on_poison)):
             failed.append(unit.sequence_number)
         for record in unit.user_records:

@@ -1,13 +1,13 @@
-"""Firehose transformations (and Kinesis Analytics preprocessing, which is answered the same way): one
-result per record id, whatever is inside the record.
+"""Firehose transformations, and Kinesis Analytics preprocessing, which has the same answer: one result per
+record id.
 
     def lambda_handler(event, context):
         return transform_user_records(event, lambda record: record.data.upper())
 
 An aggregate becomes one result: the transformed data of its user records, in order, each followed by
-``delimiter``. All of them or none: one failure sends the whole record, as it came, to Firehose's error
-output. An answer may have 6 MB: what does not fit is put into the stream again by ``reingest`` and
-answered Dropped, or answered ProcessingFailed where there is none; never left out.
+``delimiter``. If one fails, the whole record goes unchanged to Firehose's error output. An answer may have 6
+MB. What does not fit is put into the stream again by ``reingest`` and answered Dropped; without ``reingest``
+it is answered ProcessingFailed. Every record gets an answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_RESPONSE_SIZE = 6_000_000
 
 
 class Transformed(NamedTuple):
-    """What a handler may return: the data, and the partition keys for dynamic partitioning."""
+    """A handler's result: the data, and the partition keys for dynamic partitioning."""
 
     data: bytes
     partition_keys: Mapping[str, str] | None = None
@@ -56,18 +56,18 @@ def transform_user_records(
 
     * ``handler`` returns the new data, a `Transformed`, or None to drop the user record;
     * ``delimiter``: what follows each user record's data, ``b"\\n"`` for lines;
-    * ``on_poison``: told of records that cannot be opened. They are answered ProcessingFailed either
-      way, which keeps them, as they came, in Firehose's error output;
+    * ``on_poison``: called for records that cannot be opened. They are always answered ProcessingFailed, so
+      Firehose keeps them unchanged in its error output;
     * ``reingest``: puts user records (untransformed, plain) back into the source. If it raises, their
       record is answered ProcessingFailed.
 
-    Raises TypeError for what is no event, CaptureError for one without records, or with a record that has
-    no id to answer for.
+    Raises TypeError for anything but an event, CaptureError for one without records, or with a record without
+    id.
     """
     records = event_records(event, "records")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
     results: list[dict[str, Any]] = []
-    # Room for every record's shortest answer is set aside first: an answer for each comes always.
+    # Room for the shortest answer of every record is reserved first, so each record gets one.
     free = max_response_size - _ENVELOPE
     for index, raw in enumerate(records):
         record_id = raw.get("recordId") if isinstance(raw, Mapping) else None
@@ -137,7 +137,7 @@ def _transform(
 def _overflow(
     record_id: str, user_records: list[DeaggregatedRecord], reingest: Reingest | None, alone: bool
 ) -> dict[str, Any]:
-    """The answer for a record whose result has no room."""
+    """The answer for a record whose result does not fit."""
     # LMB-7: "What does not fit into the answer MUST be put back into the source and answered Dropped, or
     # answered ProcessingFailed; a single user record that is too large by itself is never put back."
     if reingest is None or (alone and len(user_records) == 1):
@@ -156,7 +156,7 @@ def _result(record_id: str, result: str) -> dict[str, Any]:
 
 _BACKOFF = Backoff(first=0.1, most=2.0)
 
-#: Bytes of an answer without results, with room to spare.
+#: Bytes of an answer without results, with a reserve.
 _ENVELOPE = 64
 
 
@@ -173,9 +173,9 @@ def put_back(
 ) -> Reingest:
     """A ``reingest`` that puts into a Kinesis stream. ``client``: a boto3 Kinesis client.
 
-    User records keep partition key, explicit hash key and tags. What PutRecords refuses is sent again up
-    to ``attempts`` times, after 0.1 seconds and twice as long each time, at most 2; RuntimeError if any
-    remain: of those put until then Firehose's error output has a second copy. ``wait`` takes seconds.
+    User records keep partition key, explicit hash key and tags. What PutRecords refuses is sent up to
+    ``attempts`` times, with waits of 0.1 seconds, doubled each time, at most 2. Then it raises RuntimeError;
+    Firehose's error output has a second copy of those that were put. ``wait`` takes seconds.
     """
 
     def reingest(user_records: Sequence[DeaggregatedRecord]) -> None:

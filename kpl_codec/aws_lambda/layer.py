@@ -1,10 +1,10 @@
 """Build a Lambda layer: ``python -m kpl_codec.aws_lambda.layer kpl-codec-layer.zip``
 
-The zip has what a function needs and nothing else: kpl_codec without Spark, reports, pictures, commands and
-test helpers, and protobuf. boto3 is in Lambda's runtime; Powertools has a layer of its own.
+The zip has only what a function needs: protobuf, and kpl_codec without Spark, reports, pictures, commands and
+test helpers. boto3 is in Lambda's runtime; Powertools has a layer of its own.
 
-For another platform than this one, say which, as pip names them; the compiled twin is left out then
-(same results, slower):
+For another platform give its name as pip does; then the compiled extension is left out (same results,
+slower):
 
     python -m kpl_codec.aws_lambda.layer layer.zip --platform manylinux2014_aarch64 --python 3.13
 
@@ -39,7 +39,7 @@ PARTS = (
 _IGNORED = shutil.ignore_patterns(
     "__pycache__", "*.pyx", "*.c", "*.h", "*.txt", "_build.py", "node_packages.py"
 )
-# Zip entries carry a time; one and the same makes equal layers equal byte for byte.
+# Zip entries have a time; with a fixed one, equal layers have equal bytes.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 

@@ -1,9 +1,9 @@
-"""Powertools' parser (pydantic) sees user records: models with their fields, and an envelope.
+"""User records for Powertools' parser (pydantic): models and an envelope.
 
     @event_parser(model=Order, envelope=KinesisUserRecordEnvelope)
     def lambda_handler(event: list[Order], context): ...
 
-`powertools.UserRecordBatchProcessor(model=KinesisUserRecordModel)` hands models to its handler.
+`powertools.UserRecordBatchProcessor(model=KinesisUserRecordModel)` gives models to its handler.
 """
 
 from __future__ import annotations

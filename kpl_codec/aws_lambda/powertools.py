@@ -1,4 +1,4 @@
-"""Powertools for AWS Lambda sees user records: batch processing, data class, idempotency.
+"""User records for Powertools for AWS Lambda: batch processing, data class, idempotency.
 
     processor = UserRecordBatchProcessor()                    # instead of BatchProcessor(event_type=...)
 
@@ -41,7 +41,7 @@ class KinesisUserRecordPayload(KinesisStreamRecordPayload):
 
     @property
     def sub_sequence_number(self) -> int:
-        """Its place in the Kinesis record, from 0."""
+        """Its number in the Kinesis record, from 0."""
         return int(self["subSequenceNumber"])
 
     @property
@@ -99,17 +99,17 @@ def user_record_event(event: Mapping[str, Any], policy: Policy = "strict") -> di
 
 
 def _ignore(drop: Drop) -> None:
-    """Drops of the kcl policy, where the caller has asked for that policy by name."""
+    """Ignores drops: the caller chose the kcl policy by name."""
 
 
 class _Poison(dict[str, Any]):
-    """A Lambda record that cannot be opened, on its way through a processor."""
+    """A Lambda record that cannot be opened, in a processor."""
 
     error: DecodeError | CaptureError
 
 
 class _UserRecords:
-    """What both processors have on top of Powertools' own."""
+    """What both processors add to those of Powertools."""
 
     _sequence_numbers: list[str]
 
@@ -144,7 +144,7 @@ class _UserRecords:
         return KinesisUserRecord(record) if model is None else model.model_validate(record)
 
     def _refuse(self, record: _Poison) -> Any:
-        """Let a record that cannot be opened fail as a handler's exception would."""
+        """Let a record that cannot be opened fail like an exception of the handler."""
         try:
             raise record.error
         except KplError:
@@ -189,11 +189,11 @@ def once(
     """The ``once`` of `process_user_records`, kept by a Powertools persistence layer (DynamoDB, Redis).
 
     A user record that was handled is not handled again until ``config.expires_after_seconds``; set it
-    above the event source mapping's maximum record age. One that another invocation is handling at this
-    moment counts as failed, so that it comes again. What the handler returns is not kept. Powertools
-    wants to know the time left: ``config.register_lambda_context(context)`` in the handler.
+    above the event source mapping's maximum record age. One that another invocation is handling now counts as
+    failed, so that it comes again. The handler's result is not kept. Powertools needs the time left:
+    ``config.register_lambda_context(context)`` in the handler.
     """
-    # Loads boto3, which a function that only processes batches can do without.
+    # Imports boto3, which batch processing alone does not need.
     from aws_lambda_powertools.utilities.idempotency import idempotent_function
 
     @idempotent_function(  # type: ignore[untyped-decorator]

@@ -1,6 +1,6 @@
-"""The sentinel in Lambda: one line in a consumer that is there, or a function of its own on a schedule.
+"""The sentinel in Lambda: one line in an existing consumer, or its own function on a schedule.
 
-In a consumer it costs no reads: it sees what the function sees.
+In a consumer it makes no reads: it checks the events of the function.
 
     maps = ShardMapCache(boto3.client("kinesis", config=quick))         # see `shard_map_cache`
     sentinel = ConsumerSentinel(maps)                                   # outside the handler
@@ -8,11 +8,10 @@ In a consumer it costs no reads: it sees what the function sees.
     def lambda_handler(event, context):
         return process_user_records(event, handle, sentinel=sentinel)
 
-As a function of its own, `lambda_handler` looks at one slot of every shard in each run; a template with its
-role stands beside this file (``kpl-codec watch --print-function``). It keeps nothing between runs: a hash of
-the time says which slot to read. What that loses: a finding is told in every run that sees it, and never as
-over; an estimate is that of one period; a stream that is deleted and created again between two runs is not
-noticed as another one.
+As a function of its own, `lambda_handler` looks at one slot of every shard in each run; ``kpl-codec watch
+--print-function`` prints a template with its role. It keeps nothing between runs: a hash of the time selects
+the slot. Therefore a finding is reported in every run that sees it, and never as over; an estimate is for one
+period; and a stream that is deleted and created again between two runs is not noticed.
 
 Both write findings and metrics (CloudWatch's embedded metric format) as JSON lines to the function's log.
 """
@@ -34,7 +33,7 @@ from ..sentinel import Finding, Look, Sentinel
 from ..sentinel.measures import Deltas, Measure, emf_lines, measures_of_records
 from .events import ShardMaps, log_exception, stream_of
 
-#: Streams that one function is fed from, at most.
+#: How many streams one function may read.
 _MOST_STREAMS = 20
 #: Milliseconds that a scheduled run leaves unused.
 _RESERVE = 5_000
@@ -45,11 +44,11 @@ def _write(line: Mapping[str, Any]) -> None:
 
 
 class ConsumerSentinel:
-    """Looks at the events of a consumer. Keep it outside the handler: it knows the last hour.
+    """Checks the events of a consumer. Create it outside the handler, because it keeps the last hour.
 
-    ``shard_map``: where shard maps come from; without one only broken records and late ones are found.
-    ``late``: seconds from arrival to now above which records are late. ``every``: seconds between two
-    writings of metrics. ``write``: takes findings and metrics, each a JSON object. Not thread-safe.
+    ``shard_map``: gives the shard maps; without it only broken and late records are found. ``late``: seconds
+    from arrival to now above which records are late. ``every``: seconds between two writings of metrics.
+    ``write``: takes findings and metrics, each a JSON object. Not thread-safe.
     """
 
     def __init__(
@@ -68,12 +67,12 @@ class ConsumerSentinel:
         self._events = 0
 
     def see(self, event: Mapping[str, Any]) -> None:
-        """Judge the Kinesis records of a Lambda event. Never raises."""
+        """Check the Kinesis records of a Lambda event. Never raises."""
         # SEN-28: "A sentinel in a consumer MUST NOT change the function's answer, nor fail it, whatever it is
         # shown."
         try:
             self._see(event)
-        except Exception:  # noqa: BLE001 - whatever it is, the consumer goes on
+        except Exception:  # noqa: BLE001 - the consumer must go on
             log_exception("the sentinel could not look at an event")
 
     def _see(self, event: Mapping[str, Any]) -> None:
@@ -118,8 +117,8 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     """One look at every open shard of the stream. For a schedule of one run in each period.
 
     Environment: KPL_STREAM (a name or an ARN), KPL_SHARE (0.05), KPL_PERIOD (60, seconds: that of the
-    schedule), KPL_MAX_CALLS (20, a second). Gives what was done; writes findings and metrics to the log.
-    Raises StreamUnavailable where the stream's shards cannot be had: the run has failed.
+    schedule), KPL_MAX_CALLS (20, a second). Returns what was done; writes findings and metrics to the log.
+    Raises StreamUnavailable if the stream's shards cannot be listed.
     """
     from ..aws.sentinel import StreamWatcher
     from ..sentinel import Limits

@@ -1,4 +1,4 @@
-"""The stream's shard map, kept across invocations, so that placement can be checked in a function.
+"""Keeps the stream's shard map across invocations, so that a function can check placement.
 
     quick = Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 1})
     maps = ShardMapCache(boto3.client("kinesis", config=quick))         # outside the handler
@@ -7,10 +7,10 @@
         return process_user_records(event, handle, shard_map=maps)
 
 The function's role needs, on the stream: ``kinesis:ListShards``, and ``kinesis:DescribeStreamSummary``
-to know of streams that distribute records AUTO (without it such streams are judged as if keys counted;
-the role that the event source mapping needs has both). A function without a way to the Kinesis endpoint
-(a VPC without NAT or endpoint) gets no map: placements are None, and `ShardMapCache.error` says why.
-There botocore by itself would wait five times 60 s: give it the settings above.
+to recognise streams that distribute records AUTO (without it they are judged as if keys counted; the role of
+the event source mapping has both). A function that cannot reach the Kinesis endpoint (a VPC without NAT or
+endpoint) gets no map: placements are None, and `ShardMapCache.error` says why. By default botocore would wait
+five times 60 s there: give it the settings above.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 class ShardMapCache:
     """Shard maps by stream. Not thread-safe: a Lambda process handles one event at a time.
 
-    State per stream: the last map, when it was fetched (``clock``), the last error. A map is fetched
-    again when it is older than ``max_age`` seconds, or does not know a record's shard; no sooner than
-    ``min_age`` seconds after the last success, ``max_age`` after a failure. A fetch takes at most ``timeout``
-    seconds.
+    State per stream: the last map, when it was fetched (``clock``), the last error. A map is fetched again
+    when it is older than ``max_age`` seconds, or lacks a record's shard, but not before ``min_age`` seconds
+    after a success, ``max_age`` after a failure. A fetch takes at most ``timeout`` seconds.
     """
 
     def __init__(
@@ -47,13 +46,13 @@ class ShardMapCache:
         self._clock = clock
         self._maps: dict[str, ShardMap] = {}
         self._tried: dict[str, float] = {}
-        #: Why the last fetch failed, by stream ARN; gone once one succeeds.
+        #: Why the last fetch failed, by stream ARN; removed after a success.
         self.error: dict[str, StreamUnavailable] = {}
 
     def shard_map(self, stream_arn: str, shard_id: str | None = None) -> ShardMap | None:
-        """The map of ``stream_arn``, one that knows ``shard_id`` if the service does; None if there is none.
+        """The map of ``stream_arn``, with ``shard_id`` if the service has it; None if there is none.
 
-        Never raises for what the service answers: checking placement must not fail a batch.
+        Never raises for an error of the service: checking placement must not fail a batch.
         """
         # LMB-13: "A shard map that cannot be fetched MUST NOT fail the batch: records are then handled
         # without a placement."

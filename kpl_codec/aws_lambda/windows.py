@@ -2,7 +2,7 @@
 
     (state, user record) -> state ... -> (state, window) at the window's end
 
-A Kinesis record that failed comes again whole, so nothing of it may stay in the state.
+A failed Kinesis record comes again as a whole, so none of it may stay in the state.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def process_window(
     shard_map: ShardMap | ShardMaps | None = None,
     on_drop: Callable[[Drop], None] | None = None,
 ) -> dict[str, Any]:
-    """Fold the user records of one invocation into the window's state; gives Lambda's answer.
+    """Fold the user records of one invocation into the window's state. Returns Lambda's answer.
 
     ``handler(state, record)`` returns the new state, or None if it changed ``state`` itself. The state
-    is JSON (Lambda keeps at most 1 MB of it). ``on_window_end(state, event)`` is called once the
-    window's last batch is folded in without failure; an exception in it fails the whole batch.
-    The first failure ends the invocation. Other arguments as of `process_user_records`.
+    is JSON (Lambda keeps at most 1 MB of it). ``on_window_end(state, event)`` is called after the window's
+    last batch is folded without failure; an exception in it fails the whole batch. The first failure ends the
+    invocation. Other arguments as of `process_user_records`.
     """
     import json  # the runtime has it already
 

@@ -1,4 +1,5 @@
-"""Captured Kinesis records in files -> Arrow batches; what cannot be read becomes a row of its own.
+"""Reads captured Kinesis records in files into Arrow batches. What cannot be read becomes a row with the
+error.
 
     pieces = plan(["captures/"])                 # lists files, opens none
     for batch in read_piece(pieces[0]): ...      # in any process: batches of CAPTURE_SCHEMA

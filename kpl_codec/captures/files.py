@@ -1,4 +1,4 @@
-"""Which files there are under a path, cut into pieces that can be read side by side. Opens none of them."""
+"""Lists the files under a path and cuts them into pieces that can be read in parallel. Opens none of them."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def open_path(path: str) -> tuple[fs.FileSystem, str]:
 def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
     """The pieces of all files at or under ``paths``, by name. Hidden ones (``.x``, ``_x``) are left out.
 
-    A path is local or a URI that `pyarrow.fs` knows (s3, gs, abfs, hdfs). A file named by two of the paths
-    is read once. Raises InputError.
+    A path is local or a URI that `pyarrow.fs` knows (s3, gs, abfs, hdfs). A file that is under two of the
+    paths is read once. Raises InputError.
     """
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
     # into pieces; a path that is not there, or holds no file, is refused at once."
@@ -77,7 +77,7 @@ def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]
 
 
 def _files(path: str) -> list[tuple[str, int]]:
-    """The files at or under ``path`` by name, and their sizes; -1 for what is no file."""
+    """The files at or under ``path`` by name, and their sizes; -1 for anything but a file."""
     system, inner = open_path(path)
     prefix = path[: len(path) - len(inner)] if path.endswith(inner) and "://" in path else ""
     info = system.get_file_info(inner)
@@ -106,6 +106,6 @@ def _files(path: str) -> list[tuple[str, int]]:
 
 
 def _broken_links(folder: str) -> list[str]:
-    """Links under ``folder`` to files that are not there: a listing leaves them out."""
+    """Links under ``folder`` to missing files, which a listing leaves out."""
     files = (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
     return [path for path in files if not os.path.exists(path)]

@@ -1,11 +1,11 @@
-"""Captured Kinesis records of any number, made up, the same every time.
+"""Generates any number of captured Kinesis records, always the same for the same recipe.
 
     generation = Generation(Recipe(16_000_000, shards=8), "capture/")
     LocalEngine().run_all(generation, generation.tasks)        # or on Spark: spark/generate.py
 
-What a record holds depends on the seed and its number only, not on how many tasks make it: tests and
-benchmarks on other days and other machines see the same bytes. An aggregate holds user records of one shard,
-as the KPL's do; ``mixed_every`` and ``broken_every`` put known faults among them.
+The contents of a record depend only on the seed and its number, so tests and benchmarks on all machines see
+the same bytes. An aggregate holds user records of one shard, as the KPL's do; ``mixed_every`` and
+``broken_every`` add known faults.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to make: exactly ``user_records``. ``data_size`` is in bytes.
+    """What to generate: exactly ``user_records``. ``data_size`` is in bytes.
 
     ``mixed_every`` N: every Nth Kinesis record has user records of two shards; ``broken_every`` N: every Nth
     has a wrong digest; 0: none. Raises ValueError for what cannot be made.

@@ -1,4 +1,4 @@
-"""Compressed files: which format the first bytes show, and all bytes that can be had out of it."""
+"""Compressed files: recognises the format by the first bytes, and reads as much as possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNATURES = {
 
 
 def compression(head: bytes) -> str | None:
-    """What a file is compressed with, by its first four bytes; its name does not matter."""
+    """The compression of a file, by its first four bytes; its name does not matter."""
     return next((kind for start, kind in _SIGNATURES.items() if head.startswith(start)), None)
 
 
@@ -33,7 +33,7 @@ class Unpacked:
         elif kind == "bz2":
             self._read = bz2.BZ2File(source).read1
         else:
-            # Bytes before a break are lost up to a block of these.
+            # At a break at most one such block before it is lost.
             self._block = 1 << 12
             self._read = pa.CompressedInputStream(source, kind).read
 

@@ -23,7 +23,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBatch]:
     """The row groups whose middle is in the piece."""
     try:
-        # Pages are read as they are needed: a row group may be larger than the memory.
+        # Pages are read when needed: a row group may be larger than the memory.
         file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         columns = _columns(file.schema_arrow)
     except (pa.ArrowException, OSError, CaptureError) as error:

@@ -1,4 +1,4 @@
-"""Batches of captured Kinesis records, and of what could not be read."""
+"""Batches of captured Kinesis records, and of data that cannot be read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Rows:
     def unreadable(
         self, code: str, text: str, position: int, line: int | None = None, index: int | None = None
     ) -> None:
-        """Adds what could not be read, and why."""
+        """Adds a row for data that cannot be read, with the reason."""
         self._add(*(None,) * 8, self._path, position, line, index, code, text[:500])
 
     def _add(self, *row: Any) -> None:
@@ -77,11 +77,11 @@ class Rows:
         self.seen = True
 
     def full(self) -> bool:
-        """Whether there is enough for a batch."""
+        """Whether there are enough rows for a batch."""
         return self._bytes >= _BATCH_BYTES or len(self._rows) >= _BATCH_ROWS
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """What was collected, as one batch or none."""
+        """The collected rows as one batch, or none."""
         if self._rows:
             columns = list(zip(*self._rows, strict=True))
             self._rows, self._bytes = [], 0
@@ -92,5 +92,5 @@ class Rows:
 
 
 def first_line(error: Exception) -> str:
-    """What an error is and says, in one line."""
+    """The type and text of an error in one line."""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

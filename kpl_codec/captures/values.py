@@ -1,4 +1,4 @@
-"""The records of JSON values, and values that are none: shard listings, and user data."""
+"""The records in JSON values, and other values: shard listings and user data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from .. import adapters
 from ..errors import CaptureError
 from .rows import Rows
 
-#: Values of no known shape that are held until it is clear whether the file has records at all.
+#: How many values of unknown shape are kept until it is clear whether the file has records.
 _HELD = 1000
 
 
 class Values:
     """Adds what the JSON values of one piece hold to ``rows``.
 
-    Values of no known shape in a file that has nothing else are user data: Firehose writes such to S3. They
-    are reported as one.
+    If a file has only values of unknown shape, they are user data, as Firehose writes to S3, and reported
+    once.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -54,7 +54,7 @@ class Values:
                 self._index += 1
 
     def finish(self) -> None:
-        """To be called when there are no more values."""
+        """Call it after the last value."""
         if self._unknown_count < 2 or self._captures:
             self._has_captures()
             return
@@ -65,7 +65,7 @@ class Values:
         self._rows.unreadable("user-data", text, position, line)
 
     def _has_captures(self) -> None:
-        """From now on values of no known shape are reported one by one."""
+        """From now on values of unknown shape are reported one by one."""
         self._captures = True
         for text, position, line, index in self._unknown:
             self._rows.unreadable("unknown-shape", text, position, line, index)
@@ -77,19 +77,19 @@ class Values:
 
 
 def is_shard_listing(value: Any) -> bool:
-    """Whether a value is what ``aws kinesis list-shards`` prints, which people keep beside captures."""
+    """Whether a value is what ``aws kinesis list-shards`` prints, which is often stored next to captures."""
     shards = value.get("Shards") if isinstance(value, dict) and "Records" not in value else None
     return isinstance(shards, list) and all(isinstance(s, dict) and "ShardId" in s for s in shards)
 
 
 def _name(envelope: dict[str, Any], key: str) -> str | None:
-    """What a capture says beside ``Records``: GetRecords itself names neither stream nor shard."""
+    """Stream and shard beside ``Records``, if the capture has them: GetRecords itself names neither."""
     value = envelope.get(key, envelope.get(key[0].lower() + key[1:]))
     # JSON can escape half a surrogate pair, which has no UTF-8 form: no column could hold it.
     return value.encode(errors="replace").decode() if isinstance(value, str) and value else None
 
 
 def _stream_of(record: Any) -> str | None:
-    """The stream in the ARN that a Lambda record carries."""
+    """The stream in the ARN of a Lambda record."""
     arn = record.get("eventSourceARN") if isinstance(record, dict) else None
     return arn.rpartition("/")[2] if isinstance(arn, str) and ":kinesis:" in arn else None

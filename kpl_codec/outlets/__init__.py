@@ -1,4 +1,4 @@
-"""Where a watch tells what it finds: one small class for each place, with ``finding`` and ``measures``.
+"""Where a watch reports its findings: one small class for each place, with ``finding`` and ``measures``.
 
 `webhook` findings to Slack and the like   `prometheus` an endpoint   `opentelemetry` the API's instruments
 `emf` CloudWatch's embedded metric format   `page` the last hour as a page   `alarms` ready alarm templates

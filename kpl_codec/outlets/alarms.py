@@ -22,7 +22,7 @@ _FILES: Final[dict[str, str]] = {
 
 
 class NoStreamName(KplError, ValueError):
-    """A text that no Kinesis stream can have as its name."""
+    """A text that cannot be the name of a Kinesis stream."""
 
     code = "stream-name"
     name: str

@@ -22,10 +22,10 @@ class EmfLines:
         self._written_at = float("-inf")
 
     def finding(self, finding: Finding) -> None:
-        """Nothing: what is open is among the measures."""
+        """Does nothing: open findings are part of the measures."""
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Write them if a minute is over."""
+        """Write them once a minute."""
         if now - self._written_at < _EVERY:
             return
         self._written_at = now

@@ -35,8 +35,8 @@ class OpenTelemetryOutlet:
         return read
 
     def finding(self, finding: Finding) -> None:
-        """Nothing: what is open is among the measures."""
+        """Does nothing: open findings are part of the measures."""
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Keep them until they are asked for."""
+        """Keep them until they are read."""
         self._measured = measured

@@ -1,7 +1,7 @@
 """The last hour of a watch as a page that renews itself, at http://127.0.0.1:PORT/ unless told otherwise.
 
-The page is the report's (`kpl_codec.report`): one file, no script or style from anywhere else. It shows
-what was read, a sample; the estimate of what was lost stands above it.
+The page is the report's (`kpl_codec.report`): one file, no script or style from anywhere else. It shows only
+the records that were read, a sample; above it is the estimate of lost records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ..sentinel.sentinel import MINUTE
 from ..shards.misplacement_causes import CAUSES
 from ..shards.placement import Verdict
 
-#: Seconds after which a browser asks again; and after its last asking that the page is still made anew.
+#: Seconds after which a browser reloads; and seconds after its last request for which the page is still
+#: renewed.
 RENEW: Final = 10
 _WANTED: Final = 60.0
 
@@ -36,7 +37,7 @@ def report_of(watch: Watch, now: float) -> Report:
     for shard_id in sentinel.shard_ids:
         for number, minute in sorted(sentinel.minutes(shard_id).items()):
             lost = sum(losses.total + losses.certain for losses in minute.losses.values())
-            user_records = minute.user_records + minute.past  # among the lost are those past the slots
+            user_records = minute.user_records + minute.past  # the lost ones include those outside the slots
             kept = user_records - lost
             size = minute.bytes * kept // max(1, user_records)
             aggregated = minute.kinesis_records - minute.plain_records
@@ -119,10 +120,10 @@ class PageServer:
         self._thread.join(5)
 
     def finding(self, finding: SentinelFinding) -> None:
-        """Nothing: what is open is on the page."""
+        """Does nothing: open findings are on the page."""
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Make the page anew, if somebody looks at it or there is none yet."""
+        """Renew the page if somebody looks at it, or there is none yet."""
         fresh = now - self._made_at < RENEW / 2
         if not self._page or (not fresh and time.monotonic() - self._asked_at < _WANTED):
             self._made_at = now

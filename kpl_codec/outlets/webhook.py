@@ -1,4 +1,4 @@
-"""Findings to a webhook, as JSON that Slack reads (``text`` and ``blocks``) and others can."""
+"""Posts findings to a webhook, as JSON for Slack (``text`` and ``blocks``) and others."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MARKS: Final = {
     "warning": ":warning:",
     "info": ":memo:",
 }
-#: Findings that wait to be posted; tries for each; seconds for one.
+#: The most findings that wait; attempts for each; seconds for one attempt.
 _WAITING, _TRIES, _TIMEOUT = 100, 4, 10.0
 _WAIT = Backoff(0.5, 10.0)
 
 
 def message(finding: Finding) -> dict[str, Any]:
-    """What is posted for ``finding``. Its fields stand under ``finding``, which Slack passes over."""
+    """The JSON for ``finding``. Its fields are under ``finding``, which Slack ignores."""
     mark = _MARKS[finding.severity] if finding.state != "over" else ":white_check_mark:"
     state = {"open": "", "grown": "more: ", "over": "over: "}[finding.state]
     text = f"{mark} *{finding.stream}* {state}{_plain(finding.text)}"
@@ -43,9 +43,8 @@ def _plain(text: str) -> str:
 
 
 class Webhook:
-    """Posts findings in a thread of its own: a slow receiver holds up nothing. A context manager.
-
-    ``failed`` counts findings that could not be posted after some tries, or for which no room was left.
+    """Posts findings in its own thread, so a slow receiver blocks nothing. A context manager. ``failed``
+    counts findings that could not be posted after some attempts, or for which there was no room.
     """
 
     def __init__(self, url: str) -> None:
@@ -69,13 +68,13 @@ class Webhook:
         self._thread.join(_TIMEOUT)
 
     def finding(self, finding: Finding) -> None:
-        """Post ``finding``, soon."""
+        """Post ``finding`` soon."""
         # SEN-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
         # be counted."
         self._put(message(finding))
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Nothing: a webhook is told of findings."""
+        """Does nothing: a webhook gets only findings."""
 
     def _put(self, item: dict[str, Any] | None) -> None:
         try:

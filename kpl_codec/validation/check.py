@@ -29,8 +29,8 @@ def checked_schema(shard_map: ShardMap) -> pa.Schema:
 
 
 def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` out: every user record with its verdict; what
-    could not be read as a row with its error and without a sub-sequence number."""
+    """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` out: every user record with its verdict, and
+    for data that cannot be read a row with its error and without sub-sequence number."""
     deaggregator = Deaggregator(_IN, "report", shard_map=shard_map, tags=True)
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -63,7 +63,7 @@ def with_shards(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _shards_found(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """``shardId`` without the gaps that can be filled, and ``shardIdFrom``."""
+    """``shardId``, with missing ids filled where possible, and ``shardIdFrom``."""
     given = batch["shardId"].cast(pa.string())
     origins: pa.Array = pa.repeat("given", batch.num_rows)
     if given.null_count:
@@ -97,7 +97,7 @@ def _shard_of(file: str, sequence_number: str | None) -> tuple[str | None, str |
 
 def _disguised(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """A row about every Kinesis record whose data is an aggregated record turned into text; the records
-    themselves stay what they are, plain ones."""
+    themselves stay plain records."""
     begins = [pc.starts_with(batch["data"], pattern) for pattern in BEGINNINGS]
     rows = pc.indices_nonzero(pc.fill_null(reduce(pc.or_, begins), False))
     found = [(row, disguise_of(batch["data"][row].as_py())) for row in rows.to_pylist()]

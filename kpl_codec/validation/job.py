@@ -19,21 +19,22 @@ class Engine(Protocol):
 
     @property
     def cores(self) -> int:
-        """How many tasks run side by side."""
+        """How many tasks run in parallel."""
 
     def check_format(self, output_format: str) -> None:
         """Raises FormatError if user records cannot be written in that format."""
 
     def run(self, job: Job, output_format: str) -> None:
-        """Runs `Job.run` for every task, or `Job.rows` and writes them in another format than Parquet."""
+        """Runs `Job.run` for every task; for other formats than Parquet runs `Job.rows` and writes the
+        rows."""
 
     def progress(self) -> tuple[int, int]:
-        """Tasks done, and tasks known."""
+        """The number of finished tasks and of all known tasks."""
 
 
 def run_knowing_repairs(run: Callable[[Repaired], None], output: str, known: Repaired) -> None:
-    """Calls ``run`` with the user records known to be repaired; once more with those that copies among the
-    records tell of, if any that the KCL drops may be among them."""
+    """Calls ``run`` with the user records known to be repaired. If copies in the records show further repairs
+    that may concern dropped user records, calls it again with these."""
     run(known)
     found = known | read_copied(f"{work_folder(output)}/copies")
     tally = gather(work_folder(output))
@@ -57,15 +58,14 @@ def validate(
 
     ``repairs``: folders of earlier results whose repair was applied after ``inputs`` were captured.
 
-    Raises InputError, OutputError and FormatError before anything is started, and what an engine raises when
-    it fails; ``output`` is then as empty as before. What is wrong inside the input is never raised, it is
-    found.
+    Raises InputError, OutputError and FormatError before it starts, and an engine's error if that fails; then
+    ``output`` is as empty as before. Errors inside the input are never raised; they become findings.
     """
     if is_local(output):
-        output = os.path.abspath(output)  # workers have folders of their own
+        output = os.path.abspath(output)  # workers have other working folders
     pieces = plan(inputs)
     if task_bytes is None:
-        # Enough tasks for all cores to end together, but none below 2 or above 64 MiB.
+        # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
         total = sum(piece.stop - piece.start for piece in pieces)
         task_bytes = max(2 << 20, min(64 << 20, total // (4 * engine.cores)))
     engine.check_format(output_format)

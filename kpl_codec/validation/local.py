@@ -1,7 +1,7 @@
-"""Runs tasks on this machine: in this process if there is little to do, else in several.
+"""Runs tasks on this machine: small jobs in this process, others in several.
 
-Workers are processes of `worker`, which read task numbers from their standard input and end when it does:
-they do not outlive this process, also when it is killed. Needs neither Java nor pyspark.
+Worker processes (`worker`) read task numbers from standard input and end when it is closed, so they end with
+this process, even if it is killed. Needs neither Java nor pyspark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .task import Job
 
 #: A job of fewer bytes runs in this process: a worker takes about half a second to start.
 IN_PROCESS_BYTES = 8 * 1024 * 1024
-#: What a worker may take, in bytes, whatever it reads; measured by tests/validation/test_memory.py.
+#: The most memory of a worker in bytes, for any input; measured by tests/validation/test_memory.py.
 WORKER_MEMORY = 768 * 1024 * 1024
 
 
@@ -39,7 +39,7 @@ class WorkerLost(KplError, RuntimeError):
 
 
 class Work(Protocol):
-    """Something that is done in numbered parts, and can be pickled."""
+    """Work in numbered parts; it can be pickled."""
 
     def run(self, number: int) -> object:
         """Does one part."""
@@ -90,7 +90,7 @@ class LocalEngine:
                 for finished in wait(fed, return_when=FIRST_EXCEPTION).done:
                     finished.result()
             finally:
-                # Also at Ctrl-C: the pool waits for its threads, and these for their workers.
+                # Needed at Ctrl-C, too: the pool waits for its threads, and these for their workers.
                 numbers.clear()
                 for worker in started:
                     worker.kill()
@@ -123,7 +123,7 @@ class _Worker:
     """A process that does tasks."""
 
     def __init__(self, work: Work) -> None:
-        # What this process can import, the worker can.
+        # The worker can import the same modules as this process.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kpl_codec.validation.worker"],
@@ -135,7 +135,7 @@ class _Worker:
 
     def _send(self, value: Any) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # `do` finds out
+        with suppress(BrokenPipeError):  # `do` notices it
             pickle.dump(value, self._process.stdin)
             self._process.stdin.flush()
 

@@ -1,8 +1,8 @@
-"""User records that the KCL drops and that `kpl-codec repair` has put again.
+"""Finds the user records that the KCL drops and that `kpl-codec repair` has put again.
 
-A copy that repair puts carries a tag that names the place of the one it stands for: the KCL passes tags over,
-and no two user records of one content are taken for each other. What is known of repairs comes from these
-tags in the records checked, and from the logs of repairs.
+Each copy that repair puts has a tag with the place of the original. The KCL ignores tags, and user records
+with equal contents are not confused. Repairs are known from these tags in the checked records, and from the
+logs of repairs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .storage import whole_file
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
 TAG = "kpl_codec.repair"
-#: What `mark` says of a user record in place of "dropped".
+#: What `mark` writes in place of "dropped".
 REPAIRED = "repaired"
 Place = tuple[str, str, int]
-#: An aggregate has fewer user records; a number from outside must not fill the memory.
+#: Every aggregate has fewer user records; a number from the input must not exhaust the memory.
 _MOST_USER_RECORDS = 1_000_000
 
 
@@ -95,13 +95,13 @@ def copied_places(batch: pa.RecordBatch) -> Iterator[str]:
 
 
 def write_copied(values: Sequence[str], path: str) -> None:
-    """What a task found, for `read_copied`."""
+    """Write the copies that a task found, for `read_copied`."""
     with whole_file(path) as out:
         out.write(json.dumps(list(values)).encode())
 
 
 def read_copied(folder: str) -> Repaired:
-    """What all tasks found in ``folder``."""
+    """Read the copies that all tasks found, in ``folder``."""
     system, inner = open_path(folder)
     places: list[Place] = []
     for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
@@ -112,7 +112,7 @@ def read_copied(folder: str) -> Repaired:
 
 
 def _place(value: str) -> Place | None:
-    """The place in a tag's value; None if somebody else wrote it."""
+    """The place in a tag's value; None if it has another form."""
     shard_id, _, rest = value.partition("/")
     number, _, index = rest.partition("/")
     if (
@@ -128,7 +128,7 @@ def _place(value: str) -> Place | None:
 
 
 def read_logs(results: Iterable[str]) -> Repaired:
-    """What the logs of repairs in these folders of results say was put. Raises InputError."""
+    """The user records that were put, by the logs of repairs in these result folders. Raises InputError."""
     places: list[tuple[str | None, str | None, int]] = []
     for folder in results:
         system, inner = open_path(folder)
@@ -142,7 +142,7 @@ def read_logs(results: Iterable[str]) -> Repaired:
 
 def read_log(system: fs.FileSystem, path: str) -> Iterator[tuple[str | None, str | None, int]]:
     """Shard id, sequence number and sub-sequence number of each user record that was put, as the log of a
-    repair says. Raises InputError (unreadable): what is not read could be put twice."""
+    repair says. Raises InputError (unreadable): a user record that is missed could be put twice."""
     with system.open_input_stream(path) as source:
         lines = source.read().split(b"\n")
     for number, line in enumerate(lines, 1):

@@ -37,7 +37,7 @@ from .repeats import repeated
 from .storage import move_folder, sweep, write_text
 from .task import gather, make_folders, work_folder
 
-#: What Spark prints goes here, where the output folder is local.
+#: Spark's output goes here if the output folder is local.
 LOG = "spark.log"
 
 
@@ -62,14 +62,14 @@ class FormatError(KplError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What came out: the report, and where the results are."""
+    """The report, and where the results are."""
 
     report: Report
     output: str
 
     @property
     def clean(self) -> bool:
-        """Nothing was found that needs anybody's attention, in at least one Kinesis record."""
+        """Whether there is at least one Kinesis record, and no finding that needs attention."""
         return self.report.clean
 
 
@@ -97,7 +97,7 @@ def check_output(path: str) -> None:
 
 
 def prepare_output(path: str) -> None:
-    """Make the folder and what tasks write to. Raises OutputError if it is in use or cannot be made."""
+    """Make the output folder and the tasks' folders. Raises OutputError if it is in use or cannot be made."""
     check_output(path)
     try:
         make_folders(work_folder(path))
@@ -113,7 +113,7 @@ def finish(
     title: str | None = None,
     source: str | None = None,
 ) -> Validation:
-    """Add up what the tasks left, move their files to their place, and write the report."""
+    """Add up the tasks' counts, move their files to their final place, and write the report."""
     work = work_folder(output)
     system, inner = open_path(output)
     tally = gather(work)

@@ -1,4 +1,4 @@
-"""Files of the results: there as a whole or not at all, in a local folder or an object store."""
+"""Writes result files completely or not at all, in a local folder or an object store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..captures import open_path
 
 @contextmanager
 def whole_file(path: str) -> Iterator[Any]:
-    """A file to write that gets its name when it is complete. Several attempts may write it side by side."""
+    """A file that gets its name when it is complete. Several attempts may write it in parallel."""
     system, inner = open_path(path)
     folder, _, name = inner.rpartition("/")
     hidden = f"{folder}/.{name}.{uuid4().hex}"

@@ -1,7 +1,7 @@
-"""The tasks of a validate job, whoever runs them: captured records in; user records, findings, counts out.
+"""The tasks of a validate job on every engine: captured records in; user records, findings, counts out.
 
-Each task writes files of its own, under a name that depends on its number only: a task that runs twice
-writes the same files twice, so nothing is counted twice, whichever attempt wins.
+Each task writes its own files, whose names depend only on its number. A task that runs twice writes the same
+files twice, so nothing is counted twice.
 
     WORK/user-records/part-00007.parquet    the columns of `checked_schema`
     WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
@@ -29,15 +29,15 @@ from .repaired import Repaired, copied_places, write_copied
 from .repeats import RECORDS_SCHEMA
 from .storage import whole_file
 
-#: Bytes of a row group of user records: what a task holds before it writes.
+#: Bytes of a row group of user records, which a task holds before it writes.
 _GROUP_BYTES = 32 * 1024 * 1024
 
 
 def pack(
     pieces: Iterable[Piece], *, task_bytes: int = 64 * 1024 * 1024, task_files: int = 500
 ) -> list[list[Piece]]:
-    """Pieces put together to tasks of about ``task_bytes``: thousands of small files make few tasks, and
-    a large one many. The largest come first, so that none starts last."""
+    """Groups pieces into tasks of about ``task_bytes``: many small files make few tasks, a large file many.
+    The largest come first, so that no large task starts last."""
     tasks: list[list[Piece]] = []
     size = 0
     for piece in sorted(pieces, key=lambda piece: piece.start - piece.stop):
@@ -60,7 +60,7 @@ class Job:
     repaired: Repaired = field(default_factory=Repaired)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The user records of a task; once they are through, its findings and counts are written."""
+        """The user records of a task; after the last one its findings and counts are written."""
         captured = (batch for piece in self.tasks[number] for batch in read_piece(piece))
         yield from judged(
             captured, self.shard_map, work_folder(self.output), part_name(number), repaired=self.repaired
@@ -77,13 +77,13 @@ def part_name(number: int) -> str:
 
 
 def work_folder(output: str) -> str:
-    """Where tasks write what a finished job does not keep, or keeps elsewhere."""
+    """The folder for files that a finished job deletes or moves."""
     return f"{output}/_work"
 
 
 def users_folder(output: str) -> str:
-    """Where tasks write user records: with the rest, but in an object store, where moving is copying, in
-    their last place."""
+    """The folder for user records: the work folder, or in an object store, where moving means copying, the
+    final one."""
     return f"{work_folder(output) if is_local(output) else output}/user-records"
 
 
@@ -168,7 +168,7 @@ def discard(output: str) -> None:
 
 
 def clear(output: str) -> None:
-    """Delete what tasks have written, for them to run anew."""
+    """Delete what tasks have written, so that they can run again."""
     discard(output)
     make_folders(work_folder(output))
 
@@ -177,7 +177,7 @@ def gather(work: str) -> Tally:
     """All counts that tasks left, added up."""
     system, inner = open_path(work)
     total = Tally()
-    # By name, so that the sum is the same whoever ran the tasks.
+    # By name, so that the sum does not depend on the engine.
     files = system.get_file_info(fs.FileSelector(f"{inner}/tally"))
     for file in sorted(files, key=lambda file: str(file.path)):
         if file.base_name.startswith("."):  # an attempt that was killed

@@ -11,7 +11,7 @@ from typing import Any
 def main() -> None:
     """Does tasks until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
-    # What libraries print must not get between the answers.
+    # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     given = sys.stdin.buffer
@@ -28,7 +28,7 @@ def main() -> None:
             error = caught
         try:
             answer = pickle.dumps(error)
-        except Exception:  # noqa: BLE001  an error that cannot travel
+        except Exception:  # noqa: BLE001  an error that cannot be pickled
             answer = pickle.dumps(RuntimeError(repr(error)))
         answers.write(answer)
         answers.flush()
