@@ -3,7 +3,8 @@
     PAR1                  Parquet with the column names of the Kinesis connectors      parquet.py
     gzip, bz2, zstd, lz4  one of the others, compressed                                packed.py
     F3 89 9A C2           the data of one Kinesis record, as it was on the stream
-    anything else         JSON: GetRecords answers, Lambda events, Firehose transformation events: all that `kpl_codec.adapters` reads; one value a line, many, or one over many lines
+    anything else         JSON: GetRecords answers, Lambda events, Firehose transformation events: all that
+                          `kpl_codec.adapters` reads; one value a line, many, or one over many lines
 
 No content of a file raises an error: what cannot be read becomes a row with its code and place, and reading
 goes on after it. A place is exact: the byte offset of the JSON value, or the row of the Parquet file.
