@@ -1,10 +1,10 @@
-"""An archive of the classes that Spark loads: with it Java starts in a third of the time.
+"""An archive of the classes that Spark loads. With it Java starts in a third of the time.
 
 Loading some 15,000 classes from jars is most of what a Spark session waits for. Java can keep them in a file
 (class data sharing) and map it. The first session writes the file when its Java ends, about 160 MB in the
-user's cache folder; later sessions of the same Spark and Java use it. Java checks what it maps and does
-without where something does not fit, so nothing depends on the file: it may be deleted at any time. With
-KPL_CODEC_NO_CACHE in the environment none is made or used.
+user's cache folder; later sessions of the same Spark and Java use it. Java checks the file and ignores it if
+it does not fit, so it may be deleted at any time. With KPL_CODEC_NO_CACHE in the environment none is made or
+used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 from hashlib import blake2b
 from pathlib import Path
 
-#: Archives of fewer bytes are not whole.
+#: Archives of fewer bytes are incomplete.
 _LEAST = 20 * 1024 * 1024
 
 
@@ -25,19 +25,19 @@ def cache_folder() -> Path:
 
 
 def class_archive(java: str, *, folder: Path | None = None) -> list[str]:
-    """Options for ``java`` that use the archive, or make it; none where that cannot be."""
+    """Options for ``java`` that use or make the archive; none if that is not possible."""
     if os.environ.get("KPL_CODEC_NO_CACHE"):
         return []
     try:
         return _options(java, folder or cache_folder())
-    except (OSError, subprocess.SubprocessError):  # no home, a full disk: it is only slower
+    except (OSError, subprocess.SubprocessError):  # no home folder, a full disk: only slower
         return []
 
 
 def _options(java: str, folder: Path) -> list[str]:
     import pyspark
 
-    # Whatever makes Java refuse an archive is part of its name: the Java, Spark and where its jars are.
+    # The name depends on all that an archive must fit: the Java, Spark and the place of its jars.
     jars = Path(pyspark.__file__).parent / "jars"
     version = subprocess.run([java, "-version"], capture_output=True, timeout=60, check=True).stderr
     key = blake2b(repr((version, pyspark.__version__, str(jars), jars.stat().st_mtime_ns)).encode())
@@ -65,7 +65,7 @@ def _has_own_archive(java: str) -> bool:
 
 
 def _adopt(archive: Path) -> None:
-    """Give the archive that an earlier process left its name, and delete what is not whole."""
+    """Rename the archive that an earlier process left, and delete incomplete ones."""
     for left in archive.parent.glob(f"{archive.stem}.[0-9]*"):
         if Path(f"/proc/{left.suffix[1:]}").exists():
             continue  # its process has not ended

@@ -1,4 +1,4 @@
-"""The columns of a user's DataFrame: which are ours, which are in the way, and what comes out."""
+"""The columns of a user's DataFrame: which have our names, which conflict, and the result's columns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Conflicts = Literal["refuse", "rename"]
-#: What a name that is in the way gets in front of it.
+#: The prefix of renamed conflicting columns.
 _PREFIX = "input_"
 
 
 def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, conflicts: Conflicts) -> DataFrame:
-    """``df`` with our names where the session takes a column's name for one of ours, and without columns in
-    the way of those that will be added. Raises ValueError, TypeError."""
+    """``df`` with our names for columns that the session matches with them, and without columns that conflict
+    with those to be added. Raises ValueError, TypeError."""
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
     # of one to be added MUST be refused, or kept under another name if asked, unless an earlier run added
     # it."
@@ -44,7 +44,7 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, confl
         if len(found) > 1:
             raise ValueError(f"column {field.name} is there {len(found)} times: {', '.join(found)}")
         new |= {name: field.name for name in found}
-    # Our own columns come with those two, which say that a row was opened.
+    # Columns of an earlier run come with these two, which say that a row was opened.
     from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(new.values())
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
     ours = dict(_spark_types(added))
@@ -97,7 +97,7 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
 def output_schema(
     schema: StructType, policy: Policy, shard_map: ShardMap | None, *, tags: bool
 ) -> StructType:
-    """The Spark schema of the result; the workers see the real Arrow one. Raises TypeError, CaptureError,
+    """The Spark schema of the result; the workers use the real Arrow schema. Raises TypeError, CaptureError,
     ValueError."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
@@ -114,7 +114,7 @@ def output_schema(
     every = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
     names = {field.name for field in every}
     stand_ins = pa.schema(
-        # A carried column keeps its Spark type; one of ours must have a type that fits.
+        # A copied column keeps its Spark type; one with our name must have a type that fits.
         (
             field.name,
             known.get(field.dataType.simpleString(), pa.struct([])) if field.name in names else pa.null(),
@@ -125,7 +125,7 @@ def output_schema(
     types = {field.name: field.dataType for field in schema.fields}
     ours = {field.name for field in out} & names
     made = from_arrow_schema(pa.schema(field for field in out if field.name in ours))
-    # One of our names that this run does not add is carried as it is.
+    # A column with one of our names that this run does not add is copied.
     added = {field.name for field in _added(policy, placement=shard_map is not None, tags=tags)}
     added |= {field.name for field in FIELDS}
     return StructType(
@@ -137,7 +137,7 @@ def output_schema(
 
 
 def _added(policy: Policy, *, placement: bool, tags: bool) -> list[pa.Field]:
-    """The columns that the result has beside those of a user record."""
+    """The columns of the result beside those of a user record."""
     nothing = pa.schema([("data", pa.binary())])
     return list(arrow.output_schema(nothing, policy, placement=placement, tags=tags))[len(FIELDS) :]
 

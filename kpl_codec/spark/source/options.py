@@ -1,8 +1,8 @@
 """The options of the data source `kpl-kinesis`: names, defaults, checks, and the client they make.
 
-Named as the Kinesis connectors for Spark name theirs; case does not matter and a prefix ``kinesis.`` may
-stand before any of them. An option that is not known is refused, so that a typo does not become a default.
-Options of the other connectors that are not needed here are accepted with a warning (`NOT_NEEDED`).
+The names are those of other Kinesis connectors for Spark, in any case, with or without the prefix
+``kinesis.``. An unknown option is refused, so that a typo is noticed. Options of other connectors that are
+not needed here give a warning (`NOT_NEEDED`).
 Specification: spec/07-spark-source.md, SPK-64 to SPK-66, and the table of section 7.9.
 """
 
@@ -23,7 +23,7 @@ from .positions import OptionError, Position, parse_position
 
 _log = logging.getLogger("kpl_codec.spark")
 
-#: What Spark itself puts among the options.
+#: Options that Spark adds.
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -70,7 +70,7 @@ NOT_NEEDED: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secrets:
-    """What must not be printed."""
+    """A text that must not be printed."""
 
     secret_access_key: str | None = None
     session_token: str | None = None
@@ -82,7 +82,7 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where a stream is, and as whom it is called. Equal ones share a client within a process."""
+    """Region, endpoint and credentials of a stream. Equal ones share a client within a process."""
 
     region: str | None
     endpoint_url: str | None
@@ -109,7 +109,7 @@ def _client(_process: int, connection: Connection) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All options, checked. Secrets do not show in ``repr``. Picklable: it goes to every task.
+    """All options, checked. ``repr`` hides secrets. It is pickled for every task.
 
     Times are seconds, but ``max_span`` and ``max_piece``, which are milliseconds of arrival time.
     """
@@ -141,7 +141,7 @@ class Options:
 
     @property
     def called(self) -> str:
-        """What calls to Kinesis name the stream by: its ARN where that was given, else its name."""
+        """The stream's ARN if given, else its name."""
         return self.stream_arn or self.stream_name
 
     @property
@@ -151,7 +151,7 @@ class Options:
 
 
 class _Taken:
-    """Options being taken one by one, by any of their names."""
+    """Takes options one by one, by any of their names."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._known: list[str] = []

@@ -1,6 +1,6 @@
-"""Where the next batch ends: found on the driver with few and small reads.
+"""Finds the end of the next batch on the driver, with few and small reads.
 
-Kinesis does not say where a shard ends, and a batch has to be fixed before it is read. For each shard:
+Kinesis does not say where a shard ends, and a batch must be fixed before it is read. For each shard:
 
     peek     the first unread records (one call; none where the last batch left them). None: nothing to do.
              At the tip: the batch ends there.
@@ -9,7 +9,7 @@ Kinesis does not say where a shard ends, and a batch has to be fixed before it i
              batch or out of it because of one.
     walk     full reads from there to the tip, or where the jump found nothing new.
 
-A quiet shard costs one call, a busy one two (`kpl_codec.spark.source.looks` keeps iterators from batch to
+A quiet shard needs one call, a busy one two (`kpl_codec.spark.source.looks` keeps iterators from batch to
 batch). With an exact limit of records the driver reads all of the batch, and the tasks read it again.
 Specification: spec/07-spark-source.md, SPK-56 to SPK-63, SPK-71.
 """
@@ -29,24 +29,23 @@ from .looks import Found, Look, Looks, first_found
 from .offsets import BatchEnd, StreamOffset, ready, with_listed
 from .positions import Position
 
-#: How far before the goal a jump aims first, in ms; eight times as far each time it finds nothing.
+#: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250
-#: With so many records in one read near the tip a shard is busy: the next plan looks near the tip at once.
+#: With so many records in one read near the tip a shard is busy: the next plan starts near the tip.
 _BUSY: Final = 50
 _WALK_CALLS: Final = 4
 _MOST_MARKS: Final = 63
-#: Milliseconds after which the times in an offset are written down anew, if nothing else is: six hours, a
-#: quarter of the shortest retention there is.
+#: Milliseconds after which an offset is written only to renew its times: six hours, a quarter of the shortest
+#: retention.
 _RENEW_AFTER: Final = 6 * 3600 * 1000
-#: Milliseconds for which a batch that ends with a record need not say when it was planned.
+#: For so many milliseconds a batch that ends with a record needs no planning time.
 _FRESH: Final = 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much of a shard one batch may cover, each None for no limit: Kinesis records (exactly, but the
-    driver has to read them too), milliseconds of arrival time; and how many milliseconds one piece may
-    cover."""
+    """Limits, None for no limit: Kinesis records of a shard in a batch (exact, but the driver reads them,
+    too), milliseconds of arrival time in a batch, and in a piece."""
 
     records: int | None = None
     span: int | None = None
@@ -78,8 +77,8 @@ class Planner:
     # -- the stream ---------------------------------------------------------------------------
 
     def lineage(self, *, fresh: bool = False) -> Lineage:
-        """The shards that hold records, closed ones too. Listed anew after ``describe_interval`` seconds,
-        and after a shard ended: its children are listed by then."""
+        """The shards that hold records, closed ones too. Listed again after ``describe_interval`` seconds,
+        and after a shard ended: then its children are listed."""
         if self._lineage is None or fresh or self._clock() - self._listed_at >= self._describe_interval:
             self._listed = int(self._now() * 1000)
             self._lineage = self._fetch_lineage()
@@ -87,7 +86,7 @@ class Planner:
         return self._lineage
 
     def begin_at(self, position: Position) -> StreamOffset:
-        """Every shard there is now at its start, before the first batch.
+        """The start of every present shard, before the first batch.
 
         LATEST is now, by this machine's clock. Where ``position`` names shards, their ancestors count as
         drained and all others begin at TRIM_HORIZON.
@@ -118,7 +117,7 @@ class Planner:
             for shard_id, ends in shards.items()
             if not ends.drained and not ends.place.names_record and not ready(shard_id, offset, lineage)
         ]
-        # A shard that waits for its parent may wait long: its first record is named, so that it is missed.
+        # A shard may wait long for its parent. Its first record is named, so that its loss is noticed.
         first = dict(
             zip(waiting, self.each(lambda key: self.first(key, shards[key].place), waiting), strict=True)
         )
@@ -128,8 +127,8 @@ class Planner:
         return offset
 
     def whole(self, position: Position) -> StreamOffset:
-        """Every shard at its tip, whatever the query has read: for a Spark that does not say where it
-        stands. ``initial`` is where a query that begins at ``position`` begins."""
+        """Every shard at its tip, whatever the query has read, for a Spark that does not give the query's
+        offset. ``initial`` is where a query that begins at ``position`` begins."""
         begin = self.begin_at(position)
 
         def tip_of(shard_id: str) -> BatchEnd:
@@ -154,13 +153,13 @@ class Planner:
         return StreamOffset(self._stream, ends, self._listed)
 
     def stop_at_tip(self) -> None:
-        """From now on `advance` goes no further than the stream reaches now (Trigger.AvailableNow)."""
+        """From now on `advance` stops at the present end of the stream (Trigger.AvailableNow)."""
         # SPK-58: "Under Trigger.AvailableNow a query MUST read every record that was there when it
         # started and none that came after, and then end."
         shard_ids = [shard.shard_id for shard in self.lineage(fresh=True)]
         self._tips = dict(zip(shard_ids, self.each(self.tip, shard_ids), strict=True))
         for shard_id in shard_ids:
-            self._looks.forget(shard_id)  # a shard that was idle a moment ago is asked too
+            self._looks.forget(shard_id)  # recently idle shards are asked, too
 
     def tip(self, shard_id: str) -> Tip:
         """The tip of a shard now."""
@@ -171,12 +170,12 @@ class Planner:
         return Tip(self._looks.cursor(shard_id, at_time(when)))
 
     def first(self, shard_id: str, place: Place) -> str | None:
-        """The sequence number of the first record behind ``place``."""
+        """The sequence number of the first record after ``place``."""
         look = self._looks.look(shard_id, BatchEnd(place))
         return look.records[0].sequence_number if look.records else None
 
     def refuse_unread(self, start: StreamOffset) -> None:
-        """Raise DataLoss, if losing is not allowed, for shards that were left unread for too long."""
+        """Raise DataLoss, unless loss is allowed, for shards that were unread for too long."""
         for shard_id, ends in start.shards.items():
             if not ends.place.names_record and not ends.drained:
                 self._looks.judge_unread(shard_id, ends)
@@ -192,7 +191,7 @@ class Planner:
             if not ends.drained and ready(shard_id, listed, lineage) and (tips is None or shard_id in tips)
         ]
         if tips is not None:
-            # A shard that came later has nothing for this run, and must not keep it going.
+            # A later shard has nothing for this run, and must not prolong it.
             known = {key: ends for key, ends in listed.shards.items() if key in tips or key in start.shards}
             listed = replace(listed, shards=known)
         moved = dict(listed.shards)
@@ -206,7 +205,7 @@ class Planner:
 
         may_skip = tips is None and caps.records is None
 
-        # Two rounds: the calls on one shard come apart, and few have to wait for the shard's budget.
+        # Two rounds: this separates the calls on one shard, so few wait for the shard's budget.
         def look(shard_id: str) -> Look:
             return self._looks.look(shard_id, listed.shards[shard_id], caps.records, may_skip=may_skip)
 
@@ -222,7 +221,7 @@ class Planner:
         return replace(listed, shards=moved)
 
     def each(self, function: Callable[[str], Any], shard_ids: Iterable[str]) -> list[Any]:
-        """``function`` of each shard, many at a time: it waits for answers most of the time."""
+        """``function`` of each shard, many in parallel, because it mostly waits for answers."""
         todo = list(shard_ids)
         if len(todo) < 2:
             return [function(shard_id) for shard_id in todo]
@@ -254,7 +253,7 @@ class Planner:
         return end
 
     def _end(self, shard_id: str, look: Look, caps: Caps) -> BatchEnd:
-        """The end of a batch that begins with ``look``, whatever came since."""
+        """The end of a batch that begins with ``look``."""
         # SPK-59: "Finding the end of a batch MUST NOT take reading the batch, unless an exact limit of
         # records is asked for."
         if caps.records is not None:
@@ -269,11 +268,11 @@ class Planner:
                 place = at_record(found.sequence_number)
                 self._looks.keep(shard_id, place, cursor, found, ahead=found, now=look.now)
                 return BatchEnd(place, behind=max(0, look.now - found.time))
-        # Nothing at or after the edge: then all there is lies before it.
+        # Nothing at or after the edge: all records are before it.
         return self._to_tip(shard_id, look)
 
     def _to_tip(self, shard_id: str, look: Look) -> BatchEnd:
-        """The last record of the shard, or a late one where records come faster than they are read."""
+        """The last record of the shard, or a late one if records come faster than they are read."""
         cursor, last, lag, busy = look.cursor, look.records[-1], _FIRST_LAG, False
         answer: Answer | None = None
         while answer is None and look.now - lag > last.time:
@@ -317,11 +316,11 @@ class Planner:
         records: int | None = None,
         busy: bool = False,
     ) -> BatchEnd:
-        """The batch ends after ``last``, where ``cursor`` stands."""
+        """The batch ends after ``last``, at ``cursor``."""
         place = after_record(last.sequence_number)
         now = last.time + behind
         self._looks.keep(shard_id, place, cursor, last, at_tip=at_tip, now=now, busy=busy)
-        # A record that arrived just now leaves the stream no earlier than what comes behind it may.
+        # A record that arrived now does not leave the stream before later ones.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
         return BatchEnd(place, drained=cursor.ended, since=since, records=records, behind=behind)
@@ -353,7 +352,7 @@ class Planner:
 
 
 def moves(before: StreamOffset, after: StreamOffset) -> bool:
-    """Whether ``after`` has to be written down: it is further, or the times in ``before`` grow old."""
+    """Whether ``after`` must be written: it is further, or the times in ``before`` are old."""
     if before.shards.keys() != after.shards.keys():
         return True
     dates = [(before.listed, after.listed)]

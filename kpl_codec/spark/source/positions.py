@@ -1,4 +1,4 @@
-"""Where a read begins and ends, as options say it. Specification: spec/07-spark-source.md, SPK-64, SPK-65."""
+"""Where a read begins and ends, from the options. Specification: spec/07-spark-source.md, SPK-64, SPK-65."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _iso_time(option: str, text: str) -> datetime:
         expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
         raise OptionError(option=option, value=text, expected=expected) from None
     if moment.tzinfo is None:
-        # A time without a zone means something else on every machine.
+        # A time without a zone depends on the machine.
         raise OptionError(option=option, value=text, expected="a time with its zone, as 2026-11-21T10:00:00Z")
     return moment
 

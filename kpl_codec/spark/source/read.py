@@ -1,6 +1,6 @@
 """Readers of a stream, batch and streaming: the driver's side. What tasks do is in `tasks`.
 
-The driver says which records (`plan`), as offsets that Spark writes down (`offsets`).
+The driver decides which records to read (`plan`), as offsets that Spark stores (`offsets`).
 Specification: spec/07-spark-source.md, SPK-50 to SPK-63.
 """
 
@@ -33,18 +33,18 @@ try:  # PySpark 4.2 and newer
         ReadMaxRows,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # 4.0 and 4.1 know neither limits nor a source's own end
+except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow for it
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in where Spark has none."""
+        """A substitute where Spark has none."""
 
 
 _BACKOFF: Final = Backoff(0.2, 2.0)
 
 
 class _Reader(TaskReader):
-    """Plans too, where it is asked to: on the driver."""
+    """On the driver it plans, too."""
 
     _planner: Planner | None = None
 
@@ -73,7 +73,7 @@ def make_planner(
     def cursor(shard_id: str, place: Place) -> ShardCursor:
         # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
         # and the bytes a second that the options allow."
-        # Planning and tasks take turns, so each of them may use all of it.
+        # Planning and tasks take turns, so each may use the full limits.
         if shard_id not in paces:
             paces[shard_id] = Pace(
                 options.calls_per_second, options.bytes_per_second, clock=clock, sleep=sleep
@@ -93,7 +93,7 @@ def make_planner(
     asking = threading.Lock()
 
     def retention() -> int:
-        with asking:  # once, whatever the number of shards in doubt
+        with asking:  # once for all shards in doubt
             for failures in range(5):
                 if known:
                     break
@@ -127,7 +127,7 @@ def make_planner(
 
 
 class KinesisBatchReader(_Reader, DataSourceReader):
-    """A read between two positions, planned when the query runs: LATEST is where the stream ends then."""
+    """A read between two positions, planned when the query runs: LATEST is the stream's end at that time."""
 
     def partitions(self) -> list[KinesisPartition]:
         # SPK-62: "A batch read MUST give every record from its starting position to its ending position,
@@ -175,25 +175,25 @@ def positions(position: Position, planner: Planner) -> Mapping[str, Place]:
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read. Lives in one Python process per query; copies of it read in the tasks."""
+    """A streaming read. It is in one Python process per query; copies of it read in the tasks."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
-        self._known: dict[str, Any] | None = None  # Spark before 4.2 does not say where it stands
-        self._unjudged: dict[str, Any] | None = None  # planned without knowing where the query stood
+        self._known: dict[str, Any] | None = None  # Spark before 4.2 does not give the query's offset
+        self._unjudged: dict[str, Any] | None = None  # planned without knowing the query's offset
         self._looked_at: float | None = None
         self._behind: dict[str, int] = {}
 
     # -- offsets ------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Nothing yet: the start is decided with the first batch and written down with it."""
+        """Empty: the start is decided and written with the first batch."""
         # SPK-56: "The starting position MUST be settled in the first offset that is written down, so
         # that no restart begins elsewhere."
         return {}
 
     def getDefaultReadLimit(self) -> Any:
-        """The limit that stands for our options; Spark hands it back to `latestOffset`."""
+        """The limit for our options; Spark passes it to `latestOffset`."""
         options = self.options
         if options.max_records is None and options.max_span is None:
             return ReadAllAvailable()
@@ -210,7 +210,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             after = planner.whole(options.starting_position)
             self._unjudged = after.to_json()
         elif not start:
-            after = planner.begin_at(options.starting_position)  # an empty batch: the start, written down
+            after = planner.begin_at(options.starting_position)  # an empty batch, to write the start
         else:
             before = StreamOffset.from_json(start, options.stream_name)
             after = planner.advance(before, self._caps(limit))
@@ -219,7 +219,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
                 self._behind = {}
                 return start
         self._behind = {key: ends.behind for key, ends in after.shards.items() if ends.behind}
-        self._looked_at = None  # there is more to do than to wait
+        self._looked_at = None  # there are records, so do not wait
         self._known = after.to_json()
         return self._known
 
@@ -230,7 +230,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return Caps(options.max_records, options.max_span, options.max_piece)
 
     def _idle(self) -> None:
-        """Spark asks again at once where there was nothing: the shards are asked less often."""
+        """After an empty answer Spark asks again at once; this asks the shards less often."""
         # SPK-63: "A query that finds nothing to read MUST wait between two looks."
         if self._looked_at is not None:
             time.sleep(max(0.0, self._looked_at + self.options.idle_time - time.monotonic()))
@@ -257,7 +257,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return self.partitions_of(batch_pieces(before, after), self.planner.lineage)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the checkpoint is Spark's."""
+        """Nothing to do: Spark has the checkpoint."""
 
     def stop(self) -> None:
-        """Nothing is held that outlives the process."""
+        """Nothing to do."""

@@ -1,4 +1,4 @@
-"""Reading several things in threads, one stream of results."""
+"""Reads several items in threads into one stream of results."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _Result = TypeVar("_Result")
 def side_by_side(
     read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = THREADS
 ) -> Iterator[tuple[_Item, _Result]]:
-    """``read`` of each item, in threads: what one item gives stays in its order. At most two results a
-    thread wait to be taken. The first error of a thread is raised here."""
+    """``read`` of each item, in threads; the results of an item keep their order. At most two results per
+    thread wait. The first error of a thread is raised here."""
     if len(items) == 1:
         yield from ((items[0], result) for result in read(items[0]))
         return

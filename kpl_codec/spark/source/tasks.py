@@ -1,7 +1,6 @@
-"""What a task does: read exactly its run of records, and give user records as Arrow batches.
+"""A task reads exactly its records, and returns user records as Arrow batches.
 
-A record of the run that is missing is an error. Everything here is picklable: clients and cursors are made
-where they are used.
+A missing record is an error. Everything here is picklable: clients and cursors are made where they are used.
 Specification: spec/07-spark-source.md, SPK-53, SPK-60, SPK-61.
 """
 
@@ -33,7 +32,7 @@ from .side_by_side import side_by_side
 
 _log = logging.getLogger("kpl_codec.spark")
 
-#: A record that the driver has seen and a task does not see yet is waited for so long, in seconds.
+#: Seconds that a task waits for a record that the driver has seen.
 _CATCH_UP: Final = 30.0
 _FEW_RECORDS: Final = 1000
 _SHARED_TASKS: Final = 16
@@ -65,7 +64,7 @@ def spark_arrow_schema(schema: StructType) -> pa.Schema:
 
 @dataclass
 class KinesisPartition(InputPartition):
-    """What one task reads. ``listing``: the listing of the shards that placement is judged by, if it is."""
+    """What one task reads. ``listing``: the shards for judging placement, if wanted."""
 
     pieces: tuple[Piece, ...]
     listing: str | None = None
@@ -74,8 +73,8 @@ class KinesisPartition(InputPartition):
 def shared_out(pieces: list[Piece], shards_per_task: int | None = None) -> list[tuple[Piece, ...]]:
     """The pieces that each task reads: ``shards_per_task`` of them, the pieces of one shard apart.
 
-    None: a task costs more than to read a few records, so that pieces of few records share 16 tasks; of
-    others at most five share one, which reads as fast as five shards allow.
+    None: because a task is slower than reading a few records, small pieces share 16 tasks; of others at most
+    five share a task, which can read as fast as five shards allow.
     """
     alone = [piece for piece in pieces if piece.siblings > 1]
     few = [p for p in pieces if p.siblings == 1 and p.records is not None and p.records <= _FEW_RECORDS]
@@ -102,7 +101,7 @@ def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
 
 
 class PieceReader:
-    """Reads pieces: in a task, with a client of its own."""
+    """Reads pieces in a task, with its own client."""
 
     def __init__(self, client: Any, options: Options) -> None:
         self._client, self._options = client, options
@@ -149,7 +148,7 @@ class PieceReader:
             if left is not None:
                 left -= len(records)
             numbers = [int(record["SequenceNumber"]) for record in records]
-            # A start that is gone must not bring back what lies before it.
+            # If the start is gone, records before it must not be read.
             kept = [
                 record
                 for record, number in zip(records, numbers, strict=True)
@@ -164,7 +163,7 @@ class PieceReader:
             if records:
                 waited_since = None
             if answer.at_tip(limit):
-                # The driver has seen the end of this piece: a reader may be behind it for a moment.
+                # The driver has seen the end of this piece, but this reader may not see it yet.
                 waited_since = waited_since or time.monotonic()
                 if answer.ended or time.monotonic() - waited_since > _CATCH_UP:
                     self._lost(piece, piece.end, "record-missing", "the shard has ended before it")
@@ -203,14 +202,14 @@ def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> 
 
 
 class TaskReader:
-    """What batch and stream readers share: the options, the schema, and how a partition is read."""
+    """The common part of batch and stream readers: options, schema, and reading a partition."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.schema = schema
 
     def partitions_of(self, found: list[Piece], lineage: Callable[[], Lineage]) -> list[KinesisPartition]:
-        """The partitions of a batch. ``lineage`` is called where placement is to be judged."""
+        """The partitions of a batch. ``lineage`` is called if placement is judged."""
         options = self.options
         judged = bool(found) and (options.placement or options.policy == "kcl")
         listing = name_of(lineage()) if judged else None
@@ -219,7 +218,7 @@ class TaskReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
         if not isinstance(partition, KinesisPartition) or not partition.pieces:
-            return  # Spark makes one of its own where there are none
+            return  # Spark makes its own where there are none
         options = self.options
         out = spark_arrow_schema(self.schema)
         source = PieceReader(options.client(), options).batches(partition.pieces)

@@ -4,9 +4,9 @@
     rows.write.format("kpl-kinesis").option("streamName", "orders").mode("append").save()
 
 A task first checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits
-until each is in the stream, on a shard whose range holds it. A row that cannot be delivered fails the task.
-Kinesis has no transactions: a task or batch that Spark runs again is written again, so a consumer that must
-not process a user record twice needs an identifier of it in the data.
+until each is in the stream, on the right shard. A row that cannot be delivered fails the task. Kinesis has no
+transactions: if Spark repeats a task or batch, its rows are written again. A consumer that must not process a
+user record twice needs an identifier in the data.
 Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73.
 """
 
@@ -44,8 +44,8 @@ _COLUMNS = ("partitionKey", "data", "explicitHashKey", "tags")
 
 
 class RowsNotWritten(KplError):
-    """A task could not write its rows. Of the ``rows`` it has put ``failed`` are not in the stream, ``code``
-    and ``reason`` of the first; ``written`` are, and will be there twice if the task is run again."""
+    """A task could not write its rows. Of ``rows`` put, ``failed`` are not in the stream (``code`` and
+    ``reason`` of the first); ``written`` are, and will be there twice if the task runs again."""
 
     code: str
     requirement = "SPK-67"
@@ -58,7 +58,7 @@ class RowsNotWritten(KplError):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has put: user records by shard, and bytes of data."""
+    """The result of one task: user records by shard, and bytes of data."""
 
     user_records: Counter[str] = field(default_factory=Counter)
     data_bytes: int = 0
@@ -80,7 +80,7 @@ def check_columns(schema: StructType) -> None:
 
 
 class _Task:
-    """The rows of one task on their way into the stream."""
+    """The rows that one task is writing."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -140,7 +140,7 @@ class _Writer:
             for record in map(_arguments, _rows(items)):
                 task.put(record)
                 if task.failed:
-                    break  # the rest would only be there twice
+                    break  # the rest would be written twice
             return task.finish()
 
     def committed(self, messages: list[Any]) -> None:
@@ -169,7 +169,7 @@ def _arguments(row: dict[str, Any]) -> _Arguments:
 
 @contextmanager
 def _checked(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
-    """The same items, once all rows in them were found fit to be written. Raises EncodeError."""
+    """The same items, after all their rows were checked. Raises EncodeError."""
     # SPK-73: "A row that cannot be written MUST fail its task before any row of the task is put."
     check = Preparation(config)
     with SpooledTemporaryFile(max_size=_MOST_IN_MEMORY) as waiting:
@@ -190,7 +190,7 @@ class KinesisWriter(_Writer, DataSourceArrowWriter):
         self.committed(messages)
 
     def abort(self, messages: list[Any]) -> None:
-        """What is in the stream stays there."""
+        """Written rows stay in the stream."""
         _log.error("%s: the write failed; some of its rows may be in the stream", self.options.stream_name)
 
 
@@ -201,5 +201,5 @@ class KinesisStreamWriter(_Writer, _StreamWriter):  # type: ignore[misc]
         self.committed(messages)
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """What is in the stream stays there; Spark runs the batch again."""
+        """Written rows stay in the stream; Spark runs the batch again."""
         _log.error("%s: batch %s failed; rows may be written again", self.options.stream_name, batchId)

@@ -1,1 +1,1 @@
-"""The validate job on Spark: its tasks (`engine`), and streams as they are (`stream`)."""
+"""The validate job on Spark: captured files (`engine`) and live streams (`stream`)."""

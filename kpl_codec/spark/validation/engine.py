@@ -1,7 +1,7 @@
-"""Runs the tasks of a validate job on Spark; writes user records in any format that the session knows.
+"""Runs the tasks of a validate job on Spark; writes user records in any format of the session.
 
-Parquet is written by the tasks themselves, from the columns as they are: Spark would turn them into rows
-first, which takes several times as long as everything else together. Other formats go through Spark.
+The tasks write Parquet directly from columns: Spark would make rows first, which takes several times as long
+as all the rest. Spark writes other formats.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..shared import Shared, shared
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What a task gives that writes its user records itself.
+#: The result of a task that writes its user records itself.
 WRITTEN = "userRecords long"
 
 
@@ -60,7 +60,7 @@ class SparkEngine:
             return
         try:
             self.spark.read.format(output_format).load("/no-such-path")
-        except (PySparkException, Py4JError) as error:  # that there is no such path is the good answer
+        except (PySparkException, Py4JError) as error:  # "no such path" means that the format is known
             if "DATA_SOURCE_NOT_FOUND" in str(error):
                 reason = (
                     "this Spark does not know it; its package is missing (for delta: spark-submit --packages "

@@ -1,17 +1,17 @@
-"""The validate job on a stream itself: once, or for as long as it runs.
+"""The validate job on a live stream: once, or continuously.
 
     validate_stream(spark, options, shard_map, "out/")        # from the starting position to now
-    follow(spark, options, read_shard_map, "out/")            # and everything that comes, batch by batch
+    follow(spark, options, read_shard_map, "out/")            # and all later records, batch by batch
 
-`options` are those of the data source `kpl-kinesis`. Records are read unopened and judged by the same
-code as captured ones, against the shard map as it is when their batch begins.
+`options` are those of the data source `kpl-kinesis`. Records are read unopened and judged by the same code as
+captured ones, against the shard map at the start of their batch.
 
-Following is exactly once: a micro-batch reads the same records however often it runs (SPK-50 to SPK-54), and
-everything it writes goes to places named after the batch, which a second run replaces:
+Following is exactly once: a repeated micro-batch reads the same records (SPK-50 to SPK-54), and replaces its
+files, which are named after the batch:
 
     out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
 
-`totals/N.json` counts everything up to batch N; it is made of the one before, and the two newest are kept.
+`totals/N.json` counts everything up to batch N, based on the one before; the two newest are kept.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def validate_stream(
     title: str | None = None,
     repairs: Sequence[str] = (),
 ) -> Validation:
-    """Check what lies between the starting and the ending position of ``options`` (`parse_options`).
+    """Check the records between the starting and ending position of ``options`` (`parse_options`).
 
     ``repairs``: folders of earlier results whose repair was applied. Where the records hold copies that
-    repair put, they are read twice. Raises OutputError, OptionError, NoDataSource; StreamUnavailable and
-    DataLoss come wrapped by Spark.
+    repair put, they are read twice. Raises OutputError, OptionError, NoDataSource; Spark wraps
+    StreamUnavailable and DataLoss.
     """
     _register(spark)
     output = os.path.abspath(output) if is_local(output) else output
@@ -103,8 +103,8 @@ def _register(spark: SparkSession) -> None:
 
 
 def in_one_go() -> bool:
-    """Whether one run of `follow` with ``once`` reads all there is: before PySpark 4.2 it is one batch,
-    and a shard is read in a batch after its parents'."""
+    """Whether one run of `follow` with ``once`` reads everything. Before PySpark 4.2 it is one batch, and a
+    shard is read only in a batch after its parents."""
     return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
@@ -151,10 +151,10 @@ def follow(
     title: str | None = None,
     on_batch: Callable[[Validation, int], None] = lambda validation, number: None,
 ) -> StreamingQuery:
-    """Start checking the stream batch by batch; gives the running query.
+    """Start checking the stream batch by batch. Returns the running query.
 
-    ``once``: only what is there now, then end; the next run reads on from there. ``interval``: seconds
-    between batches otherwise. ``on_batch`` is told the state after each batch. An output folder that an
+    ``once``: check the present records, then end; the next run continues there. ``interval``: seconds between
+    batches otherwise. ``on_batch`` is called with the state after each batch. An output folder that an
     earlier `follow` left is resumed; any other that is not empty is refused (OutputError).
     """
     _register(spark)
@@ -181,11 +181,11 @@ def follow(
 def _batch(
     df: DataFrame, number: int, shard_map: ShardMap, output: str, stream: str, title: str | None
 ) -> Validation:
-    """One micro-batch: replaces whatever an earlier attempt at it wrote."""
+    """One micro-batch; replaces the files of an earlier attempt."""
     system, inner = open_path(output)
     if system.get_file_info(f"{inner}/_work").type != fs.FileType.NotFound:
         system.delete_dir(f"{inner}/_work")
-    # A folder of its own for each run: tasks of an earlier run that failed may still be writing.
+    # Each run has its own folder, because tasks of a failed run may still be writing.
     own = f"_work/{number}-{uuid4().hex}"
     work, users = f"{output}/{own}", f"{output}/{own}/user-records"
     make_folders(work)
@@ -230,7 +230,7 @@ def _report(tally: Tally, shard_map: ShardMap, output: str, stream: str, title: 
 
 
 def state(output: str, shard_map: ShardMap, stream: str, title: str | None = None) -> Validation | None:
-    """What all batches so far found, by the newest totals; None before the first."""
+    """The result of all batches so far, from the newest totals; None before the first."""
     system, inner = open_path(output)
     numbers = [
         int(file.base_name.removesuffix(".json"))
