@@ -151,7 +151,7 @@ def _of_piece(piece: Any, unreadable: list[str]) -> Iterator[tuple[str | None, K
 def _user_records(
     records: Iterable[tuple[str | None, KinesisRecord]],
 ) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
-    # One at a time, and under the report policy: nothing waits for the next record, nothing is left out.
+    # One at a time, so that no record waits for the next; under the report policy, so that all are shown.
     for stream, record in records:
         for user_record in deaggregate([record], "report"):
             yield stream, user_record
@@ -171,7 +171,7 @@ def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
 
 
 def unpacked(data: bytes) -> bytes:
-    """``data`` as it was before gzip or zlib; as it is where it is neither, is cut, or unpacks to more than
+    """``data`` unpacked from gzip or zlib; unchanged if it is neither, is truncated, or unpacks to more than
     `MOST_UNPACKED` bytes."""
     if data[:2] != b"\x1f\x8b" and not (data[:1] == b"\x78" and int.from_bytes(data[:2], "big") % 31 == 0):
         return data

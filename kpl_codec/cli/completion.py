@@ -1,4 +1,4 @@
-"""``kpl-codec completion``: what a shell needs to complete commands and options, by argcomplete."""
+"""``kpl-codec completion``: completes commands and options in a shell, by argcomplete."""
 
 from __future__ import annotations
 

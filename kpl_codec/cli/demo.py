@@ -101,7 +101,7 @@ def _folder(wanted: str | None) -> Path:
 
 
 def by_writer(spark: Any, results: str) -> dict[str, tuple[int, int]]:
-    """Of each writer: user records on the stream, and of them those a KCL consumer gets (each once)."""
+    """For each writer: user records on the stream, and those that a KCL consumer gets (each once)."""
     rows = spark.read.parquet(f"{results}/user-records").selectExpr(
         "get_json_object(cast(data as string), '$.writer') as writer",
         "get_json_object(cast(data as string), '$.n') as n",

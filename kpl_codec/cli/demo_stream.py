@@ -1,7 +1,6 @@
 """A small real stream for the demo: four shards, four writers, a split half-way, captured to files.
 
-The writers put the same kind of user records, each through its own encoder, and say in the data who they
-are, so that the result can be told by name:
+The writers put the same kind of user records, each with its own encoder, with their name in the data:
 
     kpl_codec.Producer       this library's producer: an aggregate holds one shard's user records
     aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one aggregator, no shards
@@ -60,7 +59,7 @@ def put_naive(client: Any, records: Iterator[tuple[str, bytes]]) -> None:
 
 
 def put_per_shard(client: Any, records: Iterator[tuple[str, bytes]], shard_map: ShardMap) -> None:
-    """One aggregator for each shard of the map, which grows old as in any process that runs for long."""
+    """One aggregator for each shard of the map, which gets outdated as in any long-running process."""
     aggregators: dict[str, tuple[Any, int]] = {}
     for key, data in records:
         shard_id = shard_map.shard_for(effective_hash_key(key)).shard_id

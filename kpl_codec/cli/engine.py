@@ -1,4 +1,4 @@
-"""Where a command's tasks run: in this process and others of this machine, or on Spark."""
+"""Runs a command's tasks in processes of this machine, or on Spark."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def spark_engine(args: argparse.Namespace, app_name: str) -> Any:
 
 
 def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece] | None) -> bool:
-    """Whether the local engine is to run the tasks."""
+    """Whether the local engine runs the tasks."""
     if args.engine != "auto":
         return bool(args.engine == "local")
     # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine and where pyspark is

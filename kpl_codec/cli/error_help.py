@@ -1,4 +1,4 @@
-"""For every class of errors: whom it concerns and what to do. What it means says the class itself."""
+"""Whom each class of errors concerns and what to do. The class itself says what it means."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0. Raises UsageError for a code that nothing here has."""
+    """0. Raises UsageError for an unknown code."""
     kinds, errors, found = list(KINDS.values()), list(error_classes()), requirements()
     if args.code is None:
         _list(kinds, errors, found, args.json)
@@ -134,7 +134,7 @@ def error_classes() -> Iterator[Error]:
             _import(module.name)
     for kind in sorted(_below(KplError), key=lambda kind: kind.__name__):
         told = HELP.get(kind.__name__)
-        if told is not None:  # the others are bases of errors, and raised by nobody
+        if told is not None:  # the others are base classes and never raised
             meaning = cleandoc(kind.__doc__ or "").replace("`", "")
             yield Error(
                 kind.__name__, _codes(kind), _flowing(meaning), told.concerns, told.todo, kind.requirement

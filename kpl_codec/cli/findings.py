@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         for finding in wanted:
             write_on(json_line(finding_facts(finding)))
         return CLEAN
-    # Kept: the worst so many of each kind. The rest is counted.
+    # Only the worst of each kind are kept; the rest is counted.
     kept: dict[str, list[Finding]] = {}
     counts: Counter[str] = Counter()
     for finding in wanted:

@@ -1,4 +1,4 @@
-"""`kpl-codec generate`: captured data of any size, to try things on."""
+"""`kpl-codec generate`: captured data of any size for experiments."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ _PARTS, _LOOKED_AT = 1 << 16, 1 << 12
 def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     """The ``top`` partition keys: key, hash key, user records; and the user records of all keys together.
 
-    Counts are exact. A key that is left out has no more user records than the fullest part that was not
-    looked at, so what stands out is never left out. Raises UsageError for a folder without user records.
+    Counts are exact. A key that is left out has at most as many user records as the fullest part that was not
+    counted by key, so no hot key is left out. Raises UsageError for a folder without user records.
     """
     system, inner = open_path(results)
     folder = f"{inner}/user-records"

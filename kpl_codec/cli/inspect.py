@@ -1,4 +1,4 @@
-"""``kpl-codec inspect``: one record, byte by byte, and what others would make of it."""
+"""``kpl-codec inspect``: one record byte by byte, and how others read it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _is_capture(data: bytes) -> bool:
 
 
 def _read(args: argparse.Namespace) -> bytes:
-    """The file's bytes; or the argument itself, where it is no file but may be data."""
+    """The file's bytes, or the argument itself if there is no such file and it may be data."""
     try:
         return read_bytes(args.data)
     except UsageError:

@@ -54,7 +54,7 @@ EXTRAS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's, with the error prefix of all commands and without the usage in front of it."""
+    """argparse's parser with the error prefix of all commands, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for a command line that it cannot read."""
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def keep_old_name(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Let ``--old`` still mean ``--new``; help does not show it."""
+    """Accept ``--old`` for ``--new``, too; help does not show it."""
     (action,) = (action for action in parser._actions if new in action.option_strings)
     parser._option_string_actions[old] = action
 
@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complete() -> None:
-    """Answer the shell, which has its line in the environment, and end."""
+    """Complete the shell's line from the environment, and end."""
     import argcomplete
 
     typed = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0")) or None]
@@ -137,7 +137,7 @@ def entry() -> None:
     """The console script."""
     try:
         status = main()
-    except Exception:  # noqa: BLE001 - a defect of ours: told in full, and never with the status of findings
+    except Exception:  # noqa: BLE001 - a bug: show the traceback, and never end with the status of findings
         traceback.print_exc()
         status = FAILURE
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""What readers make of one record: the KCL by its rules, other implementations by running them."""
+"""How others read one record: the KCL by its rules, other implementations by running them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHERS = ("aws_kinesis_agg",)
 
 
 def ask(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What each of `OTHERS` really does with ``data``, run in a process of its own.
+    """Runs each of `OTHERS` on ``data``, in its own process.
 
     ``outcome``: same, plain, lost, differs, refused, crashed, not-installed; with ``delivered``, the
     number of user records, and ``detail``.
@@ -76,7 +76,7 @@ def text(outcome: dict[str, Any]) -> Part:
 
 
 def kcl_text(outcome: Outcome) -> Part:
-    """What the KCL makes of a record, for people."""
+    """What the KCL does with a record, for people."""
     if outcome.raw:
         return "hands it on unopened, as a plain record"
     if outcome.delivered == outcome.total and outcome.total:

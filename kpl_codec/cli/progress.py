@@ -1,4 +1,4 @@
-"""What a person sees while a job runs: tasks done of tasks there are.
+"""Shows how many tasks of a running job are done.
 
 On a terminal a bar (rich), elsewhere a line every ten seconds, so that logs stay readable.
 """
@@ -21,7 +21,7 @@ from ..pictures.terminal import note
 
 
 class SparkFailed(KplError, RuntimeError):
-    """A Spark job failed for a reason of its own. ``reason``: its first line; ``log``: where more stands."""
+    """A Spark job failed. ``reason``: its first line; ``log``: the file with more."""
 
     code = "spark-failed"
     reason: str

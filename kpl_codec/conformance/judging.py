@@ -1,17 +1,17 @@
-"""From a vector to the question a program is asked, and from its answer to a grade.
+"""Makes the question for a program from a vector, and grades its answer.
 
     grade        what the program did                              is a record lost or wrong?
     -----------  ------------------------------------------------  --------------------------
     pass         what the vector says
     refused      an error for what is valid                        no: the caller is told
-    unopened     handed a frame on as a plain record               no: the bytes are all there
+    unopened     delivered a frame as a plain record               no: the bytes are all there
     accepted     user records out of what is invalid               may be: nobody is told
     lost         fewer user records, and no error                  yes
     wrong        other user records or another result              yes
-    failed       crash, hang, or an answer that is none            yes
+    failed       crash, hang, or an invalid answer                 yes
 
 For an acceptable vector an error and the named result are both a pass. The result of a vector with an
-error is any error: codes are this library's, not the world's.
+error is any error: codes are specific to this library.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def judge(vector: Mapping[str, Any], answer: Mapping[str, Any]) -> Judgement:
     if vector["kind"] == "decode":
         return _judge_decode(vector, answer, acceptable, grade)
     if "error" in answer:
-        # Rows that came out before the error are part of the result.
+        # Rows that were given before the error are part of the result.
         rows_right = answer.get("rows", vector.get("rows")) == vector.get("rows")
         if ("error" in vector and rows_right) or acceptable:
             return grade("pass")

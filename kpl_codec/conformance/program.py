@@ -1,7 +1,7 @@
-"""The other side of the pipe: one program, asked one question at a time.
+"""Starts a program and asks it one question at a time.
 
-A program may crash, hang, or answer nonsense; none of that may stop a run. Each is an answer of its
-own kind, and the program is started afresh for the next question.
+A program may crash, hang, or answer nonsense. Each counts as an answer, and the program is started again for
+the next question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Vector files in, judgements and a table out."""
+"""Asks a program all vectors of the files, and shows a table of grades."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .program import Program
 
 
 def vector_files(directory: Path | None = None) -> list[Path]:
-    """The vector files in ``directory``, or those this library came with."""
+    """The vector files in ``directory``, or those of this library."""
     directory = directory or Path(__file__).parent / "vectors"
     return sorted(path for path in directory.glob("*.json") if path.name != "schema.json")
 

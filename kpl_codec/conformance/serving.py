@@ -16,10 +16,9 @@ Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def serve(name: str, version: str, operations: Mapping[str, Answer]) -> None:
-    """Answer questions until the input ends. An exception of an operation is an error answer: what the
-    implementation raises is what it says about the input."""
+    """Answer questions until the input ends. An exception of an operation becomes an error answer."""
     out = sys.stdout
-    sys.stdout = sys.stderr  # what an implementation prints must not get between the answers
+    sys.stdout = sys.stderr  # output of an implementation must not mix with the answers
     for line in sys.stdin:
         asked = json.loads(line)
         if asked["op"] == "hello":
@@ -40,7 +39,7 @@ def user_record(
     """A user record as answers write it."""
     record: dict[str, Any] = {"data": data.hex()}
     for name, key in (("partition_key", partition_key), ("explicit_hash_key", explicit_hash_key)):
-        if isinstance(key, bytes):  # some implementations hand out keys that are no text
+        if isinstance(key, bytes):  # some implementations return keys that are not text
             record[name], record[f"{name}_bytes"] = None, key.hex()
         elif key is not None or name == "partition_key":
             record[name] = key

@@ -1,4 +1,4 @@
-"""What a validation found, for people: a summary for the terminal and one self-contained HTML page.
+"""Shows the result of a validation: a summary for the terminal and one self-contained HTML page.
 
     scan = Scan(shard_map)                              # kpl_codec.report.scan, needs pyarrow; in the workers
     for batch in checked: found = scan.process(batch)
@@ -6,8 +6,8 @@
     print(summary_text(report))
     write_page(report, "report.html")
 
-Nothing here loads pyarrow or pyspark but `kpl_codec.report.scan`, which has to be imported by that name.
-Jinja2 is loaded by the first page, rich by the first summary: workers need neither.
+Only `kpl_codec.report.scan` imports pyarrow; import it by that name. Jinja2 is imported for the first page,
+rich for the first summary: workers need neither.
 """
 
 from .build import build_report

@@ -1,4 +1,4 @@
-"""A tally and a shard map -> the report: what was counted, put in order and bounded."""
+"""Makes the report from a tally and a shard map: sorts the counts and limits their number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .model import (
 )
 from .whole import findings_of_the_whole, skew
 
-#: What the page can show without becoming unusable.
+#: Limits that keep the page usable.
 MAX_SHOWN_SHARDS = 1000
 MAX_SHOWN_FINDINGS = 3000
 MAX_SHOWN_LANDINGS = 500
@@ -60,9 +60,9 @@ def build_report(
 ) -> Report:
     """The report on what ``tally`` counted.
 
-    ``findings`` are those that neither the scan nor `findings_of_the_whole` makes (duplicates, say).
-    ``source``: one line on where the records came from; ``inputs``: files or shards read. ``generated``
-    is shown, with its time zone; ``version`` is kpl_codec's. The tally is not changed.
+    ``findings``: further ones, which neither the scan nor `findings_of_the_whole` makes (for example
+    duplicates). ``source``: one line on where the records came from; ``inputs``: files or shards read.
+    ``generated`` is shown, with its time zone; ``version`` is kpl_codec's. The tally is not changed.
     """
     tally = Tally.merged([tally])
     per_shard = Loads(tally)

@@ -1,7 +1,7 @@
 """Charts of the page, as inline SVG: bars, the rate over time, the key space.
 
-Colours come from the style sheet (classes), so that they follow light and dark. Whatever a colour says is
-also said by a pattern, a text or the table beside it.
+Colours come from the style sheet (classes), so that they fit light and dark mode. A pattern, a text or the
+table beside it always says the same as a colour.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INNER = WIDTH - LEFT - RIGHT
 
 
 def picture(height: float, name: str, *children: Child, fit: str = "xMidYMin meet") -> Svg:
-    """An SVG with a name for those who do not see it."""
+    """An SVG with a name for screen readers."""
     attributes = {"viewBox": f"0 0 {WIDTH} {height:g}", "role": "img", "aria-label": name}
     return element("svg", {**attributes, "preserveAspectRatio": fit}, *children)
 
@@ -60,7 +60,7 @@ def bar(part: float, whole: float, lost: float = 0) -> Svg:
     )
 
 
-#: What a KCL consumer makes of user records: name, what it means, class of the colour.
+#: What a KCL consumer does with user records: name, meaning, class of the colour.
 FATES = (
     ("delivered", "delivered as they are", "fill"),
     ("dropped", "lost: on the stream, never delivered, no log line", "lost"),
@@ -70,7 +70,7 @@ FATES = (
 
 
 def fates(kcl: Mapping[str, int]) -> Svg:
-    """All user records as one bar, cut by what a KCL consumer makes of them."""
+    """All user records as one bar, divided by what a KCL consumer does with them."""
     whole = sum(kcl.values())
     there = [(name, css) for name, _, css in FATES if kcl.get(name)]
     drawn: list[Child] = []

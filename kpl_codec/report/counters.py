@@ -1,10 +1,10 @@
-"""Counters that stay small however much goes by, and add up: one per Spark partition, merged at the end.
+"""Counters of limited size that can be added: one per Spark partition, merged at the end.
 
     parts = [Tally.from_bytes(part) for part in collected]
     total = Tally.merged(parts)
 
-A tally does not depend on how records were cut into partitions, nor on the order in which tallies are
-merged, as long as its bounds hold: past `MAX_SHARDS` shard ids the rest counts for `OTHERS`.
+A tally depends neither on the partitions nor on the order of merging, within its limits: after `MAX_SHARDS`
+shard ids the others count for `OTHERS`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 
 from .model import Finding
 
-#: Shard ids that are told apart.
+#: How many shard ids are counted separately.
 MAX_SHARDS = 10_000
-#: Pairs of shard and expected shard (times verdict) that are told apart.
+#: How many pairs of shard and expected shard (times verdict) are counted separately.
 MAX_GROUPS = 50_000
 #: Cells of shard and time bucket; above, buckets are made longer.
 MAX_CELLS = 60_000
@@ -30,7 +30,7 @@ MAX_CELLS = 60_000
 MAX_EXAMPLES = 250
 #: Names of streams that are kept.
 MAX_STREAMS = 8
-#: Parts of the hash key space that are told apart: one per value of a hash key's first byte.
+#: Parts of the hash key space: one per value of a hash key's first byte.
 SLOTS = 256
 #: Stands for all shards past the bound.
 OTHERS = "(other shards)"
@@ -45,14 +45,14 @@ def _longer(seconds: int) -> int:
 
 
 def example(one: str | None, other: str | None) -> str | None:
-    """One of two sequence numbers, the same whichever comes first; None is no number."""
+    """One of two sequence numbers, in either order the same; None counts as none."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
 
 
 def _sample_key(finding: Finding) -> tuple[bytes, str]:
-    """Sort key for sampling findings: even over all of them, and the same whatever order they come in."""
+    """Sort key for order-independent sampling of findings."""
     place = repr(
         (
             finding.shard_id,
@@ -68,7 +68,7 @@ def _sample_key(finding: Finding) -> tuple[bytes, str]:
 
 
 def drawn(findings: Iterable[Finding], count: int) -> list[Finding]:
-    """At most ``count`` of them, evenly drawn: the same ones whatever order they come in."""
+    """An even sample of at most ``count`` findings, independent of their order."""
     return nsmallest(count, findings, key=_sample_key)
 
 
@@ -119,7 +119,7 @@ class Tally:
         size: int,
         sequence_number: str | None,
     ) -> None:
-        """User records of one shard that have expected shard, verdict and fate at the KCL in common."""
+        """Count user records of one shard with the same expected shard, verdict and fate at the KCL."""
         key: _Key = (self.known(shard_id), expected, verdict, kcl)
         if key not in self.groups and len(self.groups) >= MAX_GROUPS:
             key = (key[0], OTHERS, verdict, kcl)
@@ -129,7 +129,7 @@ class Tally:
         group[2] = example(group[2], sequence_number)
 
     def add_kinesis_records(self, shard_id: str | None, kinesis_records: int, aggregated: int) -> None:
-        """So many Kinesis records on a shard, so many of them aggregated."""
+        """Count Kinesis records on a shard, and how many of them are aggregated."""
         shard = self.shards[self.known(shard_id)]
         shard[0] += kinesis_records
         shard[1] += aggregated
@@ -141,7 +141,7 @@ class Tally:
         shard[3] = last if shard[3] is None else max(shard[3], last)
 
     def add_cell(self, second: int, shard_id: str | None, user_records: int, size: int, dropped: int) -> None:
-        """What arrived on a shard in the bucket of that second (since 1970, may be negative)."""
+        """Count what arrived on a shard in the bucket of that second (since 1970, may be negative)."""
         key = (second - second % self.bucket_seconds, self.known(shard_id))
         cell = self.cells.setdefault(key, [0, 0, 0])
         cell[0] += user_records
@@ -167,7 +167,7 @@ class Tally:
         _add(self.losses, reason, (1, user_records))
 
     def add_cause(self, cause: str, user_records: int) -> None:
-        """One aggregate with user records outside its shard's range, and why, as far as it can be told."""
+        """Count an aggregate with user records outside its shard's range, and its cause if known."""
         _add(self.causes, cause, (1, user_records))
 
     def add_finding(self, finding: Finding) -> None:
@@ -181,7 +181,7 @@ class Tally:
     # -- adding up ------------------------------------------------------------------------------
 
     def merge(self, other: Tally) -> Tally:
-        """Add what ``other`` counted; gives this tally."""
+        """Add the counts of ``other``. Returns this tally."""
         self.kinesis_records += other.kinesis_records
         self.plain_records += other.plain_records
         self.broken_frames += other.broken_frames

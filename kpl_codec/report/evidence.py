@@ -1,4 +1,4 @@
-"""Which of its fields the findings of one kind show on the page."""
+"""The fields of findings that the page shows, by kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def columns_of(findings: Sequence[Finding]) -> list[Column]:
-    """The columns that say something for at least one of ``findings``."""
+    """The columns that are not empty for all of ``findings``."""
     return [
         column
         for column in COLUMNS

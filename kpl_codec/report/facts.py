@@ -14,7 +14,7 @@ from typing import Any
 from .model import Finding, Report, ShardFacts
 from .summary import headline, state, verdict
 
-#: Grows when a member changes its meaning or goes; new members do not change it.
+#: Raised when a member changes its meaning or is removed, not for new members.
 VERSION = 1
 
 
@@ -54,7 +54,7 @@ def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
 
 
 def report_facts(report: Report) -> dict[str, Any]:
-    """Everything the summary says, and every shard shown; no finding one by one (they are in findings/)."""
+    """Everything in the summary, and every shard shown, without single findings (they are in findings/)."""
     return {
         "summaryVersion": VERSION,
         "kplCodecVersion": report.version,

@@ -1,15 +1,14 @@
-"""Every kind of finding: its name, how bad it is, what it means, whom it concerns, what to do about it.
+"""Every kind of finding: name, severity, meaning, whom it concerns, and what to do.
 
-The one home of these names and texts: findings carry the name, the summary and the page look the rest
-up here. ``kind_of`` knows every name, also one that is not listed: a finding is never left out because
-its kind is new.
+Findings have only the name; the summary and the page take the rest from here. ``kind_of`` accepts unlisted
+names, too, so a finding of a new kind is never left out.
 
 Severities, worst first:
 
     critical   consumers that use the KCL have lost, or will lose, user records
-    error      bytes that are not what they claim to be; some consumer fails on them or reads them wrong
-    warning    something does not fit together, and needs a person to look
-    info       a fact worth knowing; nothing is wrong
+    error      broken bytes; some consumer fails on them or reads them wrong
+    warning    something is inconsistent; a person should look at it
+    info       a useful fact; nothing is wrong
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of that name. A name not listed is one more thing that could not be read: its text says
-    what little is known, and it keeps its name."""
+    """The kind of that name. An unlisted name gets a general text and keeps its name."""
     known = KINDS.get(name)
     if known is not None:
         return known
@@ -40,7 +38,7 @@ def kind_of(name: str) -> Kind:
 
 
 def worst(names: Iterable[str]) -> Severity | None:
-    """The worst severity of the kinds named, None of none at all."""
+    """The worst severity of the kinds named, None if there are none."""
     ranks = [SEVERITIES.index(kind_of(name).severity) for name in names]
     return SEVERITIES[min(ranks)] if ranks else None
 

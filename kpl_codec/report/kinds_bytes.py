@@ -1,4 +1,4 @@
-"""Findings on the bytes of Kinesis records: they are not what they claim to be."""
+"""Findings about broken bytes of Kinesis records."""
 
 from __future__ import annotations
 

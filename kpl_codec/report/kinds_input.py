@@ -1,4 +1,4 @@
-"""Findings on the input: what cannot be read, what is there twice, nothing at all."""
+"""Findings about the input: unreadable, captured twice, or empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings on where user records lie, what the KCL drops because of it, and the shards themselves."""
+"""Findings about placement, about what the KCL drops because of it, and about the shards."""
 
 from __future__ import annotations
 

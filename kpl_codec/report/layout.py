@@ -1,4 +1,4 @@
-"""The summary laid out for a terminal: what was read, what is wrong with it, and what to do first."""
+"""The summary for a terminal: what was read, what is wrong, and what to do first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .summary import REASONS, counts, span_text, state, verdict, worst_first
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _MARKS: dict[Severity, str] = {"critical": "CRITICAL", "error": "ERROR", "warning": "WARNING", "info": "info"}
-#: Shards shown; the rest is told as a number.
+#: How many shards are shown; the rest is only counted.
 _SHARDS = 24
 _INDENT = 11
 

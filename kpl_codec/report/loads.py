@@ -1,4 +1,4 @@
-"""What a tally counted, added up by shard, by verdict and by what the KCL makes of it."""
+"""The counts of a tally, added up by shard, by verdict and by fate at the KCL."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the summary and the page show: plain values, bounded in size however large the stream was.
+"""The data of the summary and the page: plain values of limited size.
 
-`Tally` (counters.py) counts while the records go by, `build_report` (build.py) makes a `Report` of it and a
-shard map, and `summary_text` and `render_page` show it. Nothing here holds record data or keys: evidence
-is a place (file, shard, sequence number, byte), never what stands there.
+`Tally` (counters.py) counts the records, `build_report` (build.py) makes a `Report` from it and a shard map,
+and `summary_text` and `render_page` show it. Nothing here holds record data or keys: evidence is a place
+(file, shard, sequence number, byte), never its contents.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime
 
 from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of, worst
 
-#: The verdict of user records that nothing could be compared with.
+#: The verdict where there was no shard map.
 NOT_JUDGED = "not-judged"
 #: Stands for the shard of records that came without one.
 NO_SHARD = "(no shard)"
@@ -21,7 +21,7 @@ NO_SHARD = "(no shard)"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding and its evidence. What does not apply is None.
+    """One finding and its evidence. Fields that do not apply are None.
 
     ``user_records``: how many it is about. ``inside``, ``outside``: user records of an aggregate in and
     out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the one
@@ -134,7 +134,7 @@ class CauseCount:
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """One shard: what the map says of it, and what was found on it.
+    """One shard: its data in the map, and its counts.
 
     ``start`` and ``end`` are its hash key range, both inclusive, None for a shard the map does not have.
     ``opened`` and ``closed``: when, as far as sequence numbers hint at it or arrivals bound it;
@@ -238,5 +238,5 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Nothing worse than a note was found."""
+        """Whether nothing worse than info was found."""
         return self.worst in (None, SEVERITIES[-1])

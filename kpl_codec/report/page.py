@@ -1,8 +1,7 @@
-"""The report as one HTML file: no network, nothing but itself.
+"""The report as one HTML file that loads nothing else.
 
-Style and script stand inside the file and are allowed by their hashes; a content security policy forbids
-everything else, so that nothing in the data can load or run anything. Without a script the page shows
-all it has; only filters and sorting are missing.
+Style and script are inside the file and allowed by their hashes. A content security policy forbids everything
+else, so nothing in the data can load or run anything. Without scripts only filters and sorting are missing.
 
 The HTML is in ``templates/``, rendered by Jinja2 with autoescape.
 """
@@ -50,7 +49,8 @@ def _hash(text: str) -> str:
 
 
 def _harmless(value: object) -> object:
-    """For every value that a template writes: nothing for None, else text that cannot turn a line around."""
+    """Applied to every value in a template: empty for None, else text without characters that change the
+    direction of writing."""
     return "" if value is None else value if hasattr(value, "__html__") else safe(value)
 
 
@@ -76,7 +76,7 @@ def _environment() -> Environment:
         shard_map_chart=shard_map_chart,
         severities=SEVERITIES,
         causes=CAUSES,
-        # Ours alone: texts that are in the file as they are, and allowed by their hashes.
+        # Only our own texts, which are not escaped and are allowed by their hashes.
         style=Svg(_asset("page.css")),
         script=Svg(_asset("page.js")),
     )

@@ -1,5 +1,5 @@
-"""A batch of user-record rows, in the forms that counting needs: whole columns, and the rows of each Kinesis
-record together."""
+"""A batch of user-record rows in the forms for counting: whole columns, and the rows of each Kinesis
+record."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 
 
 class Sums:
-    """Per Kinesis record, whose first rows are ``firsts``: how many of its rows are what."""
+    """Counts the rows of each Kinesis record; ``firsts`` are their first rows."""
 
     def __init__(self, rows: Rows, firsts: Array) -> None:
         self.firsts = firsts
@@ -105,7 +105,7 @@ class Rows:
             times = pc.cast(batch[name], pa.timestamp("s", batch[name].type.tz), safe=False)
             self.seconds = pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
             self.timed: Array = pc.is_valid(times).to_numpy(zero_copy_only=False)
-            # Times outside the calendar (a Parquet file can hold them) are no times.
+            # Times outside the calendar, which Parquet allows, count as missing.
             self.timed &= (self.seconds >= _FIRST_SECOND) & (self.seconds <= _LAST_SECOND)
             known = pc.if_else(pa.array(self.timed), batch[name], None)
             self._times = pc.cast(known, pa.timestamp("us", "UTC"), safe=False)
@@ -139,7 +139,7 @@ class Rows:
         return self._column(name, pa.string())
 
     def load(self, rows: Array) -> None:
-        """Make the values of these rows at once; for others `value` takes long."""
+        """Make the values of these rows at once; `value` is slow for others."""
         where = pa.array(rows)
         taken = self._batch.select([name for name in _EVIDENCE if name in self._names]).take(where)
         self._loaded = {int(row): at for at, row in enumerate(rows)}
@@ -161,7 +161,7 @@ class Rows:
         return equal
 
     def fate(self, kcl: str) -> Array:
-        """Where that is what the KCL does with the row."""
+        """Where the KCL does that with the row."""
         return self._equal("kcl", kcl)
 
     def is_placed(self, verdict: str) -> Array:

@@ -1,4 +1,4 @@
-"""User-record batches in, findings out, and a tally on the way: one pass, in the worker.
+"""Makes findings and a tally from batches of user records: one pass, in the worker.
 
     scan = Scan(shard_map)
     for batch in checked:              # what `kpl_codec.arrow` gives under the report policy
@@ -6,10 +6,10 @@
     found = scan.finish()
     scan.tally                         # see tally.py
 
-One finding for every row with a defect, one for every aggregate with user records outside its shard's
-range. Not one per user record of such an aggregate: the rows have it as ``placement``, and a
-naive aggregator's stream would have as many findings as records. Facts about a whole shard (that it was
-written to before a reshard, for instance) are counted here and become findings in `build_report`.
+There is one finding for every row with a defect, and one for every aggregate with user records outside its
+shard's range, but not for each of its user records: the rows have ``placement``, and there would be as many
+findings as records. Facts about a whole shard (that it was written to before a reshard, for instance) are
+counted here and become findings in `build_report`.
 
 The rows of one Kinesis record must be neighbours, as they come out of deaggregation; where a Kinesis
 record is cut between two scans it still counts once, but its finding has the counts of its first part

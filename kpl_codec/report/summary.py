@@ -1,4 +1,4 @@
-"""The words and numbers that the terminal's summary and the page share."""
+"""Words and numbers for both the terminal's summary and the page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def headline(report: Report) -> str:
 
 
 def verdict(report: Report) -> str:
-    """The one sentence that a person in a hurry reads."""
+    """The result in one sentence."""
     lost = report.totals.lost_at_kcl
     if not report.totals.kinesis_records:
         return "Not one Kinesis record was read, so nothing is known about the stream."
@@ -82,7 +82,7 @@ def verdict(report: Report) -> str:
 
 
 def counts(report: Report) -> list[Count]:
-    """The counts that matter. What is 0 and needs no saying is left out."""
+    """The important counts, most of them only if above 0."""
     totals = report.totals
     user = totals.user_records
     unread = sum(count.findings for count in report.kinds if count.kind.name.startswith("capture"))

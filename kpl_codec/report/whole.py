@@ -1,5 +1,5 @@
-"""The findings that only the whole can show: a naive aggregator, verdicts on whole shards, skew, shards that
-the map does not have, nothing at all."""
+"""Findings about the whole input: a naive aggregator, verdicts on whole shards, skew, shards that are not in
+the map, empty input."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SHARD_VERDICTS = ("on-child", "on-parent", "unknown-shard", "explicit-hash-key-
 
 
 def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> list[Finding]:
-    """What only the whole can show: causes, verdicts on whole shards, skew, odd lineage, nothing at all.
+    """Findings about the whole input: causes, verdicts on whole shards, skew, odd lineage, empty input.
 
-    `build_report` adds them by itself; they are here for those who also write findings elsewhere.
+    `build_report` adds them; call this only to write findings elsewhere, too.
     """
     loads = Loads(tally)
     found = list(_of_the_whole(tally, loads, shard_map))

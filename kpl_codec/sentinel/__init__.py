@@ -1,6 +1,6 @@
-"""The sentinel: what is wrong with a stream now, told while it happens. Sans-I/O.
+"""The sentinel: reports what is wrong with a live stream. Sans-I/O.
 
-    `sentinel`    findings with estimates, of records that come look by look
+    `sentinel`    findings with estimates, from the records of each look
     `watch`       which shards to read, and what the answers mean
     `call_queue`  whose call is next, within the budgets
     `judging`     Kinesis records -> faults       `findings`   kinds, and one finding as value, JSON, text

@@ -1,10 +1,10 @@
-"""A budget: so much a second, never more.
+"""A budget of so many units a second.
 
     budget = Budget(5.0)                 # 5 a second, at most 5 at once
     if budget.free_at <= now: budget.spend(1, now)
 
-What costs more than there is left makes a debt, and nothing is free until it is paid. So the spending of
-any span of time is at most its length times the rate, plus the burst, plus the last thing bought.
+Spending more than is left makes a debt, and nothing is free until it is paid. So the spending in a span of
+time is at most its length times the rate, plus the burst, plus the last amount.
 Specification: spec/10-sentinel.md, SEN-3, SEN-4.
 """
 
@@ -21,7 +21,7 @@ class Budget:
         self._burst = max(1.0, per_second) if burst is None else burst
         self._left = self._burst
         self._since = float("-inf")
-        #: All that was ever spent.
+        #: The total spent.
         self.spent = 0.0
 
     def _earn(self, now: float) -> None:
@@ -38,7 +38,7 @@ class Budget:
         return now if lacking <= 1e-9 else now + lacking / self._rate
 
     def spend(self, amount: float, now: float) -> None:
-        """Take ``amount``; below 0 gives back what was taken too much."""
+        """Take ``amount``; a negative amount gives back."""
         self._earn(now)
         self._left = min(self._burst, self._left - amount)
         self.spent += amount

@@ -1,4 +1,4 @@
-"""What watching may cost, what it will cost, and what it has cost."""
+"""Limits, plan and actual cost of watching."""
 
 from __future__ import annotations
 

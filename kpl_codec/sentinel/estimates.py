@@ -1,7 +1,8 @@
-"""From what was seen in a sample to what there was, with an interval.
+"""Estimates the total from a sample, with an interval.
 
-A look at one slot of ``1 / share`` that saw ``y`` lost user records stands for ``y / share``. Losses come
-in bursts, so looks are what is counted, not user records: a look is one draw, however much it saw.
+A look at one slot of ``1 / share`` that saw ``y`` lost user records stands for ``y / share``. Losses come in
+bursts, so the sample size is the number of looks, not of user records: a look is one draw, however much it
+saw.
 
     estimate   sum of y / share
     interval   of a weighted sum of Poisson counts: a gamma distribution with the mean and the variance of
@@ -10,7 +11,7 @@ in bursts, so looks are what is counted, not user records: a look is one draw, h
 
 One slot of each period is drawn, which varies less than the independent draws the interval allows for, so
 it covers the truth at least as often as it says; tests/sentinel/test_estimates.py shows it by simulation.
-What was seen is certain: the lower end is never below it.
+The lower end is never below what was seen.
 Specification: spec/10-sentinel.md, SEN-14 to SEN-17.
 """
 
@@ -25,11 +26,11 @@ CONFIDENCE = 0.95
 
 
 class Sample(NamedTuple):
-    """What looks at one shard saw of one thing.
+    """The counts of one thing in the looks at one shard.
 
     ``scale``: the time that the looks stand for over the time looked at, 1.0 or more. ``total``,
-    ``squares``, ``largest``: of the counts of the looks. ``certain``: counted where everything was read,
-    or outside the slots drawn: it stands for itself alone.
+    ``squares``, ``largest``: of the counts of the looks. ``certain``: counted where everything was read, or
+    outside the drawn slots: it is not extrapolated.
     """
 
     scale: float = 1.0
@@ -61,7 +62,7 @@ def _gamma_quantile(shape: float, z: float) -> float:
 
 
 def estimate(samples: Iterable[Sample], confidence: float = CONFIDENCE) -> Estimate:
-    """What there was in all, of ``samples`` of different shards. ``confidence``: 0 to 1."""
+    """The estimated total from ``samples`` of different shards. ``confidence``: 0 to 1."""
     mean = variance = heaviest = 0.0
     seen = certain = 0
     for sample in samples:

@@ -1,4 +1,4 @@
-"""The keys that come most often, in bounded memory: Space-Saving (Metwally, Agrawal, El Abbadi 2005).
+"""The most frequent keys, in limited memory: Space-Saving (Metwally, Agrawal, El Abbadi 2005).
 
     hitters = HeavyHitters(capacity=100)
     hitters.add("customer-17"); hitters.top()     # (key, count at most, count at least), the most first
@@ -31,7 +31,7 @@ class HeavyHitters(Generic[Key]):
         self._capacity = capacity
         self._counts: dict[Key, int] = {}
         self._errors: dict[Key, int] = {}
-        #: All that was counted.
+        #: The total count.
         self.total = 0
 
     def __len__(self) -> int:

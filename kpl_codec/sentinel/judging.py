@@ -1,6 +1,6 @@
-"""Kinesis records of one shard -> what is wrong with them, counted.
+"""Finds and counts what is wrong with the Kinesis records of one shard.
 
-Judges as everything here judges: the report policy, against a shard map with its closed shards. A Kinesis
+Judges like the rest of the library: the report policy, against a shard map with its closed shards. A Kinesis
 record whose user records the KCL drops is one loss; its kind and cause come from where its hash keys lie.
 Specification: spec/10-sentinel.md, SEN-12, SEN-13.
 """
@@ -18,13 +18,13 @@ from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 
-#: Kinesis records remembered in all, to know again what was counted.
+#: How many Kinesis records are remembered, to recognise those already counted.
 REMEMBERED = 20_000
 _FIXED_OUTER_KEY = "a"
 
 
 class Wrong(NamedTuple):
-    """What makes faults one finding: kind, kind of writer, cause."""
+    """Faults with the same kind, kind of writer and cause are one finding."""
 
     kind: str
     writer: str
@@ -45,9 +45,9 @@ class Fault:
 
 @dataclass(slots=True)
 class Judged:
-    """What some Kinesis records of one shard amount to. ``past``: user records read past the end of the
-    slot, which the other counts leave out. ``bytes``: of the data. ``keys``: user records
-    by partition key. ``writers``: Kinesis records by kind of writer. ``reread``: known from before."""
+    """The counts of some Kinesis records of one shard. ``past``: user records read past the end of the slot,
+    which the other counts leave out. ``bytes``: of the data. ``keys``: user records by partition key.
+    ``writers``: Kinesis records by kind of writer. ``reread``: known from before."""
 
     kinesis_records: int = 0
     user_records: int = 0

@@ -1,4 +1,4 @@
-"""The numbers of a watch, under one set of names, for every kind of monitoring.
+"""The metrics of a watch, with the same names in every monitoring system.
 
 `METRICS` is the one table: OpenTelemetry, Prometheus, CloudWatch and the alarm templates read it. Counters
 count from the start of the process; gauges are of now, the losses of the last hour.
@@ -46,7 +46,7 @@ METRICS: Final[dict[str, Metric]] = {
     "calls": Metric("counter", "Count", "Calls to Kinesis.", ("operation",)),
     "failed_calls": Metric("counter", "Count", "Calls to Kinesis that failed.", ("code",)),
 }
-#: Findings whose losses are told one by one.
+#: How many findings have their own loss metric.
 _MOST_FINDINGS: Final = 100
 
 
@@ -59,7 +59,7 @@ class Measure(NamedTuple):
 
 
 def measures(watch: Watch, now: float) -> list[Measure]:
-    """Everything there is to tell of ``watch`` now."""
+    """All measures of ``watch`` now."""
     measured = watch.measured
     oldest = max((now - state.looked_at for state in watch.shards.values()), default=0.0)
     return [
@@ -74,7 +74,7 @@ def measures(watch: Watch, now: float) -> list[Measure]:
 
 
 def measures_of_records(sentinel: Sentinel, now: float) -> list[Measure]:
-    """What ``sentinel`` knows of the records it was given, however it came by them."""
+    """The measures of ``sentinel``, for any source of records."""
     lost = sentinel.lost(now)
     findings = sentinel.findings(now)
     # SEN-24: "Every value MUST be told under its name of the one table, with the stream's name, and with 0
@@ -107,7 +107,7 @@ def cloudwatch_name(name: str) -> str:
 
 
 class Deltas:
-    """CloudWatch adds up what it is sent: of counters only what came since the last time."""
+    """CloudWatch adds up what it gets, so counters are sent as differences."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}

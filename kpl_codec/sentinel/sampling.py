@@ -1,11 +1,11 @@
-"""Which time of a shard is looked at.
+"""Chooses the times of a shard that are read.
 
     period                                    60 s of one shard, one slot of it looked at (share 1/20)
     |----|----|----|----|####|----|-- ... --|
     slot 0                 4             19
 
-The slot is drawn by a hash of seed, shard and period number, so no state is kept: a sentinel that was
-killed draws the same slots again. Times are milliseconds since 1970, as arrival times are.
+The slot is drawn by a hash of seed, shard and period number, without state: a restarted sentinel draws the
+same slots. Times are milliseconds since 1970, as arrival times are.
 Specification: spec/10-sentinel.md, SEN-1, SEN-6.
 """
 
@@ -66,6 +66,6 @@ _PLANNED = 0.8
 
 
 def planned_period(wanted: float, shards: int, calls_per_second: float) -> float:
-    """Seconds between two looks at a shard: ``wanted``, or as much more as ``shards`` need."""
+    """Seconds between two looks at a shard: ``wanted``, or more if ``shards`` need it."""
     # SEN-6: "A period too short for the calls allowed MUST be lengthened, and the length told."
     return max(wanted, shards * CALLS_A_LOOK / (calls_per_second * _PLANNED))

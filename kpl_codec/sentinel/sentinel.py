@@ -1,12 +1,12 @@
-"""What is wrong with a stream, now: findings with estimates, of records that come look by look.
+"""Finds what is wrong with a live stream: findings with estimates, from the records of each look.
 
     sentinel = Sentinel("orders")
     sentinel.use(shard_map)
     sentinel.observe(look, records, now)      # -> findings that are new, have doubled, or are over
     sentinel.findings(now)                    # all that are open
 
-Keeps the last hour, minute by minute and shard by shard, however long it runs. It does not read: what
-feeds it (a `Watch`, a Lambda function) says which share of a shard's time it read.
+Keeps the last hour by minute and shard. It does not read: its caller (a `Watch`, a Lambda function) says
+which share of a shard's time it read.
 Specification: spec/10-sentinel.md.
 """
 
@@ -28,7 +28,7 @@ from .judging import Fault, Judge, Judged, Wrong
 #: Seconds that are remembered, and the parts they are remembered in.
 HOUR: Final = 3600
 MINUTE: Final = 60
-#: Findings that are told apart; what comes after them counts for `OTHERS`.
+#: How many findings are kept separately; later ones count for `OTHERS`.
 MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
 #: Partition keys that are counted.
@@ -88,7 +88,7 @@ class Minute:
 
 @dataclass(slots=True)
 class _Open:
-    """A finding under way. ``told``: how much it amounted to when it was last told."""
+    """An open finding. ``told``: its count when it was last reported."""
 
     first_seen: float
     last_seen: float
@@ -194,7 +194,7 @@ class Sentinel:
     def report(
         self, wrong: Wrong, shard_id: str | None, now: float, detail: str | None = None
     ) -> list[Finding]:
-        """Something seen that is not in the records; told of once, until `settle`."""
+        """Report something that is not in the records; reported once, until `settle`."""
         key = self._known(wrong, shard_id)
         new = key not in self._open
         found = self._open.setdefault(key, _Open(now, now))
@@ -202,7 +202,7 @@ class Sentinel:
         return [self._finding(key, "open", now)] if new else []
 
     def settle(self, wrong: Wrong, shard_id: str | None, now: float) -> list[Finding]:
-        """What `report` told of is over."""
+        """Something from `report` is over."""
         key = self._known(wrong, shard_id)
         if key not in self._open:
             return []

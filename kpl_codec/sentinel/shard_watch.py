@@ -1,4 +1,4 @@
-"""The state of one shard that is watched, and what GetRecords' words mean here."""
+"""The state of one watched shard, and the records of GetRecords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy that `faults` are put into: what a fault sees of a call, the rules that choose it, the server."""
+"""The proxy for `faults`: the call that a fault sees, the rules that choose a fault, the server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Cut(Exception):
 
 @dataclass
 class Exchange:
-    """One call on its way: ``operation``, the ``request`` (JSON, may be changed), `forward` to send it."""
+    """One call: ``operation``, the ``request`` (JSON, may be changed), `forward` to send it."""
 
     operation: str
     request: dict[str, Any]
@@ -61,7 +61,7 @@ Fault = Callable[[Exchange], Answer]
 
 
 class Call(NamedTuple):
-    """What became of one call: ``fault`` is the name of the fault that acted, ``status`` None if cut,
+    """The result of one call: ``fault`` is the name of the fault that acted, ``status`` None if cut,
     ``forwarded`` how often the server got it."""
 
     operation: str
@@ -146,7 +146,7 @@ class FaultProxy:
 
     @property
     def calls(self) -> list[Call]:
-        """Every call so far that is over, in the order they ended."""
+        """Every finished call, in the order they ended."""
         with self._lock:
             return list(self._calls)
 
@@ -253,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
         except (ConnectionError, OSError):
-            # The server is gone, or the client is: either way this connection is over.
+            # The server or the client is gone, so this connection is over.
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:

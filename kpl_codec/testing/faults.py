@@ -7,12 +7,11 @@
         proxy.on("ListShards", expired_next_token(), when=has("NextToken"))
         proxy.on("*", slow(0.2), rate=0.1)                        # one call in ten, seeded
         ...
-        proxy.calls                                               # what came, and what became of it
+        proxy.calls                                               # all calls and their results
 
 A fault is a function of an `Exchange`: it may answer by itself, change the request, send it on with
-``exchange.forward()``, change the answer, or end the connection with ``raise Cut``. Rules are asked in
-the order they were made; the first that applies acts, the others see nothing of the call.
-SubscribeToShard (an event stream) is not proxied.
+``exchange.forward()``, change the answer, or end the connection with ``raise Cut``. Rules are checked in the
+order they were made; only the first that applies acts. SubscribeToShard (an event stream) is not proxied.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def error(code: str, *, status: int = 400, message: str = "injected") -> Fault:
 
 
 def throttle() -> Fault:
-    """What AWS answers to too many calls: LimitExceeded for control operations, else
+    """AWS's answer to too many calls: LimitExceeded for control operations, else
     ProvisionedThroughputExceeded."""
 
     def throttled(exchange: Exchange) -> Answer:
@@ -94,7 +93,7 @@ def cut_before() -> Fault:
 
 
 def lose_answer() -> Fault:
-    """The server does what was asked, and nobody hears of it: the connection is reset."""
+    """The server executes the call, but the connection is reset before the answer."""
 
     def lost_answer(exchange: Exchange) -> Answer:
         exchange.forward()
@@ -104,7 +103,7 @@ def lose_answer() -> Fault:
 
 
 def cut_answer(fraction: float = 0.5) -> Fault:
-    """The server does what was asked; part of its answer arrives before the connection is reset."""
+    """The server executes the call; the connection is reset after a part of the answer."""
 
     def answer_cut(exchange: Exchange) -> Answer:
         answer = exchange.forward()

@@ -1,12 +1,12 @@
-"""pytest fixtures, there wherever kpl-codec is installed beside pytest: real local Kinesis servers.
+"""pytest fixtures, available wherever kpl-codec and pytest are installed: real local Kinesis servers.
 
 ``kinesis_local`` and ``kinesalite`` give a running `LocalKinesis`, one for the whole test session.
 ``kinesis_faults`` gives a `FaultProxy` in front of the first, new for each test, without rules.
 ``stream_name`` gives a name that no other test has.
 
-Nothing happens before a test asks for one of them, and a fixture of the same name in your own tests goes
-before. ``pytest -p no:kpl_codec.testing.fixtures`` leaves them out. Where no server can be had the fixture
-fails with a LocalKinesisError; it never skips in silence.
+Nothing happens before a test uses one of them. A fixture of the same name in your own tests replaces it.
+``pytest -p no:kpl_codec.testing.fixtures`` leaves them out. If a server cannot be started the fixture fails
+with a LocalKinesisError; it never skips silently.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
         client = kinesis.client()                     # boto3, dummy credentials
         ...                                           # for others: kinesis.endpoint_url, .client_settings
 
-Two servers, because each is right where the other is not (spec/08-live-shard-map.md has the table):
+There are two servers, because each has errors that the other does not have (spec/08-live-shard-map.md has the
+table):
 
 * ``kinesis-local`` (npm, kinesis-mock): splits, merges, UpdateShardCount, ShardFilter, ListShards pages,
   closed shards that end and name their ChildShards. Its initial boundaries are one off AWS's.
@@ -15,8 +16,8 @@ Two servers, because each is right where the other is not (spec/08-live-shard-ma
 Neither throttles or fails: put `kpl_codec.testing.faults.FaultProxy` in front.
 
 Both servers would listen on every interface at a port given in advance. A few lines loaded into
-Node before them make every listener take a free port of 127.0.0.1 instead and report it, and end
-the process when our end of its standard input closes: it cannot outlive us, however we die.
+Node before them make every listener take a free port of 127.0.0.1 instead and report it, and end the process
+when its standard input closes, so it ends with this process in every case.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class LocalKinesis:
         if process is None or os.getpid() != self._owner:
             return
         atexit.unregister(self.stop)
-        # Nothing in there is worth a farewell, and kinesis-local takes a second over one.
+        # Killed, because there is nothing to save, and kinesis-local takes a second to end.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(5.0)

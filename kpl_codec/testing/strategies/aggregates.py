@@ -1,4 +1,4 @@
-"""User records, the bytes that hold them, and what can be wrong with those."""
+"""User records, their bytes, and defects of these."""
 
 from __future__ import annotations
 
