@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.resources import files
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..pictures.terminal import json_line, note, write, write_on
@@ -37,10 +38,29 @@ def duration(text: str) -> float:
 
 
 def _share(text: str) -> float:
-    value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError("a share is above 0 and at most 1 (or 100%)")
     return value
+
+
+def _limit(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
+    return int(text)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,15 +82,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         value = getattr(default, name)
         option = f"--max-{name.replace('_', '-')}"
-        reading.add_argument(option, type=float, default=value, help=f"{what} (default: {value:,.0f})")
+        reading.add_argument(option, type=_limit, default=value, help=f"{what} (default: {value:,.0f})")
     telling = parser.add_argument_group("what is told")
     telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
     telling.add_argument("--names", action="store_true", help="name hot partition keys, not their hash keys")
     telling.add_argument("--webhook", metavar="URL", help="post findings there, as Slack reads them")
     telling.add_argument(
-        "--prometheus", type=int, metavar="PORT", help="metrics at http://127.0.0.1:PORT/metrics"
+        "--prometheus", type=_port, metavar="PORT", help="metrics at http://127.0.0.1:PORT/metrics"
     )
-    telling.add_argument("--page", type=int, metavar="PORT", help="the last hour at http://127.0.0.1:PORT/")
+    telling.add_argument("--page", type=_port, metavar="PORT", help="the last hour at http://127.0.0.1:PORT/")
     telling.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen there (127.0.0.1)")
     telling.add_argument("--otel", action="store_true", help="metrics through the OpenTelemetry API")
     telling.add_argument("--cloudwatch", action="store_true", help="metrics by PutMetricData, every minute")
@@ -232,6 +252,8 @@ class _Terminal:
         made = sum(measured.calls.values())
         calls = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.calls.items()))
         read = self._watcher.watch.sentinel.totals
+        if measured.looks and self._watcher.worst is None:
+            self._say("nothing was found in what was read")
         self._say(
             f"{seconds:.0f} s: {made:,} calls ({made / seconds:.2f} a second: {calls or 'none'}), "
             f"{sum(measured.failed.values()):,} failed; {measured.looks:,} looks, {measured.missed:,} "

@@ -47,8 +47,8 @@ class OutputError(KplError, ValueError):
     code: Literal["not-empty", "not-writable"]
     requirement = "SPK-20"
     path: str
-    reason: str = ""
-    text = "cannot write to {path}: {code}"
+    reason: str = "name another folder, or remove this one"
+    text = "cannot write to {path}: {code} ({reason})"
 
 
 class FormatError(KplError, ValueError):

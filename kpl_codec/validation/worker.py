@@ -30,8 +30,11 @@ def main() -> None:
             answer = pickle.dumps(error)
         except Exception:  # noqa: BLE001  an error that cannot be pickled
             answer = pickle.dumps(RuntimeError(repr(error)))
-        answers.write(answer)
-        answers.flush()
+        try:
+            answers.write(answer)
+            answers.flush()
+        except BrokenPipeError:  # the process that started us was killed
+            os._exit(1)
 
 
 if __name__ == "__main__":

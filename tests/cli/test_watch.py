@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kpl_codec.cli.main import main
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..aws.test_sentinel import naive
@@ -37,6 +38,7 @@ def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_loc
     clean = run(command(kinesis_local, stream, "--all", "--for", "4s", "--json"))
     assert (clean.returncode, clean.stdout) == (0, "")
     assert "2 open shards, everything is read" in clean.stderr
+    assert "nothing was found in what was read" in clean.stderr
     assert "calls a second" in clean.stderr
     naive(kinesis_local.client(), stream, 5)
     gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--for", "5s", "--json"))
@@ -86,3 +88,24 @@ def test_the_demo_is_watched():
     assert {"naive-aggregator", "mixed-aggregate"} <= {row["kind"] for row in rows}
     assert "split shardId-000000000000 in two" in demo.stderr
     assert "calls a second" in demo.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--max-calls", "0"),
+        ("--max-shard-bytes", "nan"),
+        ("--page", "99999"),
+        ("--prometheus", "-1"),
+        ("--share", "much"),
+        ("--for", "0s"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_in_one_line(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["watch", "--stream", "orders", f"{option}={value}"])
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"kpl-codec: argument {option}: ")
+    assert "_" not in told  # no name of a function of ours

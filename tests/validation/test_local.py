@@ -89,7 +89,9 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
         f"validate([{str(tmp_path / 'in')!r}], read_shard_map({str(tmp_path / 'shards.json')!r}), "
         f"{str(tmp_path / 'out')!r}, engine=LocalEngine(cores=2), task_bytes=1000)\n"
     )
-    job = subprocess.Popen([sys.executable, "-c", code])
+    told = tmp_path / "told"
+    with told.open("wb") as file:
+        job = subprocess.Popen([sys.executable, "-c", code], stderr=file)
     out = tmp_path / "out"
     try:
         deadline = time.monotonic() + 60
@@ -105,6 +107,7 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
     while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, workers))
+    assert told.read_bytes() == b""
 
 
 @pytest.mark.requirement("SPK-42")
