@@ -121,6 +121,14 @@ def test_the_core_reads_no_clock_and_no_network(path: Path) -> None:
     assert not imports_of(path) & FORBIDDEN_IN_CORE
 
 
+def test_tests_are_the_same_tree() -> None:
+    """Every part that is a folder has its tests in a folder of the same name."""
+    tests = {path.parent.name for path in Path(__file__).parent.glob("*/__init__.py")}
+    parts = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert tests - parts == {"benchmarks", "fuzz", "guides", "interop", "spec", "typing"}
+    assert parts - tests == set()
+
+
 def test_import_kpl_codec_loads_nothing_optional() -> None:
     code = (
         "import sys, kpl_codec\n"
