@@ -75,7 +75,7 @@ class StreamWatcher:
         self._done.put(None)
 
     def run(self, seconds: float | None = None, *, once: bool = False) -> None:
-        """Watch until `stop`, or for ``seconds``; with ``once`` until every open shard was looked at.
+        """Watch until `stop`, or for ``seconds``; with ``once`` until every shard is up to date.
 
         Raises StreamUnavailable if the shards cannot be listed at the start and a retry cannot help. Later
         failures are retried without end, and reported as findings.
@@ -85,7 +85,7 @@ class StreamWatcher:
         with ThreadPoolExecutor(self._workers, "kpl-codec sentinel") as pool:
             under_way = 0
             while not self._stop.is_set() and (end is None or time.monotonic() < end):
-                if once and self.watch.shards and all(s.looks for s in self.watch.shards.values()):
+                if once and self.watch.up_to_date(time.time()):
                     break
                 self._refresh_if_old()
                 job = self._next() if under_way < self._workers else None
@@ -102,7 +102,9 @@ class StreamWatcher:
                     under_way -= 1
                     self._take(*done)
                 self._tick()
-        self._measure(time.time())
+        now = time.time()
+        self._tell(self.watch.tick(now))
+        self._measure(now)
 
     # -- inside ---------------------------------------------------------------------------------
 

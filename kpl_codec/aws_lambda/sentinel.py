@@ -8,10 +8,17 @@ In a consumer it makes no reads: it checks the events of the function.
     def lambda_handler(event, context):
         return process_user_records(event, handle, sentinel=sentinel)
 
-As a function of its own, `lambda_handler` looks at one slot of every shard in each run; ``kpl-codec watch
---print-function`` prints a template with its role. It keeps nothing between runs: a hash of the time selects
-the slot. Therefore a finding is reported in every run that sees it, and never as over; an estimate is for one
-period; and a stream that is deleted and created again between two runs is not noticed.
+As a function of its own, `lambda_handler` looks at one slot of every shard in each run. ``kpl-codec watch
+--print-function`` prints a CloudFormation template with its role, ``--print-function sam`` one for SAM.
+
+    KPL_STATE_TABLE   between two runs
+    not set           Nothing is kept; a hash of the time selects the slot. Therefore a finding is reported in
+                      every run that sees it, and never as over; an estimate is for one period; a new shard is
+                      recognized only by its age; a period that no run looked at is not counted; and a stream
+                      that is deleted and created again between two runs is not noticed.
+    a DynamoDB table  The table keeps open findings, the last hour's minutes and how far each shard was read;
+                      none of the above applies. A duplicate is still found only within one run, and a hot key
+                      only if one run sees enough user records.
 
 Both write findings and metrics (CloudWatch's embedded metric format) as JSON lines to the function's log.
 """
@@ -29,7 +36,7 @@ from typing import Any
 from ..adapters.reading import captured
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
-from ..sentinel import Finding, Look, Sentinel
+from ..sentinel import Finding, Look, Sentinel, Watch
 from ..sentinel.measures import Deltas, Measure, emf_lines, measures_of_records
 from .events import ShardMaps, log_exception, stream_of
 
@@ -113,17 +120,69 @@ def _client() -> Any:
     return kinesis_client(endpoint_url=os.environ.get("KPL_ENDPOINT_URL"))
 
 
+@lru_cache(maxsize=1)
+def _dynamodb() -> Any:
+    import boto3
+    from botocore.config import Config
+
+    quick = Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 2})
+    return boto3.client("dynamodb", config=quick)
+
+
+class _State:
+    """Loads and saves what is kept, and never raises. ``outcome``: "off", "new", "resumed", or what failed,
+    for example "not loaded: AccessDeniedException"."""
+
+    def __init__(self, table: str | None, stream: str) -> None:
+        self._table: Any = None
+        self.outcome = "off"
+        if table:
+            from ..aws.sentinel_state import StateTable
+
+            self._table = StateTable(_dynamodb(), table, stream)
+
+    def load(self, watch: Watch) -> None:
+        if self._table is None:
+            return
+        # SEN-30: "A state that cannot be loaded or saved MUST NOT fail a run, and the run's answer MUST say
+        # so."
+        try:
+            kept = self._table.load(time.time())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the stream is looked at
+            self._failed("not loaded", error)
+            return
+        self.outcome = "new" if kept is None else "resumed"
+        if kept is not None:
+            watch.resume(kept)
+
+    def save(self, watch: Watch, now: float) -> None:
+        if self._table is None:
+            return
+        try:
+            self._table.save(watch.keep(now))
+        except Exception as error:  # noqa: BLE001
+            self._failed("not saved", error)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        response = getattr(error, "response", {})
+        code = response.get("Error", {}).get("Code") or type(error).__name__
+        self.outcome = f"{what}: {code}"
+        log_exception(f"the sentinel's state was {what}")
+
+
 def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     """One look at every open shard of the stream. For a schedule of one run in each period.
 
     Environment: KPL_STREAM (a name or an ARN), KPL_SHARE (0.05), KPL_PERIOD (60, seconds: that of the
-    schedule), KPL_MAX_CALLS (20, a second). Returns what was done; writes findings and metrics to the log.
-    Raises StreamUnavailable if the stream's shards cannot be listed.
+    schedule), KPL_MAX_CALLS (20, a second), KPL_STATE_TABLE (see the module). Returns what was done; writes
+    findings and metrics to the log. Raises StreamUnavailable if the stream's shards cannot be listed.
     """
     from ..aws.sentinel import StreamWatcher
     from ..sentinel import Limits
 
     stream = os.environ["KPL_STREAM"]
+    share = float(os.environ.get("KPL_SHARE", "0.05"))
+    period = float(os.environ.get("KPL_PERIOD", "60"))
     last: list[Measure] = []
 
     def keep(measured: list[Measure], now: float) -> None:
@@ -135,12 +194,16 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
         stream_arn=stream if stream.startswith("arn:") else None,
         on_finding=lambda finding: _write(finding.to_json()),
         on_measures=keep,
-        share=float(os.environ.get("KPL_SHARE", "0.05")),
-        period=float(os.environ.get("KPL_PERIOD", "60")),
+        share=share,
+        period=period,
+        since=period if share >= 1 else 0.0,
         limits=Limits(calls=float(os.environ.get("KPL_MAX_CALLS", "20"))),
     )
+    state = _State(os.environ.get("KPL_STATE_TABLE"), stream)
+    state.load(watcher.watch)
     watcher.run(max(1.0, (context.get_remaining_time_in_millis() - _RESERVE) / 1000), once=True)
     now = time.time()
+    state.save(watcher.watch, now)
     for line in emf_lines(watcher.watch.sentinel.stream, last, now):
         _write(line)
     lost = watcher.watch.sentinel.lost(now)
@@ -149,6 +212,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
         "open_shards": len(watcher.watch.shards),
         "looks": measured.looks,
         "calls": sum(measured.calls.values()),
+        "state": state.outcome,
         "lost_user_records": {
             "seen": lost.seen,
             "estimate": lost.estimate,

@@ -109,7 +109,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="print ready alarms for these metrics, and end",
     )
     parser.add_argument(
-        "--print-function", action="store_true", help="print a template of a Lambda function that watches"
+        "--print-function",
+        nargs="?",
+        const="cloudformation",
+        choices=("cloudformation", "sam"),
+        help="print a template of a Lambda function that watches (cloudformation)",
     )
 
 
@@ -121,7 +125,8 @@ def run(args: argparse.Namespace) -> int:
         write(alarms(args.print_alarms, args.stream or "STREAM"))
         return 0
     if args.print_function:
-        write(files("kpl_codec.aws_lambda").joinpath("templates/sentinel.yaml").read_text(encoding="utf-8"))
+        name = {"cloudformation": "sentinel.yaml", "sam": "sentinel-sam.yaml"}[args.print_function]
+        write(files("kpl_codec.aws_lambda").joinpath("templates", name).read_text(encoding="utf-8"))
         return 0
     if args.demo:
         with ExitStack() as stack:

@@ -13,8 +13,7 @@ Specification: spec/10-sentinel.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from ..format.hash_keys import partition_key_hash
@@ -24,6 +23,7 @@ from .estimates import CONFIDENCE, Estimate, Sample, estimate
 from .findings import SEVERITIES, Finding
 from .heavy_hitters import HeavyHitters
 from .judging import Fault, Judge, Judged, Wrong
+from .kept import FindingKey, Losses, Minute, OpenFinding
 
 #: Seconds that are remembered, and the parts they are remembered in.
 HOUR: Final = 3600
@@ -57,51 +57,6 @@ class Look(NamedTuple):
     rereads: bool = False
 
 
-@dataclass(slots=True)
-class _Losses:
-    """User records lost of one `Wrong` in one minute: sums over the looks, see `Sample`."""
-
-    total: int = 0
-    squares: int = 0
-    largest: int = 0
-    certain: int = 0
-
-
-@dataclass(slots=True)
-class Minute:
-    """What was read of one shard in one minute. ``looks``: how often; ``read_ms``: how much of its time;
-    ``past``: user records read past the slots, which only this counts.
-    ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they were drawn from, also those that
-    were missed."""
-
-    kinesis_records: int = 0
-    plain_records: int = 0
-    user_records: int = 0
-    past: int = 0
-    bytes: int = 0
-    looks: int = 0
-    read_ms: int = 0
-    looked_ms: int = 0
-    stands_for_ms: int = 0
-    losses: dict[Wrong, _Losses] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Open:
-    """An open finding. ``told``: its count when it was last reported."""
-
-    first_seen: float
-    last_seen: float
-    kinesis_records: int = 0
-    told: int = 0
-    expected_shard_id: str | None = None
-    sequence_number: str | None = None
-    detail: str | None = None
-
-
-_Key = tuple[str | None, Wrong]
-
-
 class Sentinel:
     """See the module. ``quiet``: seconds without a sight of it after which a finding is over. ``names``:
     name hot partition keys; else they are told by their hash keys. ``late``: seconds from arrival to now
@@ -120,8 +75,8 @@ class Sentinel:
         self._quiet, self._names, self._late, self._confidence = quiet, names, late, confidence
         self._judge = Judge()
         self._minutes: dict[str | None, dict[int, Minute]] = {}
-        self._open: dict[_Key, _Open] = {}
-        self._current: dict[_Key, tuple[int, _Losses, int]] = {}
+        self._open: dict[FindingKey, OpenFinding] = {}
+        self._current: dict[FindingKey, tuple[int, Losses, int]] = {}
         self._keys: HeavyHitters[str] = HeavyHitters(_KEYS)
         self._keys_since: float | None = None
         self._looks = 0
@@ -151,6 +106,20 @@ class Sentinel:
         self._current.clear()
         self._keys = HeavyHitters(_KEYS)
         return over + self.report(Wrong("stream-recreated", "unknown", None), None, now)
+
+    def resume(
+        self,
+        minutes: Mapping[str | None, Mapping[int, Minute]],
+        findings: Mapping[FindingKey, OpenFinding],
+    ) -> None:
+        """Go on with the minutes and open findings of an earlier run; call it before all else."""
+        self._minutes = {shard_id: dict(numbered) for shard_id, numbered in minutes.items()}
+        self._open = dict(findings)
+
+    @property
+    def open_findings(self) -> Mapping[FindingKey, OpenFinding]:
+        """What is open, as `resume` takes it. Read only."""
+        return self._open
 
     def observe(self, look: Look, records: Sequence[KinesisRecord], now: float) -> list[Finding]:
         """Judge ``records``, all of one shard; gives the findings to tell of now."""
@@ -197,7 +166,7 @@ class Sentinel:
         """Report something that is not in the records; reported once, until `settle`."""
         key = self._known(wrong, shard_id)
         new = key not in self._open
-        found = self._open.setdefault(key, _Open(now, now))
+        found = self._open.setdefault(key, OpenFinding(now, now))
         found.last_seen, found.detail = now, detail
         return [self._finding(key, "open", now)] if new else []
 
@@ -286,7 +255,7 @@ class Sentinel:
         return minutes[number]
 
     def _count_losses(self, look: Look, wrong: Wrong, fault: Fault, minute: Minute) -> None:
-        losses = minute.losses.setdefault(wrong, _Losses())
+        losses = minute.losses.setdefault(wrong, Losses())
         losses.certain += fault.outside
         if look.scale <= 1.0:
             losses.certain += fault.lost
@@ -303,7 +272,7 @@ class Sentinel:
         into.largest = max(into.largest, count)
         self._current[key] = look.number, into, count
 
-    def _known(self, wrong: Wrong, shard_id: str | None) -> _Key:
+    def _known(self, wrong: Wrong, shard_id: str | None) -> FindingKey:
         key = shard_id, wrong
         return key if key in self._open or len(self._open) < MAX_FINDINGS else (OTHERS, wrong)
 
@@ -312,7 +281,7 @@ class Sentinel:
         # SEN-10: "A loss that was seen MUST be told at once, however small its share, and its finding MUST
         # stay open until it was not seen for the time said."
         new = key not in self._open
-        found = self._open.setdefault(key, _Open(now, now))
+        found = self._open.setdefault(key, OpenFinding(now, now))
         found.last_seen = now
         found.kinesis_records += fault.kinesis_records
         found.sequence_number = found.sequence_number or fault.sequence_number
@@ -336,7 +305,7 @@ class Sentinel:
         scale = max(1.0, stands_for / looked) if looked else self._scale
         return Sample(scale, total, squares, largest, certain)
 
-    def _finding(self, key: _Key, state: Literal["open", "grown", "over"], now: float) -> Finding:
+    def _finding(self, key: FindingKey, state: Literal["open", "grown", "over"], now: float) -> Finding:
         (shard_id, wrong), found = key, self._open[key]
         lost = estimate([self._sample(shard_id, wrong, now)], self._confidence)
         return Finding(

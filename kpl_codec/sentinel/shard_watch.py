@@ -12,6 +12,7 @@ from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import Shard
 from .budget import Budget
 from .costs import Limits
+from .kept import KeptShard
 from .sampling import Sampling, Window
 
 #: Records that one call asks for.
@@ -81,6 +82,30 @@ class ShardWatch:
         skipped_ms = max(0.0, current * sampling.period_ms - self.covered)
         self.covered += skipped_ms
         return skipped_ms
+
+    def keep(self, shard: Shard) -> KeptShard | None:
+        """How far it was read; None where no record was read yet and reading begins with the first."""
+        if self.place.get("ShardIteratorType") == "TRIM_HORIZON":
+            return None
+        whole = None
+        if self.window is None:
+            whole = 0.0 if self.whole_until == float("inf") else self.whole_until
+        read = self.place.get("StartingSequenceNumber")
+        return KeptShard(shard.starting_sequence_number, self.covered, self.looked_at, read, whole)
+
+    def resume(self, kept: KeptShard, *, always_whole: bool) -> bool:
+        """Go on where ``kept`` left off; gives whether the shard is read whole."""
+        self.covered, self.looked_at = kept.covered, kept.looked_at
+        self.place = at_time(kept.covered / 1000)
+        if kept.sequence_number is not None:
+            self.place = behind(kept.sequence_number)
+        if kept.whole_until and not always_whole:
+            self.whole_until = kept.whole_until
+        return always_whole or bool(kept.whole_until)
+
+
+def behind(sequence_number: str) -> dict[str, Any]:
+    return {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": sequence_number}
 
 
 def at_time(seconds: float) -> dict[str, Any]:

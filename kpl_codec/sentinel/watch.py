@@ -24,15 +24,16 @@ from typing import Any, Final
 from ..aws_errors import error_kind
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure
-from ..shards.shard_map import Shard, ShardMap
-from .budget import Budget
+from ..shards.shard_map import ShardMap
 from .call_queue import CallQueue
 from .costs import Cost, Limits, Measured
 from .findings import Finding
 from .judging import Wrong
-from .sampling import Sampling, Window, planned_period
+from .kept import Kept
+from .sampling import Window, planned_period
 from .sentinel import Look, Sentinel
-from .shard_watch import Call, ShardWatch, at_time, kinesis_record, made_within
+from .shard_watch import Call, ShardWatch, behind, kinesis_record
+from .watched_shards import WatchedShards
 
 #: GetRecords calls of one look at most.
 _MOST_CALLS: Final = 8
@@ -64,14 +65,19 @@ class Watch:
         self.sentinel = sentinel
         self.limits = limits or Limits()
         self.measured = Measured()
-        self._slots = max(1, round(1 / share))
-        self._wanted, self._after_reshard, self._since = period, after_reshard, since
-        self._seed = f"{sentinel.stream}\0{seed}"
-        self._sampling = Sampling(round(period * 1000), self._slots, self._seed)
         self._queue = CallQueue(self.limits, self.measured)
-        self._shards: dict[str, ShardWatch] = {}
-        #: Closed shards read to their end, while a map still lists them.
-        self._ended: set[str] = set()
+        self._slots = max(1, round(1 / share))
+        self._wanted = period
+        self._watched = WatchedShards(
+            sentinel,
+            self.limits,
+            self.measured,
+            period=period,
+            slots=self._slots,
+            after_reshard=after_reshard,
+            since=since,
+            seed=f"{sentinel.stream}\0{seed}",
+        )
         self._stream_failures = 0
         self._ticked = float("-inf")
         #: True when an answer says that the shard map is old: fetch it anew and call `use`.
@@ -81,7 +87,7 @@ class Watch:
 
     def cost(self, shards: int | None = None) -> Cost:
         """What watching costs with so many open shards (default: those there are)."""
-        count = len(self._shards) if shards is None else shards
+        count = len(self.shards) if shards is None else shards
         period = planned_period(self._wanted, count, self.limits.calls)
         if self._slots == 1:
             each = min(self.limits.shard_calls, 1 / _POLL, self.limits.calls / max(1, count))
@@ -91,73 +97,42 @@ class Watch:
     @property
     def period(self) -> float:
         """Seconds in which every shard is looked at."""
-        return self._sampling.period_ms / 1000
+        return self._watched.sampling.period_ms / 1000
 
     @property
     def shards(self) -> Mapping[str, ShardWatch]:
         """The shards that are watched now. Read only."""
-        return self._shards
-
-    # -- the shards -----------------------------------------------------------------------------
+        return self._watched.shards
 
     def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[Finding]:
         """The stream has these shards now (closed ones too, for lineage). ``recreated``: it is a new one."""
-        told = self.sentinel.use(shard_map, now, recreated=recreated)
-        first = not self._shards or recreated
-        if recreated:
-            self._shards.clear()
-            self._ended.clear()
-            self._queue.clear()
         self.map_is_old = False
-        self._ended.intersection_update(shard.shard_id for shard in shard_map)
-        period = planned_period(self._wanted, len(shard_map.open_shards), self.limits.calls)
-        self._sampling = Sampling(round(period * 1000), self._slots, self._seed)
-        for shard_id, state in list(self._shards.items()):
-            if shard_id not in shard_map:
-                del self._shards[shard_id]
-            elif not shard_map[shard_id].open:
-                state.closed = True
-        for shard in shard_map.open_shards:
-            if shard.shard_id not in self._shards and shard.shard_id not in self._ended:
-                self._add(shard, now, first=first and not recreated)
+        recreated = recreated or self._watched.of_another_life(shard_map)
+        told = self.sentinel.use(shard_map, now, recreated=recreated)
+        if recreated:
+            self._queue.clear()
+        for state in self._watched.use(shard_map, now, recreated=recreated):
+            self._queue.push(state)
         return told
 
-    def _add(self, shard: Shard, now: float, *, first: bool) -> None:
-        state = ShardWatch(
-            shard.shard_id,
-            Budget(self.limits.shard_calls),
-            Budget(self.limits.shard_bytes),
-            due=now,
-            covered=now * 1000,
-            place={},
-            looked_at=now,
-        )
-        self._shards[shard.shard_id] = state
-        young = made_within(shard, now, max(self._after_reshard, self.period))
-        if not first or young:
-            # SEN-5: "A shard that is new after a reshard MUST be looked at before all others, from its first
-            # record on, and read whole for the time said."
-            state.place = {"ShardIteratorType": "TRIM_HORIZON"}
-            state.whole_until = now + self._after_reshard if self._slots > 1 else float("inf")
-            state.due = now - 3600
-        elif self._slots == 1:
-            state.place = at_time(now - self._since)
-        else:
-            # The slot of the period before is over: the first look comes at once.
-            state.covered = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
-            self._next_window(state, now)
-        self._queue.push(state)
+    # -- from run to run ------------------------------------------------------------------------
 
-    def _next_window(self, state: ShardWatch, now: float) -> None:
-        """The next slot to read of a sampled shard; what was missed before it is counted."""
-        skipped_ms = state.next_slot(self._sampling, now)
-        if skipped_ms:
-            self._missed(state, int(skipped_ms // self._sampling.period_ms))
-            self.sentinel.looked(state.shard_id, 0, round(skipped_ms), now)
+    def keep(self, now: float) -> Kept:
+        """What the next run needs to go on from here; see `kept`."""
+        minutes = {shard_id: self.sentinel.minutes(shard_id) for shard_id in self.sentinel.shard_ids}
+        shards = self._watched.keep(self.sentinel.shard_map)
+        return Kept(now, shards, frozenset(self._watched.ended), minutes, self.sentinel.open_findings)
 
-    def _missed(self, state: ShardWatch, periods: int) -> None:
-        state.missed += periods
-        self.measured.missed += periods
+    def resume(self, kept: Kept) -> None:
+        """Go on where ``kept`` left off. Call it before the first `use`."""
+        # SEN-29: "A watch that resumes MUST go on where the one before left off: no period is looked at
+        # twice, with a share of 1 no record is left out or read twice, and no finding is told anew."
+        self._watched.resume(kept)
+        self.sentinel.resume(kept.minutes, kept.findings)
+
+    def up_to_date(self, now: float) -> bool:
+        """Whether every shard was looked at in this run, or has no slot that is over and not looked at."""
+        return self._watched.up_to_date(now)
 
     # -- calls ----------------------------------------------------------------------------------
 
@@ -172,13 +147,13 @@ class Watch:
 
     def next_call(self, now: float) -> Call | None:
         """A call to make now, None if there is none yet (see `timer`)."""
-        return self._queue.next_call(self._shards, now)
+        return self._queue.next_call(self.shards, now)
 
     # -- answers --------------------------------------------------------------------------------
 
     def receive(self, call: Call, answer: Mapping[str, Any], now: float) -> list[Finding]:
         """What the service answered to ``call``; gives the findings to tell of."""
-        state = self._shards.get(call.shard_id)
+        state = self.shards.get(call.shard_id)
         if state is None or state.under_way != call.number:
             return []
         # SEN-8: "An answer without an iterator or records where they belong MUST be taken for a call that
@@ -200,18 +175,15 @@ class Watch:
         self._queue.settle(state, size, now)
         if records:
             state.records_size += 0.3 * (size / len(records) - state.records_size)
-            state.place = {
-                "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
-                "StartingSequenceNumber": records[-1].sequence_number,
-            }
+            state.place = behind(str(records[-1].sequence_number))
         state.iterator = answer.get("NextShardIterator")
-        behind = answer.get("MillisBehindLatest") or 0
-        position = now * 1000 - behind
+        behind_ms = answer.get("MillisBehindLatest") or 0
+        position = now * 1000 - behind_ms
         if records:
             arrival = records[-1].approximate_arrival_timestamp
             position = arrival.timestamp() * 1000 if arrival else now * 1000
         # A full answer does not say that nothing is behind it.
-        at_tip = state.iterator is None or (behind == 0 and len(records) < limit)
+        at_tip = state.iterator is None or (behind_ms == 0 and len(records) < limit)
         window = state.window
         scale = self._slots if window is not None else 1.0
         end = window.end if window is not None else float("inf")
@@ -235,14 +207,14 @@ class Watch:
             state.records_rate = seen / read * 1000 if read else 0.0
             told = self._looked(state, now)
         else:
-            self._missed(state, 1)
+            self._watched.missed(state, 1)
             told = []
         state.covered = window.period_end
         state.look_calls = 0
         if state.iterator is None:  # the end of a closed shard: no slot to come holds anything
             self._end(state)
             return told
-        self._next_window(state, now)
+        self._watched.next_slot(state, now)
         self._queue.push(state)
         return told
 
@@ -260,13 +232,12 @@ class Watch:
         state.due = now + _POLL
         if now >= state.whole_until:
             state.whole_until = float("inf")
-            self._next_window(state, now)
+            self._watched.next_slot(state, now)
         self._queue.push(state)
         return told
 
     def _end(self, state: ShardWatch) -> None:
-        del self._shards[state.shard_id]
-        self._ended.add(state.shard_id)
+        self._watched.end(state)
         self.map_is_old = self.map_is_old or not state.closed
 
     def _looked(self, state: ShardWatch, now: float) -> list[Finding]:
@@ -282,7 +253,7 @@ class Watch:
     def fail(self, call: Call, failure: Failure, now: float) -> list[Finding]:
         """``call`` failed; gives the findings to tell of."""
         self.measured.failed[failure.code] += 1
-        state = self._shards.get(call.shard_id)
+        state = self.shards.get(call.shard_id)
         if state is None or state.under_way != call.number:
             return []
         state.under_way = None
@@ -308,9 +279,12 @@ class Watch:
             self.map_is_old = True
         wait = _SHARD_WAIT.seconds(state.failures)
         state.failures += 1
-        if state.window is not None and now * 1000 > state.window.period_end + self._sampling.period_ms:
+        if (
+            state.window is not None
+            and now * 1000 > state.window.period_end + self._watched.sampling.period_ms
+        ):
             state.look_calls = 0
-            self._next_window(state, now)
+            self._watched.next_slot(state, now)
         state.due = max(state.due, now + wait)
         self._queue.push(state)
         return told
@@ -322,7 +296,7 @@ class Watch:
         # SEN-22: "A shard that was not looked at for three periods, and a minute at least, MUST be a
         # finding."
         blind = max(_BLIND_SECONDS, _BLIND_PERIODS * self.period)
-        for state in self._shards.values():
+        for state in self.shards.values():
             if now - state.looked_at > blind:
                 why = max(self.measured.failed, key=lambda code: self.measured.failed[code], default="")
                 detail = f"for {now - state.looked_at:.0f} s; "

@@ -103,6 +103,7 @@ class Function:
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
             "AWS_REGION": "us-east-2",
+            "AWS_DEFAULT_REGION": "us-east-2",
             "LAMBDA_TASK_ROOT": task_root,
             "POWERTOOLS_SERVICE_NAME": "f",
             **environment,

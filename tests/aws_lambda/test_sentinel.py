@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
+from kpl_codec.aws.sentinel_state import StateTable
 from kpl_codec.aws_lambda import aio, process_user_records, sentinel
 from kpl_codec.aws_lambda.sentinel import ConsumerSentinel
+from kpl_codec.sentinel import Kept, KeptStateError
+from kpl_codec.sentinel.kept import KeptShard, Minute
 
 from ..aws.test_sentinel import naive
 from ..outlets.test_telling import complaints
 from ..sentinel.model import open_map
 from ..sentinel.test_watch import NAIVE, SOUND, aggregate
 from .conftest import STREAM, utc
+from .dynamodb import idempotency_table
+from .runtime_api import Function
 
 NOW = 1545084712.0
 
@@ -135,11 +142,9 @@ def test_a_scheduled_run_looks_at_every_shard_once(kinesis_local, stream, monkey
     assert metrics["LostUserRecordsSeen"] == done["lost_user_records"]["seen"]
 
 
-def test_the_template_lints_clean_and_asks_for_no_more_than_is_called():
+def template(name: str) -> tuple[str, dict[str, Any]]:
+    """The text of a template, and what is in it; a tag such as !Ref is dropped."""
     from importlib.resources import files
-
-    text = files("kpl_codec.aws_lambda").joinpath("templates/sentinel.yaml").read_text()
-    assert complaints(text) == []
 
     class Loader(yaml.SafeLoader):
         pass
@@ -150,10 +155,151 @@ def test_the_template_lints_clean_and_asks_for_no_more_than_is_called():
         return node.value
 
     Loader.add_multi_constructor("!", any_tag)
-    resources = yaml.load(text, Loader)["Resources"]
+    text = files("kpl_codec.aws_lambda").joinpath("templates", name).read_text()
+    return text, yaml.load(text, Loader)
+
+
+@pytest.mark.parametrize("name", ["sentinel.yaml", "sentinel-sam.yaml"])
+def test_the_templates_lint_clean_and_ask_for_no_more_than_is_called(name):
+    text, parsed = template(name)
+    assert complaints(text) == []
+    resources = parsed["Resources"]
     (policy,) = resources["Role"]["Properties"]["Policies"]
-    kinesis, logs, _ = policy["PolicyDocument"]["Statement"]
+    kinesis, logs, _, (condition, state, _) = policy["PolicyDocument"]["Statement"]
     called = ("ListShards", "DescribeStreamSummary", "GetShardIterator", "GetRecords")
     assert kinesis["Action"] == [f"kinesis:{name}" for name in called]
     assert (kinesis["Resource"], logs["Resource"]) == ("StreamArn", "Log.Arn")
+    assert (condition, state["Resource"]) == ("KeepsState", "State.Arn")
+    assert state["Action"] == ["dynamodb:GetItem", "dynamodb:PutItem"]
     assert "*" not in json.dumps(policy)
+    # SAM adds rights of its own to a function without a role.
+    assert resources["Function"]["Properties"]["Role"] == "Role.Arn"
+
+
+def test_the_templates_differ_in_the_function_and_its_schedule_only():
+    plain, sam = (template(name)[1] for name in ("sentinel.yaml", "sentinel-sam.yaml"))
+    assert sam.pop("Transform") == "AWS::Serverless-2016-10-31"
+    functions = [one["Resources"].pop("Function")["Properties"] for one in (plain, sam)]
+    assert functions[0].pop("Code")["ZipFile"] == functions[1].pop("InlineCode")
+    (schedule,) = functions[1].pop("Events").values()
+    rule = plain["Resources"].pop("EveryMinute")["Properties"]
+    assert schedule["Properties"]["Schedule"] == rule["ScheduleExpression"]
+    assert schedule["Properties"]["RetryPolicy"] == rule["Targets"][0]["RetryPolicy"]
+    del plain["Resources"]["MayInvoke"]
+    assert functions[0] == functions[1]
+    assert plain == sam
+
+
+# -- from run to run -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    with idempotency_table("sentinel") as client:
+        yield client
+
+
+def kept(at: float, **shards: KeptShard) -> Kept:
+    return Kept(at, shards, frozenset(), {}, {})
+
+
+@pytest.mark.server
+@pytest.mark.requirement("SEN-29", "SEN-30", "SEN-31")
+def test_a_state_is_kept_and_the_first_of_two_runs_wins(table):
+    one, two = StateTable(table, "sentinel", "orders"), StateTable(table, "sentinel", "orders")
+    assert one.load(NOW) is None
+    assert two.load(NOW) is None
+    first = kept(NOW, a=KeptShard("1", 5.0, 6.0, "7"))
+    one.save(first)
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        two.save(kept(NOW + 1))
+    assert two.load(NOW + 60) == first
+    two.save(kept(NOW + 60))
+    assert one.load(NOW + 120) == kept(NOW + 60)
+    assert StateTable(table, "sentinel", "payments").load(NOW) is None
+    # Older than a day: its sequence numbers may be gone.
+    assert one.load(NOW + 60 + 86_401) is None
+    item = {"id": {"S": "broken"}, "run": {"N": "1"}, "state": {"B": b"no gzip"}}
+    table.put_item(TableName="sentinel", Item=item)
+    with pytest.raises(KeptStateError):
+        StateTable(table, "sentinel", "broken").load(NOW)
+
+
+def test_a_state_of_500_shards_and_an_hour_fits_into_an_item():
+    minutes = {
+        n: Minute(500 + n, 3, 5_000 + n * 7, 12, 512_345 + n, 1, 3_000, 3_000, 60_000) for n in range(60)
+    }
+    shard_ids = [f"shardId-{n:012d}" for n in range(500)]
+    number = 49590338271490256608559692538361571095921575989136588898
+    shards = {i: KeptShard(str(number + n * 10**30), NOW * 1000, NOW) for n, i in enumerate(shard_ids)}
+    state = Kept(NOW, shards, frozenset(), dict.fromkeys(shard_ids, minutes), {})
+    sizes = []
+
+    class Client:
+        def put_item(self, **arguments: Any) -> None:
+            sizes.append(len(arguments["Item"]["state"]["B"]))
+
+    StateTable(Client(), "sentinel", "orders").save(state)
+    assert sizes[0] < 380_000
+    print(f"{sizes[0]:,} bytes")
+
+
+@pytest.fixture
+def function(table: Any, kinesis_local: Any, stream: str, tmp_path: Any) -> Iterator[Any]:
+    """The template's own code under the real runtime client, as a function of ``settings``."""
+    code = template("sentinel.yaml")[1]["Resources"]["Function"]["Properties"]["Code"]["ZipFile"]
+    (tmp_path / "index.py").write_text(code)
+    running: list[Function] = []
+
+    def start(**settings: str) -> Function:
+        environment = {
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_ENDPOINT_URL_DYNAMODB": table.meta.endpoint_url,
+            "AWS_DEFAULT_REGION": kinesis_local.client_settings["region_name"],
+            "KPL_ENDPOINT_URL": kinesis_local.client_settings["endpoint_url"],
+            "KPL_STREAM": stream,
+            "PYTHONPATH": str(Path(kpl.__file__).parents[1]),
+            **settings,
+        }
+        running.append(Function("index.lambda_handler", str(tmp_path), environment))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+@pytest.mark.server
+@pytest.mark.timeout(180)
+@pytest.mark.requirement("SEN-29", "SEN-30")
+def test_runs_under_the_runtime_client_tell_a_finding_once_with_a_state(function, kinesis_local, stream):
+    """A share of 1: each record is read by exactly one run, each run in a process of its own."""
+    client = kinesis_local.client()
+
+    def run(**settings: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        one = function(KPL_SHARE="1", KPL_PERIOD="60", **settings)
+        answer = one.invoke({"time": "now"}, timeout=60)
+        lines = [json.loads(line) for line in one.stop().splitlines() if line.startswith("{")]
+        assert answer.kind == "response", answer
+        return answer.body, [line for line in lines if "kind" in line]
+
+    naive(client, stream, 3)
+    done, findings = run(KPL_STATE_TABLE="sentinel")
+    assert done["state"] == "new"
+    assert {f["kind"] for f in findings} == {"naive-aggregator"}
+    seen = done["lost_user_records"]["seen"]
+    assert seen
+    naive(client, stream, 1)
+    done, findings = run(KPL_STATE_TABLE="sentinel")
+    assert done["state"] == "resumed"
+    assert [f for f in findings if f["state"] == "open"] == []
+    assert seen < done["lost_user_records"]["seen"] < 2 * seen
+    # Without one it is told again, and of this run alone.
+    done, findings = run()
+    assert done["state"] == "off"
+    assert {f["state"] for f in findings} >= {"open"}
+    # A table that is not there: the run goes on, and says so.
+    done, findings = run(KPL_STATE_TABLE="nowhere")
+    assert done["state"] == "not saved: ResourceNotFoundException"
+    assert findings

@@ -1,0 +1,69 @@
+"""What a scheduled sentinel keeps between two runs: one item of a DynamoDB table.
+
+    table = StateTable(boto3.client("dynamodb"), "kpl-sentinel", "orders")
+    kept = table.load()
+    ...
+    table.save(watch.keep(now))
+
+The table's partition key is ``id``, a string. An item is ``id``, ``run`` (a number that grows with each
+save), ``state`` (gzipped JSON, binary) and ``expires_at`` (seconds since 1970, for the time to live).
+The role needs dynamodb:GetItem and dynamodb:PutItem on the table.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any, Final
+
+from ..sentinel import Kept, KeptStateError
+
+#: Seconds after which a state is not used: what Kinesis keeps at least.
+_OLDEST: Final = 86_400
+
+
+class StateTable:
+    """The state of one sentinel, ``name``. ``client``: a boto3 DynamoDB client."""
+
+    def __init__(self, client: Any, table: str, name: str) -> None:
+        self._client, self._table, self._name = client, table, name
+        self._run = 0
+
+    def load(self, now: float) -> Kept | None:
+        """What the last run kept; None if there was none in the last day.
+
+        Raises botocore's errors, and KeptStateError for an item that no `save` wrote.
+        """
+        # The run before may have ended a moment ago.
+        answer = self._client.get_item(
+            TableName=self._table, Key={"id": {"S": self._name}}, ConsistentRead=True
+        )
+        item = answer.get("Item")
+        if item is None:
+            return None
+        try:
+            self._run = int(item["run"]["N"])
+            state = json.loads(gzip.decompress(item["state"]["B"]))
+        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
+            raise KeptStateError(reason=f"{type(error).__name__}: {error}") from None
+        kept = Kept.from_json(state)
+        return kept if now - kept.at <= _OLDEST else None
+
+    def save(self, kept: Kept) -> None:
+        """Keep it for the next run. Raises botocore's errors: ConditionalCheckFailedException where another
+        run has saved since `load`, and ValidationException above DynamoDB's 400 KB."""
+        state = gzip.compress(json.dumps(kept.to_json(), separators=(",", ":")).encode(), mtime=0)
+        # SEN-31: "Of two runs at the same time the state of the first to save MUST stay."
+        self._client.put_item(
+            TableName=self._table,
+            Item={
+                "id": {"S": self._name},
+                "run": {"N": str(self._run + 1)},
+                "state": {"B": state},
+                "expires_at": {"N": str(round(kept.at) + _OLDEST)},
+            },
+            ConditionExpression="attribute_not_exists(id) OR #run = :before",
+            ExpressionAttributeNames={"#run": "run"},
+            ExpressionAttributeValues={":before": {"N": str(self._run)}},
+        )
+        self._run += 1
