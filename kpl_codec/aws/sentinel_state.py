@@ -1,7 +1,7 @@
 """What a scheduled sentinel keeps between two runs: one item of a DynamoDB table.
 
-    table = StateTable(boto3.client("dynamodb"), "kpl-sentinel", "orders")
-    kept = table.load()
+    table = StateTable(dynamodb_client(), "kpl-sentinel", "orders")
+    kept = table.load(now)
     ...
     table.save(watch.keep(now))
 
@@ -16,10 +16,19 @@ import gzip
 import json
 from typing import Any, Final
 
+import boto3
+from botocore.config import Config
+
 from ..sentinel import Kept, KeptStateError
 
 #: Seconds after which a state is not used: what Kinesis keeps at least.
 _OLDEST: Final = 86_400
+
+
+def dynamodb_client() -> Any:
+    """A DynamoDB client for a function: it waits 7 s at most for one call, tries included."""
+    quick = Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 2})
+    return boto3.client("dynamodb", config=quick)
 
 
 class StateTable:

@@ -122,11 +122,9 @@ def _client() -> Any:
 
 @lru_cache(maxsize=1)
 def _dynamodb() -> Any:
-    import boto3
-    from botocore.config import Config
+    from ..aws.sentinel_state import dynamodb_client
 
-    quick = Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 2})
-    return boto3.client("dynamodb", config=quick)
+    return dynamodb_client()
 
 
 class _State:
