@@ -21,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ..errors import KplError
 from .class_archive import class_archive
@@ -191,7 +191,8 @@ def local_session(
 
 @contextmanager
 def _printing_to(path: str | None) -> Iterator[None]:
-    """Processes started in the block print to the file, not to our standard output and error."""
+    """Processes started in the block print to the file, not to our standard output and error; this one, its
+    other threads too, prints where it did."""
     if path is None:
         yield
         return
@@ -202,12 +203,28 @@ def _printing_to(path: str | None) -> Iterator[None]:
     try:
         os.dup2(log, 1)
         os.dup2(log, 2)
-        yield
+        with ExitStack() as ours:
+            for stream, number, redirect in (
+                (sys.stdout, 1, redirect_stdout),
+                (sys.stderr, 2, redirect_stderr),
+            ):
+                if _writes_to(stream, number):
+                    where, encoding = kept[number - 1], stream.encoding
+                    mine = ours.enter_context(open(where, "w", 1, encoding, stream.errors, closefd=False))
+                    ours.enter_context(redirect(mine))
+            yield
     finally:
-        for mine, number in zip(kept, (1, 2), strict=True):
-            os.dup2(mine, number)
-            os.close(mine)
+        for old, number in zip(kept, (1, 2), strict=True):
+            os.dup2(old, number)
+            os.close(old)
         os.close(log)
+
+
+def _writes_to(stream: IO[str], number: int) -> bool:
+    try:
+        return stream.fileno() == number
+    except (OSError, ValueError):  # in memory, as tests have it; or closed
+        return False
 
 
 def _submitted() -> bool:
