@@ -50,9 +50,9 @@ class Producer(ProducerBase):
 
     Give ``stream_name`` or ``stream_arn``. ``client_settings`` go to ``boto3.client("kinesis", ...)``
     (endpoint_url, region_name ...); or give ``client``, made without retries; then it cannot be used after a
-    fork. ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS` (see
-    `kpl_codec.aws.telemetry`). ``exit_timeout``: seconds. ``chance(n)``: one of 0..n-1. ``clock``: seconds,
-    monotonic.
+    fork. ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`: see
+    `kpl_codec.aws.telemetry` and `kpl_codec.outlets.producer_metrics`. ``exit_timeout``: seconds.
+    ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
 
     Callbacks of its futures run in the producer's thread: they must be short and must not wait.
     """

@@ -1,4 +1,4 @@
-"""Sends the sentinel's measures to CloudWatch by PutMetricData, once a minute."""
+"""Sends measures to CloudWatch by PutMetricData: the sentinel's, or a producer's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import boto3
 from botocore.config import Config
 
 from ..sentinel import Finding
-from ..sentinel.measures import NAMESPACE, Deltas, Measure, metric_data
+from ..sentinel.measures import SENTINEL, Deltas, Measure, Table, metric_data
 from .calls import CALL_ERRORS
 
 _EVERY = 60.0
@@ -22,13 +22,22 @@ _MOST = 1000
 
 
 class PutMetrics:
-    """A context manager with a thread that makes the calls. ``failed`` counts calls that failed."""
+    """A context manager with a thread that makes the calls, at most every ``every`` seconds. ``failed``
+    counts calls that failed."""
 
-    def __init__(self, stream: str, *, region: str | None = None, client: Any = None) -> None:
+    def __init__(
+        self,
+        stream: str,
+        *,
+        region: str | None = None,
+        client: Any = None,
+        table: Table = SENTINEL,
+        every: float = _EVERY,
+    ) -> None:
         config = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard"})
         self._client = client or boto3.client("cloudwatch", region_name=region, config=config)
-        self._stream = stream
-        self._deltas = Deltas()
+        self._stream, self._table, self._every = stream, table, every
+        self._deltas = Deltas(table)
         self._put_at = float("-inf")
         self._queue: Queue[list[dict[str, Any]] | None] = Queue(10)
         self._thread = threading.Thread(target=self._run, name="kpl-codec PutMetricData", daemon=True)
@@ -48,12 +57,13 @@ class PutMetrics:
         """Does nothing: open findings are part of the measures."""
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Send them if a minute is over."""
-        if now - self._put_at < _EVERY:
+        """Send them if ``every`` seconds are over."""
+        if now - self._put_at < self._every:
             return
         self._put_at = now
         when = datetime.fromtimestamp(now, timezone.utc)
-        data = [{**one, "Timestamp": when} for one in metric_data(self._stream, self._deltas.of(measured))]
+        added = self._deltas.of(measured)
+        data = [{**one, "Timestamp": when} for one in metric_data(self._stream, added, self._table)]
         try:
             self._queue.put_nowait(data)
         except Full:
@@ -63,6 +73,8 @@ class PutMetrics:
         while (data := self._queue.get()) is not None:
             for start in range(0, len(data), _MOST):
                 try:
-                    self._client.put_metric_data(Namespace=NAMESPACE, MetricData=data[start : start + _MOST])
+                    self._client.put_metric_data(
+                        Namespace=self._table.namespace, MetricData=data[start : start + _MOST]
+                    )
                 except CALL_ERRORS:
                     self.failed += 1

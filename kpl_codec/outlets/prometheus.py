@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 from ..sentinel import Finding
-from ..sentinel.measures import METRICS, Measure
-
-PREFIX: Final = "kpl_sentinel_"
+from ..sentinel.measures import SENTINEL, Measure, Table
 
 
 class PrometheusEndpoint:
     """A context manager. ``port`` 0 takes a free one; ``port`` then says which."""
 
-    def __init__(self, stream: str, address: str, port: int) -> None:
+    def __init__(self, stream: str, address: str, port: int, *, table: Table = SENTINEL) -> None:
+        self._table = table
         self._stream, self._address, self.port = stream, address, port
         self._measured: Sequence[Measure] = ()
         self._server: Any = None
@@ -48,9 +47,9 @@ class PrometheusEndpoint:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         measured = self._measured
-        for name, metric in METRICS.items():
+        for name, metric in self._table.metrics.items():
             family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            found = family(PREFIX + name, metric.meaning, labels=["stream", *metric.attributes])
+            found = family(self._table.prefix + name, metric.meaning, labels=["stream", *metric.attributes])
             for measure in measured:
                 if measure.name == name:
                     values = [measure.attributes.get(attribute, "") for attribute in metric.attributes]

@@ -46,12 +46,24 @@ METRICS: Final[dict[str, Metric]] = {
     "calls": Metric("counter", "Count", "Calls to Kinesis.", ("operation",)),
     "failed_calls": Metric("counter", "Count", "Calls to Kinesis that failed.", ("code",)),
 }
+
+
+class Table(NamedTuple):
+    """Metrics by name. ``namespace``: CloudWatch's. ``prefix``: what Prometheus's names begin with."""
+
+    metrics: Mapping[str, Metric]
+    namespace: str
+    prefix: str
+
+
+SENTINEL: Final = Table(METRICS, "KplCodec/Sentinel", "kpl_sentinel_")
+NAMESPACE: Final = SENTINEL.namespace
 #: How many findings have their own loss metric.
 _MOST_FINDINGS: Final = 100
 
 
 class Measure(NamedTuple):
-    """One value of a metric of `METRICS`."""
+    """One value of a metric of a table."""
 
     name: str
     value: float
@@ -98,9 +110,6 @@ def measures_of_records(sentinel: Sentinel, now: float) -> list[Measure]:
     return found
 
 
-NAMESPACE: Final = "KplCodec/Sentinel"
-
-
 def cloudwatch_name(name: str) -> str:
     """A metric's name as CloudWatch writes names: LostUserRecords."""
     return "".join(part.capitalize() for part in name.split("_"))
@@ -109,14 +118,15 @@ def cloudwatch_name(name: str) -> str:
 class Deltas:
     """CloudWatch adds up what it gets, so counters are sent as differences."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table = SENTINEL) -> None:
+        self._metrics = table.metrics
         self._before: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
 
     def of(self, measured: Iterable[Measure]) -> list[Measure]:
         """``measured`` with counters as what was added since the last call."""
         found = []
         for measure in measured:
-            if METRICS[measure.name].kind == "counter":
+            if self._metrics[measure.name].kind == "counter":
                 key = measure.name, tuple(sorted(measure.attributes.items()))
                 added = measure.value - self._before.get(key, 0.0)
                 self._before[key] = measure.value
@@ -125,7 +135,7 @@ class Deltas:
         return found
 
 
-def metric_data(stream: str, measured: Iterable[Measure]) -> list[dict[str, Any]]:
+def metric_data(stream: str, measured: Iterable[Measure], table: Table = SENTINEL) -> list[dict[str, Any]]:
     """The MetricData of PutMetricData: dimensions StreamName, and the metric's attributes."""
     return [
         {
@@ -136,14 +146,16 @@ def metric_data(stream: str, measured: Iterable[Measure]) -> list[dict[str, Any]
                 for name, value in measure.attributes.items()
                 if value
             ],
-            "Unit": METRICS[measure.name].unit,
+            "Unit": table.metrics[measure.name].unit,
             "Value": float(measure.value),
         }
         for measure in measured
     ]
 
 
-def emf_lines(stream: str, measured: Iterable[Measure], now: float) -> list[dict[str, Any]]:
+def emf_lines(
+    stream: str, measured: Iterable[Measure], now: float, table: Table = SENTINEL
+) -> list[dict[str, Any]]:
     """CloudWatch's embedded metric format: objects to write one a line to the log of a Lambda function or a
     container. One line for each set of attributes."""
     by_attributes: dict[tuple[tuple[str, str], ...], list[Measure]] = {}
@@ -153,9 +165,10 @@ def emf_lines(stream: str, measured: Iterable[Measure], now: float) -> list[dict
     for attributes, group in by_attributes.items():
         dimensions = {"StreamName": stream} | {cloudwatch_name(name): value for name, value in attributes}
         metrics = [
-            {"Name": cloudwatch_name(measure.name), "Unit": METRICS[measure.name].unit} for measure in group
+            {"Name": cloudwatch_name(measure.name), "Unit": table.metrics[measure.name].unit}
+            for measure in group
         ]
-        directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
+        directive = {"Namespace": table.namespace, "Dimensions": [list(dimensions)], "Metrics": metrics}
         lines.append(
             {
                 "_aws": {"Timestamp": round(now * 1000), "CloudWatchMetrics": [directive]},

@@ -30,7 +30,7 @@ FAST = ProducerConfig(record_max_buffered_time=5)
 def test_a_callback_that_raises_costs_nobody_a_result(
     raised: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = ModelClient()
+    client = ModelClient(latency=0.2)  # so none has ended before its callbacks are added
 
     def callback(future: Any) -> None:
         raise raised

@@ -25,10 +25,10 @@ from kpl_codec.aws.sentinel_metrics import PutMetrics
 from kpl_codec.outlets.alarms import NoStreamName, alarms
 from kpl_codec.outlets.emf import EmfLines
 from kpl_codec.outlets.opentelemetry import OpenTelemetryOutlet
-from kpl_codec.outlets.prometheus import PREFIX, PrometheusEndpoint
+from kpl_codec.outlets.prometheus import PrometheusEndpoint
 from kpl_codec.outlets.webhook import Webhook
 from kpl_codec.sentinel import Finding, Sentinel, Watch
-from kpl_codec.sentinel.measures import METRICS, NAMESPACE, Deltas, cloudwatch_name, measures
+from kpl_codec.sentinel.measures import METRICS, NAMESPACE, SENTINEL, Deltas, cloudwatch_name, measures
 
 from ..sentinel.model import START, ModelStream, open_map, run
 from ..sentinel.test_watch import Traffic, watched
@@ -71,7 +71,7 @@ def test_prometheus_reads_the_endpoint(told):
     samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
     assert len(samples) == len(measured)
     for measure in measured:
-        name = PREFIX + measure.name + ("_total" if METRICS[measure.name].kind == "counter" else "")
+        name = SENTINEL.prefix + measure.name + ("_total" if METRICS[measure.name].kind == "counter" else "")
         labels = {"stream": "orders", **measure.attributes}
         assert [s.value for s in samples if (s.name, s.labels) == (name, labels)] == [measure.value]
 
@@ -296,7 +296,9 @@ RULES = {
 def test_prometheus_rules_have_the_rules_shape_and_name_real_metrics():
     rules = yaml.safe_load(alarms("prometheus-rules", "orders"))
     validate(rules, RULES)
-    known = {PREFIX + name + ("_total" if m.kind == "counter" else "") for name, m in METRICS.items()}
+    known = {
+        SENTINEL.prefix + name + ("_total" if m.kind == "counter" else "") for name, m in METRICS.items()
+    }
     for rule in rules["groups"][0]["rules"]:
         used = set(re.findall(r"kpl_sentinel_\w+", rule["expr"]))
         assert used
