@@ -27,7 +27,7 @@ from .answers import Malformed, NotStored, Stored, parse_put_records
 from .collector import PutRecordsRequest
 from .config import ProducerConfig
 from .kinesis_record import Outgoing, build_all
-from .ledger import Ledger
+from .ledger import Ended, Ledger
 from .metrics import Meter, Observe
 from .ordering import order_of
 from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
@@ -292,12 +292,13 @@ class ProducerCore:
         if attempt.outcome is not Outcome.DELIVERED:
             return self._failed(outgoing, attempt, now)
         shard_id, sequence_number, only = attempt.shard_id, attempt.sequence_number, (attempt,)
-        assert shard_id is not None
-        assert sequence_number is not None
+        assert shard_id and sequence_number
+        ended: list[Ended] = []
         for index, pending in enumerate(outgoing.records):
             attempts = (*pending.attempts, attempt) if pending.attempts else only
             left_out = pending.attempts_left_out
-            self._finish(pending, Delivery(shard_id, sequence_number, index, attempts, left_out))
+            ended.append((pending, Delivery(shard_id, sequence_number, index, attempts, left_out)))
+        self._end(ended)
         if self._meter is not None:
             self._meter.delivered(outgoing, shard_id)
         return []
@@ -389,10 +390,10 @@ class ProducerCore:
             attempts_left_out=pending.attempts_left_out,
             left_out_may_be_stored=pending.may_be_stored,
         )
-        self._finish(pending, error, held=held)
+        self._end([(pending, error)], held=held)
 
-    def _finish(self, pending: Pending, result: Delivery | DeliveryError, *, held: bool = False) -> None:
-        self._ledger.end(pending, result)
-        # A user record that expired while held was not part of its key's home, so the home is not done.
+    def _end(self, ended: list[Ended], *, held: bool = False) -> None:
+        self._ledger.end(ended)
+        # One that expired while held was not where its key is under way: those there are not done.
         if not held:
-            self._order.ended(pending)
+            self._order.ended(ended)

@@ -9,6 +9,9 @@ from .config import ProducerConfig
 from .outcomes import Delivery, DeliveryError
 from .pending import Pending
 
+#: A user record, and what it has ended as.
+Ended = tuple[Pending, Delivery | DeliveryError]
+
 
 class Ledger:
     """``outstanding``: accepted user records that have not ended. ``accepted``: all so far.
@@ -24,7 +27,7 @@ class Ledger:
         self._most_bytes = config.max_outstanding_bytes
         self._ages = ages
         self._put_in: dict[int, int] = {}  # how many are outstanding, by the tenth of a second of their put
-        self._results: list[tuple[Pending, Delivery | DeliveryError]] = []
+        self._results: list[Ended] = []
 
     def has_room(self, size: int) -> bool:
         """Whether a user record of ``size`` bytes would be accepted now."""
@@ -42,18 +45,19 @@ class Ledger:
             tenth = int(pending.accepted_at * 10)
             self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
 
-    def end(self, pending: Pending, result: Delivery | DeliveryError) -> None:
-        """A user record has ended."""
-        self.outstanding -= 1
-        self.outstanding_bytes -= pending.size
+    def end(self, ended: list[Ended]) -> None:
+        """User records have come to their end."""
+        self.outstanding -= len(ended)
+        self.outstanding_bytes -= sum([pending.size for pending, _ in ended])
         if self._ages:
-            tenth = int(pending.accepted_at * 10)
-            self._put_in[tenth] -= 1
-            if not self._put_in[tenth]:
-                del self._put_in[tenth]
-        self._results.append((pending, result))
+            for pending, _ in ended:
+                tenth = int(pending.accepted_at * 10)
+                self._put_in[tenth] -= 1
+                if not self._put_in[tenth]:
+                    del self._put_in[tenth]
+        self._results += ended
 
-    def take_results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
+    def take_results(self) -> list[Ended]:
         """The user records that have ended since the last call."""
         results, self._results = self._results, []
         return results

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from .kinesis_record import Outgoing
+from .ledger import Ended
 from .pending import Pending
 
 #: Where a user record is now: in a Kinesis record, or waiting for a prediction, or nowhere, because it cannot
@@ -42,8 +43,8 @@ class AnyOrder:
         for pending in records:
             self._place(pending, now, None)
 
-    def ended(self, pending: Pending) -> None:
-        """A user record has ended; it was not held."""
+    def ended(self, ended: list[Ended]) -> None:
+        """User records have ended that were not held."""
 
     def place_held(self, now: float) -> None:
         """Place what was held because of user records that have ended or come back."""
@@ -105,15 +106,19 @@ class StrictOrder(AnyOrder):
         super().enter_again([pending for pending in records if pending.keyless], now)
         ordered = [pending for pending in records if not pending.keyless]
         for pending in sorted(ordered, key=lambda pending: pending.number, reverse=True):
-            self.ended(pending)
+            self._leave(pending)
             self._hold(pending)
             self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
 
-    def ended(self, pending: Pending) -> None:
-        if not pending.keyless:
-            key = pending.record.partition_key
-            self._homes.pop(key, None)
-            self._left[key] = None
+    def ended(self, ended: list[Ended]) -> None:
+        for pending, _ in ended:
+            if not pending.keyless:
+                self._leave(pending)
+
+    def _leave(self, pending: Pending) -> None:
+        key = pending.record.partition_key
+        self._homes.pop(key, None)
+        self._left[key] = None
 
     def place_held(self, now: float) -> None:
         while self._left:

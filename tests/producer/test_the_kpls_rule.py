@@ -44,7 +44,7 @@ class KplRuleCore(ProducerCore):
             if known is not None and pending.hash_key in known.hash_key_range
         ]
         for index, pending in enumerate(done):
-            self._finish(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))
+            self._end([(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))])
         outgoing.remove(done)
         misplaced = attempt._replace(outcome=Outcome.MISPLACED)
         return self._failed(outgoing, misplaced, now) if outgoing.records else []
