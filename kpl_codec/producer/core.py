@@ -292,7 +292,8 @@ class ProducerCore:
         if attempt.outcome is not Outcome.DELIVERED:
             return self._failed(outgoing, attempt, now)
         shard_id, sequence_number, only = attempt.shard_id, attempt.sequence_number, (attempt,)
-        assert shard_id and sequence_number
+        assert shard_id is not None
+        assert sequence_number is not None
         ended: list[Ended] = []
         for index, pending in enumerate(outgoing.records):
             attempts = (*pending.attempts, attempt) if pending.attempts else only
