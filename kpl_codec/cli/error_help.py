@@ -62,6 +62,10 @@ HELP = {
         ("no-such-path", "no-files", "unreadable"),
     ),
     "SequenceNumberError": Help(_CALLER, "Give it as the service wrote it, without zeros in front."),
+    "KeptStateError": Help(
+        "The scheduled sentinel: this run starts without what earlier runs knew, and says so.",
+        "Nothing, if the version changed: the next run saves a new state. Otherwise look at the table.",
+    ),
     "ConfigError": Help(_CALLER, "Set what the text names to what it expects."),
     "DeliveryError": Help(
         "The application that put the user record: it may or may not be on the stream; the error says which.",
