@@ -122,7 +122,7 @@ def install(package: str, version: str, node: Node | None = None) -> Path:
             if done.returncode != 0 or not (work / "node_modules" / package).is_dir():
                 tail = (done.stderr or done.stdout).strip()[-800:]
                 raise LocalKinesisError(code="install-failed", detail=f"{package}@{version}: {tail}")
-            if target.exists():  # a directory without the package in it: not ours to trust
+            if target.exists():  # a directory without the package in it
                 shutil.rmtree(target)
             os.rename(work, target)
     return inside

@@ -24,14 +24,14 @@ from .source import UsageError, add_connection, at_least, client_of, time_of
 MOST_UNPACKED = 64 * 1024 * 1024
 
 _EPILOG = """\
-PATH: files and folders of what kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
+PATH: files and folders that kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
 Lines, Parquet of the Spark connectors, raw frames; compressed or not. - is standard input.
 
 A line has these members: streamName, shardId, sequenceNumber, subSequenceNumber, partitionKey,
-explicitHashKey, approximateArrivalTimestamp, aggregated; data where it is UTF-8, else dataBase64; defects
-where something is wrong with the record. What cannot be read is told on standard error.
+explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
+if the record has any. What cannot be read is named on standard error.
 
-Exit status: 0 all was sound, 1 something was defective or could not be read, 2 failure.
+Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 """
 
 
@@ -45,19 +45,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--follow",
         action="store_true",
-        help="with --stream: what comes from now on, or --since a time, until interrupted",
+        help="with --stream: new records from now on, or from --since, until interrupted",
     )
     add_connection(parser)
     add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
-    add("--shard-id", action="append", metavar="ID", help="only what lies on this shard; repeatable")
+    add("--shard-id", action="append", metavar="ID", help="only records of this shard; repeatable")
     add(
         "--since",
         metavar="TIME",
         type=time_of,
-        help="only what arrived from then on (ISO 8601; UTC if unsaid)",
+        help="only records from this time on (ISO 8601, default UTC)",
     )
     add("--until", metavar="TIME", type=time_of, help="only what arrived before")
-    add("--limit", type=at_least(1), metavar="N", help="stop after so many user records")
+    add("--limit", type=at_least(1), metavar="N", help="stop after N user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="unpack data that is gzip or zlib")
 
@@ -103,7 +103,7 @@ def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRe
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
-    """The records of all files. What cannot be read is told, and kept in ``unreadable``."""
+    """The records of all files. What cannot be read is named, and kept in ``unreadable``."""
     from ..captures import plan
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """``kpl-codec conformance``: the vectors of the specification against any program.
 
-kpl-codec conformance                                 every adapter that can be had here
+kpl-codec conformance                                 every adapter that runs here
 kpl-codec conformance --adapter aiokpl --failures     one, with what it got wrong
 kpl-codec conformance -- ./my-codec --json-lines      any command that speaks spec/09-conformance.md
 """
@@ -55,7 +55,7 @@ def _commands(args: argparse.Namespace) -> list[list[str]]:
 
 
 def _run_all(args: argparse.Namespace) -> list[Result]:
-    """The results; who could not be asked is said at once. Raises OSError, UsageError, KplError."""
+    """The results. Programs that could not run are named. Raises OSError, UsageError, KplError."""
     try:
         vectors = [v for v in load(vector_files(args.vectors)) if not args.kind or v["kind"] in args.kind]
     except (ValueError, KeyError) as error:
@@ -74,7 +74,7 @@ def _run_all(args: argparse.Namespace) -> list[Result]:
 
 
 def _first_line(error: KplError) -> str:
-    """Without the traceback that a program which cannot start may have left."""
+    """The error without the traceback of a program that could not start."""
     return str(error).strip().splitlines()[0][:200]
 
 

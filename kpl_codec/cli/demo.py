@@ -1,4 +1,4 @@
-"""`kpl-codec demo`: the main job on real input, with nothing to configure."""
+"""`kpl-codec demo`: validate on real input, with nothing to configure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         note(f"[{time.monotonic() - started:5.1f} s] {text}")
 
     def capture() -> None:
-        say("starting a local Kinesis server (kinesis-local; the first time it comes from npm)")
+        say("starting a local Kinesis server (kinesis-local; from npm the first time)")
         with local_kinesis() as server:
             say(f"stream {demo_stream.STREAM} with {demo_stream.SHARDS} shards")
             demo_stream.fill(server, args.user_records, say)
@@ -109,7 +109,7 @@ def _folder(wanted: str | None) -> Path:
 
 
 def by_writer(results: str) -> dict[str, tuple[int, int]]:
-    """Of each writer: user records on the stream, and of them those a KCL consumer gets (each once)."""
+    """By writer: user records on the stream, and how many of them a KCL consumer gets (each once)."""
     from pyarrow.dataset import dataset
 
     users = dataset(f"{results}/user-records", format="parquet").to_table(columns=["data", "kcl"]).to_pylist()

@@ -1,6 +1,6 @@
 """A small real stream for the demo: four shards, four writers, a split half-way, captured to files.
 
-The writers put the same kind of user records, each with its own encoder, with their name in the data:
+The writers put the same kind of user records, each with its own encoder and its name in the data:
 
     kpl_codec.Producer       this library's producer: an aggregate holds one shard's user records
     aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one aggregator, no shards
@@ -31,7 +31,7 @@ PRODUCER, NAIVE, PER_SHARD, PLAIN = (
     "plain",
 )
 WRITERS = (PRODUCER, NAIVE, PER_SHARD, PLAIN)
-#: User records in one aggregate of the writers that count.
+#: User records in an aggregate of aws_kinesis_agg.
 _BATCH = 50
 
 
@@ -59,7 +59,7 @@ def put_naive(client: Any, records: Iterator[tuple[str, bytes]]) -> None:
 
 
 def put_per_shard(client: Any, records: Iterator[tuple[str, bytes]], shard_map: ShardMap) -> None:
-    """One aggregator for each shard of the map, which gets outdated as in any long-running process."""
+    """One aggregator per shard of the map; the map gets outdated, as in any long-running process."""
     aggregators: dict[str, tuple[Any, int]] = {}
     for key, data in records:
         shard_id = shard_map.shard_for(effective_hash_key(key)).shard_id
@@ -120,8 +120,8 @@ def split(server: Any, client: Any) -> str:
 
 
 def capture(client: Any, folder: Path) -> int:
-    """Read the stream to its end and keep it: a file of GetRecords answers for each shard, and what
-    list-shards says. Gives the number of Kinesis records."""
+    """Read the stream to its end into files: GetRecords answers by shard, and the shard listing. Gives the
+    number of Kinesis records."""
     (folder / "capture").mkdir(parents=True)
     pages = [client.list_shards(StreamName=STREAM)]
     while pages[-1].get("NextToken"):

@@ -44,11 +44,11 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=["auto", "local", "spark"],
         default="auto",
-        help="what runs the tasks: processes of this machine (needs no Java) or Spark; auto: local for files "
-        f"of up to {LOCAL_BYTES >> 30} GiB, Spark for more, for --stream, for other formats than Parquet and "
+        help="what runs the tasks: local processes (no Java needed) or Spark; auto: local for files "
+        f"of up to {LOCAL_BYTES >> 30} GiB, Spark for more, for --stream, for formats other than Parquet and "
         "under spark-submit (default: %(default)s)",
     )
-    add("--cores", type=cores, default="*", help="tasks that run side by side (default: all cores)")
+    add("--cores", type=cores, default="*", help="tasks that run at once (default: all cores)")
     add(
         "--memory",
         type=size,
@@ -58,7 +58,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def log_in(output: str) -> str | None:
-    """The file that takes what Spark prints; None where the output folder is not local."""
+    """The file for Spark's output; None if the output folder is not local."""
     from ..captures import is_local
     from ..validation.results import LOG
 
@@ -77,7 +77,7 @@ def choose_engine(args: argparse.Namespace, app_name: str, pieces: Sequence[Piec
 
 
 def spark_engine(args: argparse.Namespace, app_name: str) -> Any:
-    """Tasks on a running Spark, or on a local one that is started."""
+    """Runs tasks on a running Spark, or starts a local one."""
     from ..spark.session import local_session
     from ..spark.validation.engine import SparkEngine
 

@@ -14,13 +14,13 @@ class Help(NamedTuple):
 
 
 _CALLER = "The caller of this library. Nothing on the stream has changed."
-_READERS = "Everybody who deaggregates this Kinesis record; `kpl-codec explain` with the code tells more."
+_READERS = "Everybody who deaggregates this Kinesis record; `kpl-codec explain CODE` tells more."
 _REPORT = 'The policy "report" gives every user record that the bytes still hold. Find its writer.'
 _OPERATOR = "Whoever runs the command. Nothing was written."
 
 HELP = {
     "NotAggregated": Help(
-        "Nobody: a plain record is as good as an aggregated one.",
+        "Nobody: a plain record is not an error.",
         "decode() takes aggregated records only. Ask is_aggregated() first, or use deaggregate(), which "
         "passes plain records through.",
     ),
@@ -31,10 +31,10 @@ HELP = {
     "InvalidKey": Help(_READERS, _REPORT),
     "InvalidHashKey": Help(_READERS, _REPORT),
     "IndexOutOfTable": Help(_READERS, _REPORT),
-    "NoUserRecords": Help(_READERS, "Find its writer: what was to be in the aggregate is not on the stream."),
+    "NoUserRecords": Help(_READERS, "Find the writer: the aggregate's user records are not on the stream."),
     "EncodeError": Help(
         _CALLER,
-        "Mend the user record that the error names: a key of 1 to 256 characters, data as bytes.",
+        "Fix the user record that the error names: a key of 1 to 256 characters, data as bytes.",
         ("partition-key-type", "partition-key-empty", "partition-key-too-long", "partition-key-utf-8",
          "explicit-hash-key", "data-type", "tag", "no-user-records", "null"),
     ),
@@ -46,14 +46,14 @@ HELP = {
         ("outside", "overlap", "exhausted", "not-allocated"),
     ),
     "ShardMapError": Help(
-        "Whoever relies on the map: with a gap or an overlap nobody can say where a hash key belongs.",
+        "Whoever uses the map: with a gap or an overlap, a hash key may have no shard, or two.",
         "Take the listing again, all pages of it: aws kinesis list-shards --stream-name NAME.",
         ("empty", "incomplete", "malformed", "duplicate", "gap", "overlap", "cycle", "contradiction"),
     ),
     "UnknownShard": Help(_CALLER, "Take a newer listing, or one of the stream that the records are from."),
     "CaptureError": Help(
         _CALLER,
-        "Capture that part again. The finding capture-CODE says more of each code.",
+        "Capture that part again. The finding capture-CODE tells more.",
         ("not-representable", "bad-path"),
     ),
     "InputError": Help(
@@ -61,20 +61,20 @@ HELP = {
         "Check the path, and that this machine may read it.",
         ("no-such-path", "no-files", "unreadable"),
     ),
-    "SequenceNumberError": Help(_CALLER, "Give it as the service wrote it, without zeros in front."),
+    "SequenceNumberError": Help(_CALLER, "Give it as the service wrote it, without leading zeros."),
     "KeptStateError": Help(
         "The scheduled sentinel: this run starts without what earlier runs knew, and says so.",
         "Nothing, if the version changed: the next run saves a new state. Otherwise look at the table.",
     ),
-    "ConfigError": Help(_CALLER, "Set what the text names to what it expects."),
+    "ConfigError": Help(_CALLER, "Set the named option as the text says."),
     "DeliveryError": Help(
-        "The application that put the user record: it may or may not be on the stream; the error says which.",
-        "Put it again if it must not be lost, and its readers can tell a second copy.",
+        "The application that put the user record. The error says whether it may be on the stream.",
+        "Put it again if it must not be lost and its readers recognise copies.",
     ),
     "ProducerFull": Help(_CALLER, "Wait for futures, put less, or raise the limits of ProducerConfig."),
-    "ProducerClosed": Help(_CALLER, "Make another one: it does not outlive close() or a fork."),
+    "ProducerClosed": Help(_CALLER, "Make a new producer after close() or a fork."),
     "StreamUnavailable": Help(
-        "Whoever needs the shard map now. A map that was read before is used on.",
+        "Whoever needs the shard map now. A map read before stays in use.",
         "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
         "allow kinesis:ListShards and kinesis:DescribeStreamSummary. LimitExceededException: wait.",
         ("ResourceNotFoundException", "AccessDeniedException", "LimitExceededException"),
@@ -83,7 +83,7 @@ HELP = {
         "Tests and the demo, which need a Kinesis server on this machine.",
         'Install the extra testing (it brings Node), or start kinesis-local yourself.',
     ),
-    "ProgramError": Help(_OPERATOR, "Run it by hand; spec/09-conformance.md says what it has to answer."),
+    "ProgramError": Help(_OPERATOR, "Run it by hand; spec/09-conformance.md says what it must answer."),
     "UsageError": Help(_OPERATOR, "Read the command's --help."),
     "SparkFailed": Help(_OPERATOR, "Read the log that the text names."),
     "OutputError": Help(_OPERATOR, "Name a new or empty folder: results of two runs must not mix."),
@@ -94,14 +94,14 @@ HELP = {
     "OptionError": Help("The Spark query, which did not start.", "Set the option to what the text expects."),
     "OffsetError": Help("The Spark query, which did not start.", "Give it a checkpoint folder of its own."),
     "DataLoss": Help(
-        "Whoever reads the query's output: records between two places are missing from it.",
-        "Read more often than the stream's retention, or raise it. To go on without them: "
+        "Whoever reads the query's output: it lacks the records between two places.",
+        "Read within the stream's retention, or raise it. To go on without them: "
         "failOnDataLoss=false.",
         ("trimmed", "shard-gone", "record-missing", "unread-too-long"),
     ),
     "RowsNotWritten": Help(
-        "Readers of the stream that the query writes to: some rows are not there.",
-        "Let Spark run the task again; rows that were put come a second time.",
+        "Readers of the stream that the query writes to: some rows are missing.",
+        "Let Spark run the task again; rows already put come twice.",
         ("ProvisionedThroughputExceededException",),
     ),
     "NoStreamName": Help(_CALLER, "Give the name or the ARN of a stream."),

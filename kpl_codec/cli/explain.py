@@ -20,12 +20,12 @@ from ..report.kinds import KINDS, Kind
 from .error_help import HELP
 from .source import UsageError
 
-#: Parts that only run as programs of their own, or that need pytest.
+#: Modules that only run as programs, or that need pytest.
 _NOT_IMPORTED = ("__main__", "worker", "testing", "job")
 
 
 class Requirement(NamedTuple):
-    """A requirement of spec/: its id, its sentence with its source, and the chapter it stands in."""
+    """A requirement of spec/: its id, its sentence with its source, and its chapter."""
 
     id: str
     sentence: str
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "code",
         nargs="?",
         metavar="CODE",
-        help="such as truncated, gap, naive-aggregator, FRM-3; without: all",
+        help="such as truncated, gap, naive-aggregator, FRM-3; default: all",
     )
     parser.add_argument("--json", action="store_true", help="JSON instead of text")
 

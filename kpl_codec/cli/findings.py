@@ -1,4 +1,4 @@
-"""``kpl-codec findings``: the findings that validate wrote, without reading Parquet."""
+"""``kpl-codec findings``: print the findings that validate wrote as Parquet."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
     parser.add_argument("--kind", metavar="NAME", help="only findings of this kind")
     parser.add_argument(
-        "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="only of this severity, and worse ones"
+        "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="only this severity and worse"
     )
     parser.add_argument("--shard-id", metavar="ID", help="only on this shard")
     parser.add_argument(
-        "--limit", type=at_least(0), default=100, metavar="N", help="at most so many (default: 100)"
+        "--limit", type=at_least(0), default=100, metavar="N", help="show at most N (default: 100)"
     )
-    parser.add_argument("--json", action="store_true", help="a JSON object a line; all of them, in no order")
+    parser.add_argument("--json", action="store_true", help="a JSON object a line; all findings, unordered")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("--shard-count", 4, "N", "on how many shards"),
         ("--per-aggregate", 500, "N", "user records in each aggregate"),
         ("--data-size", 100, "BYTES", "data of each user record"),
-        ("--seed", 0, "N", "another seed, other records"),
+        ("--seed", 0, "N", "the records depend on it"),
         ("--mixed-every", 0, "N", "make every Nth aggregate a mixed one; 0: none"),
         ("--broken-every", 0, "N", "break every Nth frame; 0: none"),
     ):

@@ -14,16 +14,16 @@ from ..captures import open_path
 from ..format.hash_keys import partition_key_hash
 from .source import UsageError
 
-#: Parts of the hash key space that are counted first, and those of them whose keys are counted one by one.
-#: Keys that many parts hold are not all in memory at once.
+#: Into how many parts the hash key space is cut, and in how many of them, the fullest, each key is counted.
+#: Other keys are not held in memory.
 _PARTS, _LOOKED_AT = 1 << 16, 1 << 12
 
 
 def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
-    """The ``top`` partition keys: key, hash key, user records; and the user records of all keys together.
+    """The ``top`` partition keys: key, hash key, user records; and the user records of all keys.
 
-    Counts are exact. A key that is left out has at most as many user records as the fullest part that was not
-    counted by key, so no hot key is left out. Raises UsageError for a folder without user records.
+    Counts are exact. A key left out has no more user records than the fullest part that was not counted by
+    key, so no hot key is left out. Raises UsageError for a folder without user records.
     """
     system, inner = open_path(results)
     folder = f"{inner}/user-records"

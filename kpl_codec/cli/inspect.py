@@ -23,15 +23,15 @@ from .source import UsageError, add_connection, at_least, client_of, hash_key_ra
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "data", nargs="?", metavar="DATA", help="a file, - for standard input, or base64 or hex text itself"
+        "data", nargs="?", metavar="DATA", help="a file, - for standard input, or base64 or hex text"
     )
     parser.add_argument(
         "--format",
         choices=["auto", "raw", "base64", "hex"],
         default="auto",
-        help="how the data is written (default: raw, unless as base64 or hex it is a frame)",
+        help="encoding of the data (default: base64 or hex if that gives a frame, else raw)",
     )
-    parser.add_argument("--stream", metavar="NAME", help="take the record straight from this stream")
+    parser.add_argument("--stream", metavar="NAME", help="read the record from this stream")
     parser.add_argument("--shard-id", metavar="ID", help="... from this shard")
     parser.add_argument("--sequence-number", metavar="N", help="... with this sequence number")
     add_connection(parser)
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--records", action="store_true", help="list the user records (keys and lengths)")
     parser.add_argument(
-        "--others", action="store_true", help="also run other implementations on it, where they are installed"
+        "--others", action="store_true", help="also run other implementations on it, if installed"
     )
     parser.add_argument("--no-others", action="store_false", dest="others", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -101,7 +101,7 @@ def _read(args: argparse.Namespace) -> bytes:
 
 
 def unwrap(data: bytes, written: str) -> bytes:
-    """The record's bytes out of what was read. Raises UsageError for what is not written so."""
+    """The record's bytes, decoded from ``written``. Raises UsageError if they are not."""
     if written == "raw":
         return data
     if written == "auto":
@@ -114,7 +114,7 @@ def unwrap(data: bytes, written: str) -> bytes:
 
 
 def _frames(data: bytes) -> Iterator[bytes]:
-    """The frame that ``data`` is when read as base64 or hex, if it is one."""
+    """``data`` decoded as base64 or hex, if that gives a frame."""
     for written in ("base64", "hex"):
         with contextlib.suppress(UsageError):
             read = unwrap(data, written)
@@ -159,8 +159,8 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
 
 
 def _holds(node: Node, depth: int, offset: int) -> bool:
-    """Whether the byte at ``offset`` is the first of ``node`` (a field or a user record), or within it
-    where nothing finer is known."""
+    """Whether the byte at ``offset`` is the first of ``node`` (a field or a user record), or inside it
+    if it has no children."""
     if node.start == offset and depth >= 2:
         return True
     return not node.children and (node.start <= offset < node.end or node.start == node.end == offset)

@@ -1,4 +1,4 @@
-"""``kpl-codec keys``: hash partition keys, weigh them on shards, allocate hash keys, split the space."""
+"""``kpl-codec keys``: hash partition keys, count them per shard, allocate hash keys, split the space."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "allocate",
         help="explicit hash keys that stay balanced",
         description="Explicit hash keys that stay balanced through splits and merges. With a stream or a "
-        "listing the shards with the fewest keys come first; without, the whole key space is halved and "
-        "halved again. Keys in use are given with --existing; the same keys in any order, the same answer.",
+        "listing, shards with the fewest keys come first; without, the whole key space is halved again and "
+        "again. --existing names the keys in use; their order does not matter.",
     )
     add_source(allocate, required=False)
     allocate.add_argument("count", type=int, nargs="?", default=1, help="how many (default: 1)")
@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     allocate.add_argument(
         "--order",
         choices=["tree", "left-to-right", "half-to-half"],
-        help="fill each level in this order, from nothing",
+        help="order within each level; no existing keys",
     )
     allocate.set_defaults(action=_allocate)
 

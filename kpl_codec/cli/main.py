@@ -21,16 +21,16 @@ CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 
 #: Command -> what it does. Its module has its name.
 COMMANDS = {
-    "demo": "Fill a local Kinesis stream by several encoders, split a shard, and find what is lost.",
+    "demo": "Fill a local stream with several encoders, split a shard, and find what is lost.",
     "validate": "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop.",
-    "watch": "Watch a stream for as long as it lives, read little of it, and tell what is being lost.",
-    "repair": "Put again, aggregated per shard, the user records that validate found lost at the KCL.",
+    "watch": "Watch a live stream, read a small part of it, and tell what is being lost.",
+    "repair": "Put the user records that validate found lost at the KCL again, aggregated per shard.",
     "inspect": "Show one record byte by byte, with its defects, and what the KCL makes of it.",
     "shards": "List a stream's shards, predict where keys go, show their history, watch them change.",
-    "keys": "Hash partition keys, weigh them on shards, allocate balanced hash keys, split the key space.",
-    "generate": "Make captured Kinesis records of any size, the same every time, with their shard map.",
+    "keys": "Hash partition keys, count them per shard, allocate balanced hash keys, split the key space.",
+    "generate": "Make a capture of any size with its shard map, the same every time.",
     "findings": "Print the findings that validate wrote.",
-    "cat": "Print user records out of captures, a stream, events or standard input, as JSON or bare data.",
+    "cat": "Print user records from captures, a stream, events or standard input, as JSON or bare data.",
     "explain": "Say what an error code, a kind of finding or a requirement means, and what to do.",
     "completion": "Print what bash, zsh or fish needs to complete commands and options.",
     "conformance": "Run the specification's vectors against this or any other implementation.",
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f'{missing} is not installed. Install the extra {extra}: pip install "kpl-codec[{extra}]", '
             f'or in a checkout: pip install ".[{extra}]"'
         )
-    except BrokenPipeError:  # the reader of our output has what it wanted: `| head`
+    except BrokenPipeError:  # the reader closed our output: `| head`
         from ..pictures.terminal import drop_output
 
         drop_output()

@@ -32,18 +32,18 @@ class SparkFailed(KplError, RuntimeError):
 @contextmanager
 def spark_errors(log: str | None) -> Iterator[None]:
     """Failures of Spark become one line that says where to look. Other errors pass."""
-    # Ctrl-C reaches Java too, and py4j tells the loss of it at length, to the root logger.
+    # Ctrl-C ends Java too, and py4j logs that at length to the root logger.
     logging.getLogger().addFilter(_not_py4j)
     try:
         yield
     except Exception as error:
-        # Told by name: a job that runs without Spark does not import it.
+        # By name: a job without Spark does not import these modules.
         if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark"):
             raise
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        # An error of ours that a worker raised says most; else what Java says first.
+        # Best is our own error from a worker, else what Java says first.
         ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
         causes = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
         reason = (ours or causes or lines or [type(error).__name__])[0][:300]

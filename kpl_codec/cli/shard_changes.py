@@ -1,4 +1,4 @@
-"""``kpl-codec shards watch``: tell of every split, merge and failure as it happens."""
+"""``kpl-codec shards watch``: report every split, merge and failure as it happens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def tell(event: MapChanged | RefreshFailed, as_json: bool, *, first: bool) -> None:
-    """What one look found. Nothing, where nothing is new."""
+    """Print what one look found, if it is new."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     if isinstance(event, MapChanged) and not (event.opened or event.closed or event.recreated or first):
         return

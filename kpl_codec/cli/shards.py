@@ -1,4 +1,4 @@
-"""``kpl-codec shards``: which shards there are, where keys go, how it came to be, and what changes."""
+"""``kpl-codec shards``: the shards, where keys go, their history and their changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    listing = commands.add_parser("list", help="the shards and what part of the hash keys each has")
+    listing = commands.add_parser("list", help="the shards and their hash key ranges")
     add_source(listing)
     listing.add_argument("--closed", action="store_true", help="also closed shards that still hold records")
     listing.set_defaults(action=_list)
@@ -44,14 +44,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     key = history.add_mutually_exclusive_group()
     key.add_argument("--partition-key", metavar="KEY", help="follow this key through the shards")
     key.add_argument("--hash-key", metavar="N", help="or this hash key")
-    history.add_argument("--at", metavar="TIME", help="which shard was open then (ISO 8601; UTC if unsaid)")
-    history.add_argument("--sequence-number", metavar="N", help="a record of the key: which shard was open")
-    history.add_argument("--shard-id", metavar="ID", help="the shard that record lies on: give a verdict")
+    history.add_argument("--at", metavar="TIME", help="which shard was open then (ISO 8601, default UTC)")
+    history.add_argument("--sequence-number", metavar="N", help="the shard open at this record of the key")
+    history.add_argument("--shard-id", metavar="ID", help="the shard of that record: give a verdict")
     history.add_argument("--aggregated", action="store_true", help="the record came out of an aggregate")
     history.set_defaults(action=_history)
 
     shard_changes.configure(
-        commands.add_parser("watch", help="tell of every split, merge and failure as it happens")
+        commands.add_parser("watch", help="report every split, merge and failure as it happens")
     )
 
     for command in (listing, predict, history):
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 clean, 1 findings (history). Raises KplError for what cannot be had."""
+    """0 clean, 1 findings (history). Raises KplError."""
     return int(args.action(args))
 
 
@@ -92,7 +92,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show_shards(shards: list[Shard]) -> None:
-    """With whole hash keys where they have room, else with their first eight hexadecimal digits."""
+    """With whole hash keys if they fit, else their first eight hexadecimal digits."""
     heads = ["shard", "state", "starting hash key", "ending hash key", "share", "parents"]
     rows = []
     for shard in shards:

@@ -74,7 +74,7 @@ def add_source(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
 
 
 def add_keys(parser: argparse.ArgumentParser, *, explicit: bool = True) -> None:
-    """KEY ..., --keys-from FILE and, unless told otherwise, --explicit."""
+    """KEY ..., --keys-from FILE and, with ``explicit``, --explicit."""
     parser.add_argument("keys", nargs="*", metavar="KEY", help="partition keys")
     parser.add_argument("--keys-from", metavar="FILE", help="one key a line; - for standard input")
     if explicit:

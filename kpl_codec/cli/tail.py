@@ -24,9 +24,9 @@ def tail(
     shard_ids: Collection[str] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[KinesisRecord]:
-    """The records of all shards in turn, without end; a shard is read when its parents are read to their end.
+    """The records of all shards in turn, without end; each shard after its parents.
 
-    ``start``: where the shards of now begin; those that come later are read from their beginning.
+    ``start``: where reading begins on present shards; later ones are read from their first record.
     ``shard_ids``: only these. Raises StreamUnavailable.
     """
     reader = _Reader(client, stream, start, shard_ids, sleep)
@@ -85,7 +85,7 @@ class _Reader:
             )
 
     def ended(self, shard_id: str) -> None:
-        """A shard was read to its end: what waited for it may begin."""
+        """A shard was read to its end: its children may begin."""
         del self.cursors[shard_id]
         self._read.add(shard_id)
         self._begin(self._lineage(), "TRIM_HORIZON")

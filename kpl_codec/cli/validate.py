@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _EPILOG = """\
 --input: files or folders of JSON (GetRecords answers, Lambda events, Firehose events; also compressed) and
 Parquet with a binary column data. The shard of each record is taken from the record, else from a file or
-folder named after it (shardId-000000000000), else from the sequence number. --shards is then needed: what
+folder named after it (shardId-000000000000), else from the sequence number. --input needs --shards: what
 `aws kinesis list-shards --stream-name NAME` prints. Names that begin with . or _ are left out.
 
---stream: the stream itself, from its oldest record to now. With --follow also what arrives, until
+--stream: the stream itself, from its oldest record to now. With --follow also new records, until
 interrupted.
 
 On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--input", action="extend", nargs="+", metavar="PATH", help="files, folders or URIs; may be repeated"
     )
-    source.add_argument("--stream", metavar="NAME", help="check this stream itself; its name or ARN")
+    source.add_argument("--stream", metavar="NAME", help="check this stream; its name or ARN")
     add("--shards", metavar="FILE", help="what aws kinesis list-shards printed; needed with --input")
     add("--output", required=True, metavar="DIR", help="an empty or new folder for the results")
     add(
@@ -70,15 +70,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep checking as records arrive; resumes in a folder that an earlier --follow left",
     )
-    add("--once", action="store_true", help="with --follow: end when all that is there now is read")
+    add("--once", action="store_true", help="with --follow: end when all records of now are read")
     add("--interval", type=seconds, default=30.0, help="with --follow: seconds between batches (%(default)s)")
     add(
         "--repaired",
         action="append",
         default=[],
         metavar="DIR",
-        help="results whose repair was put after the records were captured; may be repeated. Copies among "
-        "the records are recognised without it",
+        help="results that were repaired after the capture; may be repeated. Copies in the capture are "
+        "recognised anyway",
     )
     add("--repair", action="store_true", help="also plan a repair; nothing is put (see kpl-codec repair)")
     add_engine(parser)
@@ -86,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=SEVERITIES,
         default="warning",
-        help="exit with 1 for findings of this severity and worse ones, and where nothing was read (default: "
+        help="exit with 1 for findings of this severity or worse, and if nothing was read (default: "
         "%(default)s)",
     )
     add("--json", action="store_true", help="print summary.json instead of the summary")
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     from ..report.printed import summary
     from ..validation.results import check_output, read_shard_map
 
-    # Everything that can be known to be wrong is told before Spark takes its seconds to start.
+    # Errors are reported before Spark starts, which takes seconds.
     if args.input is not None and (args.shards is None or args.follow):
         raise UsageError(reason="--input needs --shards, and does not go with --follow")
     if args.repaired and args.follow:
@@ -201,8 +201,8 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
             )
         )
 
-    # Before PySpark 4.2 AvailableNow makes one batch; children of drained shards need another run, at most
-    # as many as there are shards, so that a stream that grows does not keep us.
+    # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
+    # run. At most one run per shard, so that a growing stream does not keep us.
     runs = 1 if not args.once or in_one_go() else len(list(_shard_map(args))) + 1
     for _ in range(runs):
         already = len(batches)

@@ -1,4 +1,4 @@
-"""`kpl-codec watch`: what is wrong with a stream, now, told while it happens."""
+"""`kpl-codec watch`: tells what is wrong with a stream while it happens."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     reading = parser.add_argument_group("what is read")
     reading.add_argument("--share", type=_share, default=0.05, help="of each shard's time (default: 5%%)")
     reading.add_argument("--all", action="store_true", help="read everything, not a share")
-    reading.add_argument("--period", type=duration, default=20.0, help="look at every shard once in it (20s)")
+    reading.add_argument("--period", type=duration, default=20.0, help="look at each shard this often (20s)")
     reading.add_argument("--since", type=duration, default=0.0, help="with --all: begin so long ago")
     default = Limits()
     for name, what in (
@@ -85,8 +85,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         reading.add_argument(option, type=_limit, default=value, help=f"{what} (default: {value:,.0f})")
     telling = parser.add_argument_group("what is told")
     telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
-    telling.add_argument("--names", action="store_true", help="name hot partition keys, not their hash keys")
-    telling.add_argument("--webhook", metavar="URL", help="post findings there, as Slack reads them")
+    telling.add_argument("--names", action="store_true", help="show hot partition keys, not their hash keys")
+    telling.add_argument("--webhook", metavar="URL", help="post findings there in Slack's format")
     telling.add_argument(
         "--prometheus", type=_port, metavar="PORT", help="metrics at http://127.0.0.1:PORT/metrics"
     )
@@ -101,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=SEVERITIES,
         default="critical",
-        help="exit with 1 if one was so bad (critical)",
+        help="exit 1 for this or worse (critical)",
     )
     parser.add_argument(
         "--print-alarms",
@@ -140,7 +140,7 @@ def _on_demo(args: argparse.Namespace, stack: ExitStack) -> argparse.Namespace:
     """The arguments for the demo's stream, which lives as long as ``stack``."""
     from .watch_demo import demo_on_a_local_server
 
-    # What any AWS client takes for its credentials; the local server looks at none.
+    # AWS clients need credentials; the local server checks none.
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         os.environ.setdefault(name, "local")
     args.stream, args.region, args.endpoint_url = stack.enter_context(demo_on_a_local_server(note))
@@ -149,7 +149,7 @@ def _on_demo(args: argparse.Namespace, stack: ExitStack) -> argparse.Namespace:
 
 def _watch(args: argparse.Namespace) -> int:
     if args.since and not args.all:
-        raise UsageError(reason="--since needs --all: a sample looks at the slots of now")
+        raise UsageError(reason="--since needs --all: a sample begins now")
     from ..aws.sentinel import StreamWatcher
 
     with ExitStack() as stack:
@@ -229,7 +229,7 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 class _Terminal:
-    """Findings as they come, and on a terminal a table that renews itself. Costs before and at the end."""
+    """Prints findings as they come, the cost first and last, and on a terminal a live table."""
 
     def __init__(self, watcher: StreamWatcher, args: argparse.Namespace) -> None:
         from rich.console import Console
@@ -290,7 +290,7 @@ class _Terminal:
 
 
 def _table(stream: str, watch: Watch, now: float) -> Any:
-    """The shards with what is lost on each, as far as they have room."""
+    """The shards and their losses, worst first, as many as have room."""
     from rich.table import Table
 
     sentinel = watch.sentinel

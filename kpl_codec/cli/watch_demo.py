@@ -20,7 +20,7 @@ _TURN, _PAUSE, _SPLIT_AFTER = 60, 0.5, 20.0
 @contextmanager
 def demo_on_a_local_server(say: Callable[[str], None]) -> Iterator[tuple[str, str, str]]:
     """Gives the stream's name, the region and the server's address. A shard is split after 20 seconds."""
-    say("starting a local Kinesis server with four writers (the first time it comes from npm)")
+    say("starting a local Kinesis server with four writers (from npm the first time)")
     with local_kinesis() as server:
         server.create_stream(demo.STREAM, demo.SHARDS)
         client = server.client()

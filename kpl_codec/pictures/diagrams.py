@@ -69,7 +69,7 @@ def spans(lineage: Lineage) -> list[Span]:
 
 
 def extent(lives: Sequence[Span], now: datetime | None = None) -> tuple[datetime, datetime] | None:
-    """From the first beginning to ``now``, or to a little after the last thing that happened."""
+    """From the first beginning to ``now``, or to a little after the last event."""
     known = [moment for life in lives for moment in (life.begin, life.end) if moment is not None]
     if not known:
         return None
@@ -126,7 +126,7 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
 
 
 def skew_bars(skew: Skew, names: Sequence[str], width: int = 100) -> str:
-    """A bar for each shard, with its count and its share; ``┊`` marks the mean, which all would have."""
+    """A bar for each shard, with its count and its share; ``┊`` marks the mean."""
     left = max(map(len, names), default=1)
     counts = [f"{count:,}" for count in skew.counts]
     wide = max(map(len, counts))

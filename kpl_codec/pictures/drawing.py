@@ -16,7 +16,7 @@ from .labels import safe
 class Svg(str):
     """Text that is SVG already. Made by `element` and `join`, never of data.
 
-    Has the ``__html__`` of templates with autoescape, so that they insert it as it is.
+    Has ``__html__``, so that templates with autoescape insert it as it is.
     """
 
     __slots__ = ()
@@ -39,7 +39,7 @@ def _children(children: Iterable[Child]) -> Iterable[str]:
 
 
 def join(*children: Child) -> Svg:
-    """Children one after the other. What is no `Svg` is escaped, None is nothing."""
+    """Children one after the other. Other text is escaped, None is left out."""
     return Svg("".join(_children(children)))
 
 
@@ -58,7 +58,7 @@ def element(name: str, attributes: Mapping[str, object], *children: Child) -> Sv
 def rect(
     x: float, y: float, width: float, height: float, css: str | None, tip: str | None = None, **more: object
 ) -> Svg:
-    """A box. ``css``: its class; ``tip``: what a pointer on it is told; ``more``: other attributes."""
+    """A box. ``css``: its class; ``tip``: its tooltip; ``more``: other attributes."""
     where = {"x": float(x), "y": float(y), "width": float(max(width, 0)), "height": float(max(height, 0))}
     return element(
         "rect", {**where, "class": css, **more}, element("title", {}, tip) if tip is not None else None

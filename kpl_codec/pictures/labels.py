@@ -53,7 +53,7 @@ def size(value: float) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share as ``33.3 %``. Only nothing is 0 %, and only all is 100 %."""
+    """A share as ``33.3 %``. 0 % only for none, 100 % only for all."""
     if not whole:
         return "0 %"
     share = 100 * part / whole

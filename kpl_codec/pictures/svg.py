@@ -157,7 +157,7 @@ class _Across:
 
 
 def skew_svg(skew: Skew, names: Sequence[str], title: str, width: int = 960) -> str:
-    """A bar for each shard and a line at the mean, which all would have if keys were even."""
+    """A bar for each shard and a line at the mean."""
     step = 26.0 if len(names) <= 40 else 14.0
     top, left = 58.0, 40.0 + 7.5 * max(map(len, names), default=1)
     height = top + step * len(names) + 34

@@ -24,7 +24,7 @@ from .labels import safe
 
 #: A piece of text, or a piece of text with a rich style ("bold", "red", "bold red", "dim").
 Part = str | tuple[str, str]
-#: What stands for the characters of our pictures where the encoding does not have them.
+#: What to write for the characters of our pictures that the encoding lacks.
 _NEAREST = {
     **dict.fromkeys("█▉▊▋▌", "#"), **dict.fromkeys("▍▎▏", "|"), **dict.fromkeys("├┼┤┬┴", "+"),
     "─": "-", "│": "|", "┊": ":", "◀": "<", "▲": "^", "▸": ">", "…": "~", "−": "-", "\ufffd": "?",
@@ -83,7 +83,7 @@ def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: b
 
 
 def show(*parts: RenderableType) -> None:
-    """Write to standard output. Where nobody says how wide it is (a pipe), nothing is folded."""
+    """Write to standard output. In a pipe, which has no width, nothing is folded."""
     fit = sys.stdout.isatty() or "COLUMNS" in os.environ
     write(render(*parts, color=use_color(), width=width(), fit=fit))
 
@@ -114,13 +114,13 @@ def write_on(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line to standard error: what is going on, or why not."""
+    """One line to standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def drop_output() -> None:
-    """From here on standard output goes nowhere."""
+    """From here on discard standard output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

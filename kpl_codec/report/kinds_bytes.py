@@ -6,7 +6,7 @@ from .kind import RECORD, Kind
 
 _BROKEN = (*RECORD, "offset", "record_index", "requirement", "kcl", "detail")
 _REWRITE = (
-    "Find what wrote it and mend it there. Records already on the stream can be rescued: the report policy "
+    "Find and fix its writer. Records already on the stream can be rescued: the report policy "
     "(`kpl-codec cat`) delivers every user record that the bytes still hold."
 )
 _CORRUPT = (
@@ -28,8 +28,8 @@ BYTES = (
     _broken(
         "checksum-mismatch",
         "The digest is not that of the message",
-        "It begins like an aggregated record, but the MD5 at its end is not that of what stands before it: "
-        "bytes were changed or cut, or it is a plain record that happens to begin with the same four bytes. "
+        "It begins like an aggregated record, but the MD5 at its end does not match: bytes were changed or "
+        "cut, or it is a plain record that happens to begin with the same four bytes. "
         "The KCL hands it on unopened, as one plain record.",
         "FRM-3",
         _CORRUPT,
@@ -43,7 +43,7 @@ BYTES = (
     _broken(
         "varint-too-long",
         "A number of more than ten bytes",
-        "A varint of the message does not end where the longest possible one does.",
+        "A varint of the message does not end within ten bytes.",
         "MSG-2",
     ),
     _broken(
@@ -79,15 +79,13 @@ BYTES = (
     _broken(
         "too-deep",
         "Groups nested too deeply",
-        "The message nests groups deeper than decoders follow: made to crash a consumer rather than to "
-        "carry data.",
+        "The message nests groups deeper than decoders follow: made to crash a consumer, not to carry data.",
         "MSG-4",
     ),
     _broken(
         "wrong-wire-type",
         "A known field of another type",
-        "A field of the format stands there as another type than the schema says. Decoders skip it in "
-        "silence, and with it the data.",
+        "A field has another type than the schema says. Decoders silently skip it, and with it the data.",
         "MSG-5",
     ),
     _broken(
@@ -100,8 +98,8 @@ BYTES = (
     _broken(
         "index-out-of-table",
         "A user record points past the end of a key table",
-        "Nobody can know the key of this user record. The KCL delivers the user records before it and "
-        "drops it and all after it.",
+        "The key of this user record cannot be known. The KCL delivers the user records before it and "
+        "drops the rest.",
         "MSG-7",
     ),
     _broken(
@@ -113,28 +111,27 @@ BYTES = (
     _broken(
         "key-too-long",
         "A partition key of more than 256 characters",
-        "Kinesis takes no such key. A small record can blow up to gigabytes with one.",
+        "Kinesis takes no such key. With one, a small record can grow to gigabytes.",
         "MSG-9",
     ),
     _broken(
         "key-unusable",
         "A user record whose key is not usable",
-        "The table entry that it points at is not UTF-8 or too long, so the key of this user record cannot "
-        "be given as text.",
+        "Its table entry is not UTF-8 or too long, so the key of this user record cannot be given as text.",
         "MSG-8",
     ),
     _broken(
         "hash-key",
-        "An explicit hash key that is no hash key",
+        "An invalid explicit hash key",
         "It is not a decimal number from 0 to 2^128 - 1. The KCL stops at it or drops the whole aggregate, "
         "depending on the text.",
         "KEY-3",
     ),
     _broken(
         "no-user-records",
-        "An aggregate of nothing",
-        "A sound frame without a single user record: whatever was meant to be in it is gone. Every "
-        "deaggregator delivers nothing, and says nothing.",
+        "An empty aggregate",
+        "A sound frame without user records: those meant for it are gone. Every deaggregator delivers "
+        "nothing, and says nothing.",
         "MSG-10",
     ),
     _broken(

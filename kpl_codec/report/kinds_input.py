@@ -14,19 +14,19 @@ _CODES = (
     (
         "duplicate-member",
         "JSON that has a member twice",
-        "Only one of two members of one name can be read; the other would be hidden.",
+        "Of two members with the same name, only one can be read.",
     ),
     ("utf-8", "Text that is not UTF-8", "A line of the capture is not UTF-8."),
     ("no-data-column", "A Parquet file without data", "The file has no column of Kinesis data."),
     (
         "unknown-shape",
-        "No Kinesis record known",
-        "It is JSON, but no form of a Kinesis record that is known.",
+        "No known Kinesis record",
+        "It is JSON, but not a known form of Kinesis record.",
     ),
-    ("base64", "Data that is not base64", "The data of this record is not the base64 it should be."),
+    ("base64", "Data that is not base64", "The data of this record should be base64, and is not."),
     ("missing-field", "A record without a field it needs", "The captured record is not whole."),
     ("wrong-type", "A field of another type", "A field of the captured record has a type it cannot have."),
-    ("timestamp", "A time that is no time", "The arrival time of this record cannot be read."),
+    ("timestamp", "An unreadable time", "The arrival time of this record cannot be read."),
 )
 
 INPUT = (
@@ -47,7 +47,7 @@ INPUT = (
             f"capture-{code}" if code else "capture",
             "error",
             title,
-            f"{meaning} What is in it has not been checked.",
+            f"{meaning} Its content was not checked.",
             ONLY_THE_CHECK,
             "Look at the place named, and capture that part again.",
             CAPTURED,
@@ -73,9 +73,9 @@ INPUT = (
         "An aggregated record that was turned into text",
         "The data of this Kinesis record is an aggregated record as base64, hexadecimal digits or text. No "
         "consumer opens it: all user records in it arrive as one piece of text.",
-        "If the stream has it so, everybody: KCL, Lambda, Firehose, Spark and plain readers get the text.",
-        "If the stream has it so, mend the writer: it encodes bytes that boto3 encodes again. If only the "
-        "capture has it so, decode the capture once.",
+        "If the stream holds the text: KCL, Lambda, Firehose, Spark and plain readers all get it.",
+        "If the stream holds the text, fix the writer: it encodes bytes that boto3 encodes again. If only "
+        "the capture does, decode it once.",
         ("shard_id", "sequence_number", *CAPTURED),
         "SPK-45",
     ),
@@ -83,7 +83,7 @@ INPUT = (
         "no-records",
         "warning",
         "Nothing to check",
-        "There is not one Kinesis record in what was read. That is not the same as a clean stream.",
+        "The input holds no Kinesis record. That does not mean that the stream is clean.",
         ONLY_THE_CHECK,
         "Check that this is the right place, and that the capture wrote something.",
         ("detail",),

@@ -44,12 +44,12 @@ PLACEMENT = (
         "critical",
         "Aggregate on a shard that none of its user records belongs to",
         "None of its user records belongs to the shard it lies on. The KCL drops it. Either it was put under "
-        "a key that is not its own, or it is what a producer left behind when it sent the same user records "
-        "again after a split; then they are also on the right shard.",
+        "a wrong key, or a producer sent the same user records again after a split; then they are also on "
+        "the right shard.",
         _RANGE_RULE,
         "Look for the same user records on the expected shard. If they are not there, put them again "
-        "(`kpl-codec repair`) and fix the writer: the key of the put must be the hash key of the "
-        "user records in it.",
+        "(`kpl-codec repair`) and fix the writer: it must put an aggregate under the hash key of "
+        "its user records.",
         _AGGREGATE,
         "PLC-3",
     ),
@@ -58,7 +58,7 @@ PLACEMENT = (
         "info",
         "Dropped by the KCL, and put again",
         "The KCL drops user records of this aggregate, and `kpl-codec repair` has put all of them again: "
-        "their copies say so by a tag, or the log of the repair does.",
+        "a tag on the copies or the log of the repair says so.",
         "Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.",
         "Nothing.",
         ("shard_id", "sequence_number", "user_records", "detail"),
@@ -68,7 +68,7 @@ PLACEMENT = (
         "stray",
         "error",
         "Record outside its shard",
-        "Its explicit hash key is known, and it is not one of the shard it lies on. Consumers that rely on "
+        "Its explicit hash key is known, and is outside its shard's hash key range. Consumers that rely on "
         "the order per key, or look a key up on its shard, do not find it.",
         "Every consumer that relies on the order of a key's records, or looks for a key on its shard, plain "
         "readers too. The record itself reaches all of them.",
@@ -81,7 +81,7 @@ PLACEMENT = (
         "on-child",
         "warning",
         "The shard map is older than the stream",
-        "These user records lie on a shard that came out of the one the map has open for their hash keys: "
+        "These user records lie on a descendant of the shard that the map has open for their hash keys: "
         "the stream was resharded after the map was taken.",
         ONLY_THE_CHECK,
         "Take the shard listing again (`aws kinesis list-shards`) and validate once more.",
@@ -115,7 +115,7 @@ PLACEMENT = (
         "info",
         "Plain records put with an explicit hash key",
         "Their partition keys do not hash into the shard they lie on, so they were put with an explicit "
-        "hash key, which no read call returns. They are delivered by every consumer.",
+        "hash key, which no read call returns. Every consumer gets them.",
         NOBODY,
         "Nothing, if the writers use explicit hash keys. If none of them does, the shard map is of another "
         "stream.",
@@ -127,8 +127,8 @@ PLACEMENT = (
         "warning",
         "The stream distributes records itself",
         "The record distribution strategy of this stream is AUTO: the service ignores keys, so no record "
-        "is misplaced. A KCL consumer still applies its range rule to aggregates, and drops those that the "
-        "service did not happen to put on the shard of their hash keys.",
+        "is misplaced. A KCL consumer still applies its range rule to aggregates, and drops those that "
+        "lie outside the shard of their hash keys.",
         "KCL consumers. "
         "Lambda, Firehose and Spark sources do not compare hash keys with ranges: they lose nothing.",
         "Do not aggregate on such a stream, or do not read it with the KCL's deaggregation.",
@@ -139,7 +139,7 @@ PLACEMENT = (
         "skewed-shard",
         "warning",
         "A shard that gets far more than its share",
-        "Of the user records read, more than twice the mean belong to this open shard. The mean is over the "
+        "This open shard has more than twice the mean of the user records read. The mean is over the "
         "open shards that have any: a shard that was not captured cannot be told from an idle one.",
         "Writers, which are throttled on this shard, and all its consumers, which fall behind on it.",
         "Look for hot keys: `kpl-codec keys hot DIR`, with the folder of these results. If one key is hot, "
@@ -152,7 +152,7 @@ PLACEMENT = (
         "unknown-parent",
         "info",
         "A parent that is no longer listed",
-        "The shard came out of one that has expired, so what lay there cannot be told from this listing.",
+        "The shard's parent has expired, so this listing does not say what lay on it.",
         ONLY_THE_CHECK,
         "Nothing.",
         ("shard_id", "detail"),
@@ -161,9 +161,9 @@ PLACEMENT = (
     Kind(
         "lineage",
         "warning",
-        "Shards that do not descend as a stream's do",
-        "The listing says something of these shards that the service would not make: two listings of "
-        "different streams in one, or a stream made again under its old name.",
+        "Shards with an impossible lineage",
+        "The service never makes such shards: the listing is of two streams, or of a stream that was "
+        "created again under its old name.",
         ONLY_THE_CHECK,
         "Take the listing again and compare.",
         ("shard_id", "detail"),

@@ -9,8 +9,8 @@ saw.
                the estimate, its upper end with one more look as bad as the worst one seen
                (Fay and Feuer 1997)
 
-One slot of each period is drawn, which varies less than the independent draws the interval allows for, so
-it covers the truth at least as often as it says; tests/sentinel/test_estimates.py shows it by simulation.
+One slot of each period is drawn. That varies less than the independent draws the interval assumes, so it
+covers the truth at least as often as it says; tests/sentinel/test_estimates.py shows it by simulation.
 The lower end is never below what was seen.
 Specification: spec/10-sentinel.md, SEN-14 to SEN-17.
 """

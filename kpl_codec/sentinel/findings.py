@@ -1,7 +1,7 @@
 """What a sentinel finds: the kinds it knows, and one finding as a value, a JSON object and a sentence.
 
-Names and severities of kinds that a validation finds too are those of `kpl_codec.report.kinds`; a test
-holds them together. Nothing here holds record data; a partition key only where names were asked for.
+Kinds that validation finds too have the names and severities of `kpl_codec.report.kinds`; a test checks it.
+Findings hold no record data, and partition keys only where names were asked for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WRITERS: Final[dict[str, str]] = {
     "kpl": 'an aggregator with the outer key "a", as the KPL and kpl_codec use',
     "first-key": "an aggregator that puts under its first user record's key, as aws_kinesis_agg does",
     "other-key": "an aggregator that puts under a key of its own",
-    "unknown": "a writer that cannot be told",
+    "unknown": "an unknown writer",
 }
 #: Why user records lie outside their shard, where the shards can tell (`shards.misplacement_causes`).
 _CAUSES: Final[dict[str, str]] = {

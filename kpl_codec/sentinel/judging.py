@@ -47,7 +47,7 @@ class Fault:
 class Judged:
     """The counts of some Kinesis records of one shard. ``past``: user records read past the end of the slot,
     which the other counts leave out. ``bytes``: of the data. ``keys``: user records by partition key.
-    ``writers``: Kinesis records by kind of writer. ``reread``: known from before."""
+    ``writers``: Kinesis records by kind of writer. ``reread``: seen before."""
 
     kinesis_records: int = 0
     user_records: int = 0
@@ -86,7 +86,7 @@ class Judge:
         return self._map
 
     def use(self, shard_map: ShardMap, *, forget: bool = False) -> None:
-        """Judge against ``shard_map`` from now on; ``forget`` what was seen (another life of the stream)."""
+        """Judge against ``shard_map`` from now on; ``forget`` what was seen (of a deleted stream)."""
         if shard_map is not self._map:
             self._map, self._causes = shard_map, Causes(shard_map)
         if forget:
@@ -100,8 +100,8 @@ class Judge:
         rereads: bool,
         end_ms: float = float("inf"),
     ) -> Judged:
-        """Judge records of one shard. ``look``: the number of the look they come from. ``rereads``: records
-        of earlier looks may come again by our own reading; else a record that comes again is a duplicate.
+        """Judge records of one shard. ``look``: the number of the look they come from. ``rereads``: our
+        own reading may bring records of earlier looks again; else a record seen again is a duplicate.
         ``end_ms``: the end of the slot; what arrived later is past it."""
         found = Judged()
         for record in self._fresh(records, found, look, rereads):

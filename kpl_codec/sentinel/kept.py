@@ -24,7 +24,7 @@ FindingKey = tuple[str | None, Wrong]
 
 
 class KeptStateError(KplError, ValueError):
-    """What was kept cannot be read: another version's, or damaged."""
+    """The kept state is damaged, or another version's."""
 
     code = "kept-state"
     requirement = "SEN-30"
@@ -101,7 +101,7 @@ class OpenFinding:
 
 class KeptShard(NamedTuple):
     """How far a shard was read. ``covered``: milliseconds since 1970 up to which it was looked at or missed;
-    ``sequence_number``: of the last record read, where reading goes on behind it; ``looked_at``: seconds.
+    ``sequence_number``: of the last record read, if reading goes on behind it; ``looked_at``: seconds.
     ``whole_until``: seconds since 1970 up to which it is read whole; None: it is sampled, 0: always whole."""
 
     starting_sequence_number: str | None

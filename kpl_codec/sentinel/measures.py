@@ -1,7 +1,7 @@
 """The metrics of a watch, with the same names in every monitoring system.
 
 `METRICS` is the one table: OpenTelemetry, Prometheus, CloudWatch and the alarm templates read it. Counters
-count from the start of the process; gauges are of now, the losses of the last hour.
+count from the start of the process; gauges show now, those of losses the last hour.
 Specification: spec/10-sentinel.md, SEN-24.
 """
 
@@ -37,7 +37,7 @@ METRICS: Final[dict[str, Metric]] = {
         ("shard_id", "kind", "writer"),
     ),
     "open_shards": Metric("gauge", "Count", "Open shards that are watched."),
-    "oldest_look_seconds": Metric("gauge", "Seconds", "How long ago the shard looked at least lately was."),
+    "oldest_look_seconds": Metric("gauge", "Seconds", "The longest time since any shard's last look."),
     "kinesis_records_read": Metric("counter", "Count", "Kinesis records judged."),
     "user_records_read": Metric("counter", "Count", "User records judged."),
     "bytes_read": Metric("counter", "Bytes", "Bytes of data judged."),

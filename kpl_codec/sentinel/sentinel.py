@@ -33,10 +33,10 @@ MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
 #: Partition keys that are counted.
 _KEYS: Final = 256
-#: An open shard with more than this times the mean is skewed; user records a shard that it takes to tell.
+#: An open shard above this many times the mean is skewed; user records per shard needed to tell.
 SKEWED: Final = 2.0
 _ENOUGH: Final = 100
-#: A key is hot with this part of what one shard gets on the mean, and this part of all at least.
+#: A hot key has this part of what the mean shard gets, and this part of all, at least.
 _HOT_OF_SHARD, _HOT_OF_ALL = 0.5, 0.05
 _ENOUGH_FOR_KEYS: Final = 1000
 #: Looks it takes to tell skew and hot keys from a burst.
@@ -58,8 +58,8 @@ class Look(NamedTuple):
 
 
 class Sentinel:
-    """See the module. ``quiet``: seconds without a sight of it after which a finding is over. ``names``:
-    name hot partition keys; else they are told by their hash keys. ``late``: seconds from arrival to now
+    """See the module. ``quiet``: a finding not seen for so many seconds is over. ``names``: tell hot
+    partition keys, not their hash keys. ``late``: seconds from arrival to now
     above which records are late (None: not looked at). Not thread-safe."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Sentinel:
         return self._judge.shard_map
 
     def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[Finding]:
-        """Judge against ``shard_map`` from now on. ``recreated``: it is another life of the stream."""
+        """Judge against ``shard_map`` from now on. ``recreated``: the stream is a new one."""
         self._judge.use(shard_map, forget=recreated)
         if not recreated:
             return []
@@ -155,7 +155,7 @@ class Sentinel:
         minute.stands_for_ms += stands_for_ms
 
     def read_whole(self, shard_id: str, milliseconds: int, now: float) -> None:
-        """So much of a shard's time was read without leaving anything out."""
+        """So many milliseconds of a shard were read whole."""
         minute = self._minute(shard_id, now)
         minute.looks += 1
         minute.read_ms += milliseconds
@@ -226,7 +226,7 @@ class Sentinel:
         return list(self._minutes)
 
     def rate(self, shard_id: str, now: float) -> tuple[float, float]:
-        """User records and bytes a second of a shard, as far as the slots looked at tell."""
+        """User records and bytes a second of a shard, from the slots looked at."""
         user_records = size = looked = 0
         for minute in self.minutes(shard_id).values():
             if minute.read_ms:
@@ -236,8 +236,8 @@ class Sentinel:
         return (user_records / looked * 1000, size / looked * 1000) if looked else (0.0, 0.0)
 
     def top_keys(self, count: int = 10) -> list[tuple[str, float]]:
-        """The most frequent partition keys with the share of user records each has at least. Named only
-        where names were asked for, else by hash key."""
+        """The most frequent keys, each with its least possible share of user records: partition keys
+        where names were asked for, else hash keys."""
         total = self._keys.total or 1
         return [(self._name(hitter.key), hitter.at_least / total) for hitter in self._keys.top(count)]
 

@@ -60,7 +60,7 @@ class ShardWatch:
     missed: int = 0
 
     def limit(self, limits: Limits) -> int:
-        """Records to ask for: what the slot should hold and some more, of what the budget has room for."""
+        """Records to ask for: some more than the slot should hold, within the budget."""
         room = int(min(limits.shard_bytes, limits.bytes) / max(1.0, self.records_size))
         wanted = float(_MOST_RECORDS)
         if self.window is not None:
@@ -68,7 +68,7 @@ class ShardWatch:
         return max(min(_FEWEST_RECORDS, max(1, room)), min(int(wanted), room, _MOST_RECORDS))
 
     def next_slot(self, sampling: Sampling, now: float) -> float:
-        """Turn to the next slot that can still be read; gives the milliseconds that are passed over."""
+        """Turn to the next slot that can still be read; gives the milliseconds skipped."""
         # SEN-2: "Every open shard MUST be looked at once in each period; a period whose slot was not read
         # before the next one's is over MUST be counted as missed, and the others stand for it."
         number = sampling.number(self.covered)
@@ -116,7 +116,7 @@ def at_time(seconds: float) -> dict[str, Any]:
 
 
 def made_within(shard: Shard, now: float, seconds: float) -> bool:
-    """Whether a shard with parents seems to have been made so lately. Only decides what is read."""
+    """Whether a shard with parents seems younger than ``seconds``. Only decides what is read."""
     if not shard.parent_shard_ids or shard.starting_sequence_number is None:
         return False
     try:

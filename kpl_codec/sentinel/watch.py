@@ -10,7 +10,7 @@
 Each open shard is in one of two modes:
 
     sampled    one slot of each period is read by its time (see `sampling`), a little after it is over
-    whole      read from a place on, every record once: with ``share`` 1, and for a while after a reshard
+    whole      every record is read once: with ``share`` 1, and for a while after a reshard
 
 Times are seconds since 1970. Several calls may be under way, one of each shard at most.
 Specification: spec/10-sentinel.md.
@@ -39,15 +39,15 @@ from .watched_shards import WatchedShards
 _MOST_CALLS: Final = 8
 #: Seconds between two calls for a shard that is read whole and has nothing more.
 _POLL: Final = 1.0
-#: Periods without a look after which a shard counts as not watched; and seconds at least.
+#: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 
 
 class Watch:
     """See the module. ``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which
-    every shard is looked at, lengthened where the limits are too tight for it. ``since``: seconds before
-    now that reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole."""
+    every shard is looked at, lengthened where the limits are too tight for it. ``since``: so many
+    seconds ago reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Watch:
         self.sentinel.resume(kept.minutes, kept.findings)
 
     def up_to_date(self, now: float) -> bool:
-        """Whether every shard was looked at in this run, or has no slot that is over and not looked at."""
+        """Whether every shard was looked at in this run, or has no finished slot left to look at."""
         return self._watched.up_to_date(now)
 
     # -- calls ----------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Watch:
         if records:
             arrival = records[-1].approximate_arrival_timestamp
             position = arrival.timestamp() * 1000 if arrival else now * 1000
-        # A full answer does not say that nothing is behind it.
+        # More records may follow a full answer.
         at_tip = state.iterator is None or (behind_ms == 0 and len(records) < limit)
         window = state.window
         scale = self._slots if window is not None else 1.0
@@ -211,7 +211,7 @@ class Watch:
             told = []
         state.covered = window.period_end
         state.look_calls = 0
-        if state.iterator is None:  # the end of a closed shard: no slot to come holds anything
+        if state.iterator is None:  # the end of a closed shard: later slots are empty
             self._end(state)
             return told
         self._watched.next_slot(state, now)

@@ -132,7 +132,7 @@ class WatchedShards:
         return found
 
     def resume(self, kept: Kept) -> None:
-        """The first map to come is that of a stream of which this is known."""
+        """Go on from ``kept`` with the first map that comes."""
         self._kept = dict(kept.shards)
         self.ended = set(kept.ended)
 
