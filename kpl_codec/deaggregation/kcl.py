@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
     record_index: int | None = None
 
 
-RAW = Outcome(True, 1, 1)
+RAW: Outcome = Outcome(True, 1, 1)
 
 
 def fate_of_sound(kind: AggregateKind | None) -> Fate:

@@ -566,5 +566,5 @@ def test_every_public_name_is_there_or_listed() -> None:
     ):
         missing |= public_names(before) - public_names(after)
     spec = (Path(__file__).parents[2] / "spec" / "06-lambda.md").read_text(encoding="utf-8")
-    listed = spec.partition("Names without an underscore that are not there:")[2].partition("(CMP-15)")[0]
+    listed = spec.partition("Public names that are left out:")[2].partition("(CMP-15)")[0]
     assert missing == set(re.findall(r"`(\w+)`", listed))
