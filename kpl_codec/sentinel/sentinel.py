@@ -235,12 +235,6 @@ class Sentinel:
                 looked += minute.read_ms
         return (user_records / looked * 1000, size / looked * 1000) if looked else (0.0, 0.0)
 
-    def top_keys(self, count: int = 10) -> list[tuple[str, float]]:
-        """The most frequent keys, each with its least possible share of user records: partition keys
-        where names were asked for, else hash keys."""
-        total = self._keys.total or 1
-        return [(self._name(hitter.key), hitter.at_least / total) for hitter in self._keys.top(count)]
-
     # -- inside ---------------------------------------------------------------------------------
 
     def _minute(self, shard_id: str | None, now: float) -> Minute:
