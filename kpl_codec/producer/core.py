@@ -20,12 +20,12 @@ Specification: spec/05-producer.md, PRD-6 to PRD-32.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .answers import Malformed, NotStored, Stored, parse_put_records
 from .collector import PutRecordsRequest
 from .config import ProducerConfig
+from .failures import Failures, Flight
 from .kinesis_record import Outgoing, build_all
 from .ledger import Ended, Ledger
 from .metrics import Meter, Observe
@@ -36,18 +36,6 @@ from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
 from .send_queue import SendQueue
 from .verdicts import Verdicts
-
-
-class _Flight(NamedTuple):
-    """A PutRecords call under way. ``generation``: that of the map when it was sent."""
-
-    kinesis_records: list[Outgoing]
-    started_at: float
-    generation: int
-
-    def attempt(self, outgoing: Outgoing, outcome: Outcome, now: float, **facts: str | None) -> Attempt:
-        """The attempt that this call was for one of its Kinesis records."""
-        return Attempt(outcome, self.started_at, now, outgoing.shard, **facts)
 
 
 class ProducerCore:
@@ -76,7 +64,8 @@ class ProducerCore:
         self._placer = Placer(config, live, chance, self._queue)
         self._order = order_of(config.ordering, self._placer.place)
         self._verdicts = Verdicts(config, live)
-        self._in_flight: dict[int, _Flight] = {}
+        self._failures = Failures(config, self._queue, self._meter, self._fail)
+        self._in_flight: dict[int, Flight] = {}
         self._requests = 0
         self._closed = False
 
@@ -141,10 +130,10 @@ class ProducerCore:
         self._closed = True
         for flight in self._in_flight.values():
             for outgoing in flight.kinesis_records:
-                self._note(outgoing, flight.attempt(outgoing, Outcome.NO_ANSWER, now))
+                self._failures.note(outgoing, flight.attempt(outgoing, Outcome.NO_ANSWER, now))
         everything = [pending for place in self._places() for pending in place]
         for judged in self._verdicts.take_all():
-            self._note(judged.outgoing, judged.attempt)
+            self._failures.note(judged.outgoing, judged.attempt)
         self._in_flight.clear()
         self._queue.clear()
         self._placer.clear()
@@ -169,7 +158,7 @@ class ProducerCore:
         """The calls to make now. Also does all that is due at ``now``."""
         self._order.enter_again(self._placer.take_waiting(now), now)
         for judged in self._verdicts.take_due(now):
-            self._order.enter_again(self._failed(judged.outgoing, judged.attempt, now), now)
+            self._order.enter_again(self._failures.failed(judged.outgoing, judged.attempt, now), now)
         for pending in self._order.take_expired(now):
             self._fail(pending, Outcome.EXPIRED, held=True)
         self._order.place_held(now)
@@ -185,7 +174,7 @@ class ProducerCore:
             if not kinesis_records:
                 continue  # all of them had expired
             self._requests += 1
-            self._in_flight[self._requests] = _Flight(kinesis_records, now, self.live.generation)
+            self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.generation)
             calls.append(PutRecordsRequest(self._requests, build_all(kinesis_records)))
             if self._meter is not None:
                 self._meter.sent(kinesis_records, self.outstanding, self._ledger.oldest_put_at, now)
@@ -246,30 +235,31 @@ class ProducerCore:
         if failure.code == "ResourceNotFoundException":
             self.live.stream_gone(now)
         if ACTIONS[outcome] is Action.ISOLATE:
-            # Its text may repeat data and keys.
-            self._isolate(flight, failure.code, now)
+            # (Without its text, which may repeat data and keys.)
+            self._order.enter_again(self._failures.invalid(flight, failure.code, now), now)
+            self._order.place_held(now)
         else:
             self._all_failed(flight, outcome, failure, now)
 
-    def _landed(self, request: PutRecordsRequest, now: float) -> _Flight | None:
+    def _landed(self, request: PutRecordsRequest, now: float) -> Flight | None:
         """The records in flight with ``request``; None if they were given up."""
         flight = self._in_flight.pop(request.number, None)
         if flight is not None and self._meter is not None:
             self._meter.answered(now - flight.started_at)
         return flight
 
-    def _all_failed(self, flight: _Flight, outcome: Outcome, failure: Failure, now: float) -> None:
+    def _all_failed(self, flight: Flight, outcome: Outcome, failure: Failure, now: float) -> None:
         retries: list[Pending] = []
         code, message = failure.code, failure.reason or None
         for outgoing in flight.kinesis_records:
             attempt = flight.attempt(outgoing, outcome, now, code=code, message=message)
-            retries += self._failed(outgoing, attempt, now)
+            retries += self._failures.failed(outgoing, attempt, now)
         self._queue.answered(flight.started_at, now)
         self._order.enter_again(retries, now)
         self._order.place_held(now)
 
     def _answered(
-        self, outgoing: Outgoing, entry: Stored | NotStored | Malformed, flight: _Flight, now: float
+        self, outgoing: Outgoing, entry: Stored | NotStored | Malformed, flight: Flight, now: float
     ) -> list[Pending]:
         """Handles the outcome of one Kinesis record; returns the user records to send again."""
         if isinstance(entry, Stored):
@@ -285,12 +275,12 @@ class ProducerCore:
             outcome = Outcome.REFUSED  # it was sent alone: the service refused this one record
             message = None  # it may repeat the record
         attempt = flight.attempt(outgoing, outcome, now, code=entry.code, message=message)
-        return self._failed(outgoing, attempt, now)
+        return self._failures.failed(outgoing, attempt, now)
 
     def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
         """Handles the verdict on a stored Kinesis record; returns the user records to send again."""
         if attempt.outcome is not Outcome.DELIVERED:
-            return self._failed(outgoing, attempt, now)
+            return self._failures.failed(outgoing, attempt, now)
         shard_id, sequence_number, only = attempt.shard_id, attempt.sequence_number, (attempt,)
         assert shard_id is not None
         assert sequence_number is not None
@@ -303,58 +293,6 @@ class ProducerCore:
         if self._meter is not None:
             self._meter.delivered(outgoing, shard_id)
         return []
-
-    def _note(self, outgoing: Outgoing, attempt: Attempt) -> None:
-        """Add a failed attempt to the history of its user records."""
-        if self._meter is not None:
-            self._meter.failed(attempt.code or attempt.outcome.value)
-        for pending in outgoing.records:
-            pending.note(attempt)
-
-    def _failed(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
-        """Handles a failed attempt: fails what must fail, returns what is to be sent again."""
-        self._note(outgoing, attempt)
-        action = ACTIONS[attempt.outcome]
-        throttled = attempt.outcome is Outcome.THROTTLED
-        if action is Action.BACK_OFF:
-            self._queue.failed(outgoing.shard, throttled=throttled)
-        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
-        # its time to live."
-        deadline = now + self._buffering / 2
-        again: list[Pending] = []
-        for pending in outgoing.records:
-            if action is Action.FAIL or (throttled and self.config.fail_if_throttled):
-                self._fail(pending, attempt.outcome, attempt.code)
-            elif pending.expires_at <= now:
-                self._fail(pending, Outcome.EXPIRED)
-            else:
-                pending.deadline = min(deadline, pending.expires_at)
-                pending.map_deadline = min(now + self._ttl / 10, pending.expires_at)
-                again.append(pending)
-        return again
-
-    def _isolate(self, flight: _Flight, code: str, now: float) -> None:
-        """The service refused a whole call: find the invalid record by halving.
-
-        One bad record must not fail 499 good ones. First halves are sent, then single Kinesis records, then
-        the user records of an aggregate one by one. A record that is refused alone fails.
-        """
-        kinesis_records = flight.kinesis_records
-        self._queue.refused_as_invalid(now)
-        if len(kinesis_records) == 1 and len(kinesis_records[0].records) == 1:
-            self._all_failed(flight, Outcome.REFUSED, Failure(code), now)
-            return
-        for outgoing in kinesis_records:
-            self._note(outgoing, flight.attempt(outgoing, Outcome.INVALID, now, code=code))
-        if len(kinesis_records) > 1:
-            half = len(kinesis_records) // 2
-            self._queue.isolate(kinesis_records[half:])
-            self._queue.isolate(kinesis_records[:half])
-            return
-        for pending in kinesis_records[0].records:
-            pending.alone = True
-        self._order.enter_again(kinesis_records[0].records, now)
-        self._order.place_held(now)
 
     # -- the map ------------------------------------------------------------------------------
 
