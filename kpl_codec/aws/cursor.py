@@ -22,7 +22,7 @@ from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time
 from .calls import CALL_ERRORS, failure_of, stream_argument
 
-Operation = Literal["get_records", "get_shard_iterator"]
+Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
 #: GetRecords returns at most so many records.
 MOST_RECORDS: Final = 10_000
@@ -104,7 +104,9 @@ class Pace:
         self._free_at[operation] = self._clock() + busy
 
 
-class _CallFailed(Exception):
+class CallFailed(Exception):
+    """A call that `ShardCursor.fetch` repeats, if a retry can help."""
+
     def __init__(self, operation: Operation, failure: Failure) -> None:
         super().__init__()
         self.operation, self.failure = operation, failure
@@ -128,8 +130,10 @@ class ShardCursor:
         patience: float = 300.0,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        self._now = now
         self._client, self._stream, self.shard_id = client, stream, shard_id
         self._place = place
         self._pace = pace or Pace(None, None)
@@ -151,7 +155,7 @@ class ShardCursor:
         while True:
             try:
                 return self._fetch_once(limit)
-            except _CallFailed as error:
+            except CallFailed as error:
                 operation, failure = error.operation, error.failure
             expired = failure.code == _EXPIRED
             if expired:
@@ -171,6 +175,9 @@ class ShardCursor:
             self._sleep(pause)
             failures += 1
 
+    def close(self) -> None:
+        """Nothing to do: an iterator needs no closing. `SubscriptionCursor` ends its subscription."""
+
     def _fetch_once(self, limit: int) -> Answer:
         if self._iterator is None:
             self._iterator = self._new_iterator()
@@ -185,7 +192,7 @@ class ShardCursor:
         return Answer(records, int(found.get("MillisBehindLatest") or 0), self.ended)
 
     def _new_iterator(self) -> str:
-        begun = int(time.time() * 1000)
+        begun = int(self._now() * 1000)
         answer = self._call(
             "get_shard_iterator",
             "ShardIterator",
@@ -199,19 +206,19 @@ class ShardCursor:
         return str(answer["ShardIterator"])
 
     def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
-        """The answer of one call. Raises _CallFailed."""
+        """The answer of one call. Raises CallFailed."""
         self._pace.wait(operation)
         try:
             answer: Mapping[str, Any] = getattr(self._client, operation)(**arguments)
         except CALL_ERRORS as error:
-            raise _CallFailed(operation, failure_of(error)) from None
+            raise CallFailed(operation, failure_of(error)) from None
         finally:
             self._pace.spent(operation)
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
         # botocore turns a truncated answer into an empty success, which would look like the end of the shard.
         missing = _missing(answer, needs)
         if missing is not None:
-            raise _CallFailed(operation, Failure(_CUT_SHORT, f"an answer without {missing}"))
+            raise CallFailed(operation, Failure(_CUT_SHORT, f"an answer without {missing}"))
         return answer
 
     def _not_yet(self, failure: Failure) -> bool:
@@ -220,7 +227,7 @@ class ShardCursor:
         return (
             failure.code == "InvalidArgumentException"
             and self._place.kind == "AT_TIMESTAMP"
-            and self._place.time_ms > time.time() * 1000 - _CLOCK_SKEW
+            and self._place.time_ms > self._now() * 1000 - _CLOCK_SKEW
         )
 
 

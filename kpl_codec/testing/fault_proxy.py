@@ -9,22 +9,25 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from .event_stream import Message, Refused, Subscriptions
+
 JSON_TYPE = "application/x-amz-json-1.1"
 
 
 class Answer(NamedTuple):
-    """An HTTP answer. ``body`` is the JSON text as bytes."""
+    """An HTTP answer. ``body``: its JSON, as bytes. ``messages``: of SubscribeToShard, sent as they come."""
 
     status: int
     body: bytes
     content_type: str = JSON_TYPE
+    messages: Iterator[Message] | None = None
 
     @property
     def json(self) -> Any:
@@ -37,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class Cut(Exception):
-    """End the connection with a reset, after sending ``sent`` (the first bytes of an answer, or none)."""
+    """End the connection with a reset, after sending ``sent``: the begin of an answer or message."""
 
     def __init__(self, sent: bytes = b"") -> None:
         super().__init__()
@@ -100,10 +103,19 @@ class Rule:
 class FaultProxy:
     """The proxy: a context manager with ``endpoint_url``, `on`, `clear` and ``calls``.
 
-    ``target``: the server's URL. ``seed`` decides which calls a ``rate`` below 1 picks.
+    ``target``: the server's URL. ``seed`` decides which calls a ``rate`` below 1 picks. A subscription to a
+    shard ends after ``subscription_lifetime`` seconds; another one is refused for ``resubscribe_after``.
     """
 
-    def __init__(self, target: str, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        target: str,
+        *,
+        seed: int = 0,
+        subscription_lifetime: float = 300.0,
+        resubscribe_after: float = 5.0,
+    ) -> None:
+        self._subscriptions = Subscriptions(lifetime=subscription_lifetime, refused_for=resubscribe_after)
         parts = urlsplit(target)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._rules: list[Rule] = []
@@ -176,14 +188,16 @@ class FaultProxy:
                     return rule
         return None
 
-    def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """The bytes to answer with. Raises Cut."""
+    def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """The answer. Raises Cut."""
         request = json.loads(body or b"{}")
         forwarded = 0
 
         def send(changed: dict[str, Any]) -> Answer:
             nonlocal forwarded
             forwarded += 1
+            if operation == "SubscribeToShard":
+                return self._subscribe(changed, headers)
             return self._forward(body if changed == request else json.dumps(changed).encode(), headers)
 
         rule = self._choose(operation, request)
@@ -196,7 +210,22 @@ class FaultProxy:
             with self._lock:
                 name = rule.fault.__name__ if rule else None
                 self._calls.append(Call(operation, request, name, status, forwarded))
-        return as_http(answer)
+        return answer
+
+    def _subscribe(self, request: dict[str, Any], headers: Mapping[str, str]) -> Answer:
+        def ask(operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+            target = {**headers, "X-Amz-Target": f"Kinesis_20131202.{operation}"}
+            answer = self._forward(json.dumps(arguments).encode(), target)
+            if answer.status != 200:
+                raise Refused(answer.status, answer.body)
+            found: dict[str, Any] = answer.json
+            return found
+
+        try:
+            messages = self._subscriptions.subscribe(request, ask)
+        except Refused as refused:
+            return Answer(refused.status, refused.body)
+        return Answer(200, b"", "application/vnd.amazon.eventstream", messages)
 
     def _forward(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         for fresh in (False, True):
@@ -221,11 +250,24 @@ class FaultProxy:
 
 def as_http(answer: Answer) -> bytes:
     reason = http.client.responses.get(answer.status, "")
+    length = "Transfer-Encoding: chunked" if answer.messages else f"Content-Length: {len(answer.body)}"
     head = (
         f"HTTP/1.1 {answer.status} {reason}\r\nContent-Type: {answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\nx-amzn-RequestId: injected\r\n\r\n"
+        f"{length}\r\nx-amzn-RequestId: injected\r\n\r\n"
     )
     return head.encode() + answer.body
+
+
+def _chunks(messages: Iterator[Message]) -> Iterator[bytes]:
+    """The messages as chunks of an HTTP answer."""
+    try:
+        for message in messages:
+            data = message.encoded()
+            yield b"%x\r\n%b\r\n" % (len(data), data)
+    except Cut as cut:
+        # A chunk that ends too early.
+        raise Cut(b"%x\r\n%b" % (len(cut.sent) + 1, cut.sent) if cut.sent else b"") from None
+    yield b"0\r\n\r\n"
 
 
 class _Server(ThreadingHTTPServer):
@@ -244,7 +286,10 @@ class _Handler(BaseHTTPRequestHandler):
         keep = ("Content-Type", "X-Amz-Target", "X-Amz-Date", "Authorization", "Accept", "User-Agent")
         headers = {name: self.headers[name] for name in keep if name in self.headers}
         try:
-            self.wfile.write(self.owner._handle(operation, body, headers))
+            answer = self.owner._handle(operation, body, headers)
+            self.wfile.write(as_http(answer))
+            for chunk in _chunks(answer.messages) if answer.messages else ():
+                self.wfile.write(chunk)
         except Cut as cut:
             if cut.sent:
                 self.wfile.write(cut.sent)
@@ -252,7 +297,7 @@ class _Handler(BaseHTTPRequestHandler):
             # Linger 0: close sends RST, the peer sees a connection that broke.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
-        except (ConnectionError, OSError):
+        except (Refused, OSError):
             # The server or the client is gone, so this connection is over.
             self.close_connection = True
 

@@ -1,0 +1,326 @@
+"""Reading a shard by subscription: over the model of AWS, and over a real server behind the proxy."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kpl_codec.aws.cursor import ShardCursor
+from kpl_codec.aws.shard_event import EventError, shard_event
+from kpl_codec.aws.stream_consumer import consumer_status, deregister_consumer, register_consumer
+from kpl_codec.aws.subscription import SubscriptionCursor
+from kpl_codec.shards.live_shard_map import StreamUnavailable
+from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
+from kpl_codec.testing.faults import (
+    FaultProxy,
+    cut_before,
+    cut_events,
+    end_events,
+    error,
+    fail_events,
+    server_error,
+    slow_events,
+    throttle,
+)
+
+from .model_fan_out import ARN, FanOutKinesis
+
+SHARD = "shardId-000000000000"
+
+
+def registered(stream: FanOutKinesis) -> str:
+    return register_consumer(stream, ARN, "reader", sleep=stream.sleep, clock=stream.clock)
+
+
+def subscriber(stream: FanOutKinesis, place: Place, shard: str = SHARD, **more: Any) -> SubscriptionCursor:
+    arn = more.pop("arn", None) or registered(stream)
+    return SubscriptionCursor(
+        stream,
+        arn,
+        shard,
+        place,
+        clock=stream.clock,
+        now=stream.clock,
+        sleep=stream.sleep,
+        **{"patience": 3000.0, **more},
+    )
+
+
+def numbers(cursor: ShardCursor, limit: int = 1000, most: int = 3000) -> list[str]:
+    """The sequence numbers up to the tip or the end."""
+    found: list[str] = []
+    for _ in range(most):
+        answer = cursor.fetch(limit)
+        found += [record["SequenceNumber"] for record in answer.records]
+        if answer.at_tip(limit):
+            return found
+    raise AssertionError("no tip")
+
+
+PLACES = st.one_of(st.just("TRIM_HORIZON"), st.just("time"), st.tuples(st.booleans(), st.integers(0, 10**6)))
+
+
+def place_in(stream: FanOutKinesis, drawn: Any) -> Place:
+    records = stream.shards[SHARD].records
+    if drawn == "TRIM_HORIZON" or not records:
+        return TRIM_HORIZON
+    if drawn == "time":
+        return at_time(int(records[len(records) // 2][1] * 1000))
+    at, index = drawn
+    number = str(records[index % len(records)][0])
+    return at_record(number) if at else after_record(number)
+
+
+@pytest.mark.requirement("EFO-2", "EFO-3", "EFO-4", "EFO-5")
+@settings(max_examples=200)
+@given(
+    st.integers(0, 300),
+    PLACES,
+    st.sampled_from([0, 0.1, 0.4]),
+    st.integers(1, 60),
+    st.booleans(),
+    st.integers(),
+)
+def test_a_subscription_gives_what_polling_gives(
+    records: int, drawn: Any, faults: float, limit: int, closed: bool, seed: int
+) -> None:
+    stream = FanOutKinesis(1, faults=faults, most=17, seed=seed)
+    stream.put(records)
+    if closed:
+        stream.split(0)
+        stream.put(3)
+    place = place_in(stream, drawn)
+    polled = ShardCursor(stream, "s", SHARD, place, clock=stream.clock, sleep=stream.sleep)
+    cursor = subscriber(stream, place)
+    assert numbers(cursor, limit) == numbers(polled, limit)
+    assert cursor.ended == closed
+    if cursor.ended:
+        assert cursor.fetch().records == []
+    assert stream.longest < 300
+    assert all(later - earlier >= 1 for earlier, later in itertools.pairwise(stream.called))
+    assert all(later - earlier >= 5 for earlier, later in itertools.pairwise(stream.subscribed))
+
+
+@pytest.mark.requirement("EFO-3", "EFO-4")
+@pytest.mark.parametrize("place", [LATEST, TRIM_HORIZON])
+@pytest.mark.parametrize("faults", [0.0, 0.2])
+def test_a_shard_is_followed_for_hours(place: Place, faults: float) -> None:
+    stream = FanOutKinesis(1, faults=faults)
+    cursor = subscriber(stream, place)
+    found: list[str] = []
+    begun = stream.now
+    for minutes in range(1, 240):
+        while stream.now < begun + 60 * minutes:
+            found += [record["SequenceNumber"] for record in cursor.fetch().records]
+        stream.put(7)
+    found += numbers(cursor)
+    assert found == [number for _, number in sorted(stream.names(), key=lambda name: int(name[1]))]
+    assert 200 < stream.longest < 300 or faults
+    assert stream.longest < 300
+
+
+@pytest.mark.requirement("EFO-3", "EFO-5")
+def test_two_readers_of_one_consumer_take_turns_and_both_read_everything() -> None:
+    stream = FanOutKinesis(1, most=3)
+    stream.put(800)
+    arn = registered(stream)
+    readers = [subscriber(stream, TRIM_HORIZON, arn=arn) for _ in range(2)]
+    found: list[list[str]] = [[], []]
+    for turn in range(3000):
+        reader = readers[turn % 2]
+        found[turn % 2] += [record["SequenceNumber"] for record in reader.fetch().records]
+    assert (
+        found[0]
+        == found[1]
+        == [number for _, number in sorted(stream.names(), key=lambda name: int(name[1]))]
+    )
+
+
+@pytest.mark.requirement("EFO-6")
+def test_a_missing_consumer_is_not_a_missing_shard() -> None:
+    stream = FanOutKinesis(1)
+    stream.put(3)
+    cursor = subscriber(stream, TRIM_HORIZON)
+    assert len(numbers(cursor)) == 3
+    stream.consumers.clear()
+    cursor.close()
+    with pytest.raises(StreamUnavailable) as caught:
+        cursor.fetch()
+    assert (caught.value.code, caught.value.permanent) == ("ConsumerNotFound", True)
+    gone = subscriber(stream, TRIM_HORIZON)
+    stream.split(0)
+    stream.now += 48 * 3600
+    with pytest.raises(StreamUnavailable) as caught:
+        gone.fetch()
+    assert caught.value.code == "ResourceNotFoundException"
+
+
+def test_what_a_retry_cannot_solve_is_raised_and_the_rest_after_patience() -> None:
+    stream = FanOutKinesis(1, faults=1.0)
+    begun = stream.now
+    with pytest.raises(StreamUnavailable):
+        subscriber(stream, TRIM_HORIZON, patience=60.0).fetch()
+    assert stream.now - begun < 90
+    assert stream.calls["subscribe_to_shard"] < 60
+    sound = FanOutKinesis(1)
+    sound.put(1)
+    first = next(iter(sound.names()))[1]
+    sound.now += 48 * 3600
+    with pytest.raises(StreamUnavailable) as caught:
+        subscriber(sound, at_record(first)).fetch()
+    assert caught.value.code == "InvalidArgumentException"
+
+
+@pytest.mark.requirement("EFO-7")
+def test_a_consumer_is_registered_once_and_found_again() -> None:
+    stream = FanOutKinesis(1)
+    arn = registered(stream)
+    assert registered(stream) == arn
+    assert consumer_status(stream, arn) == "ACTIVE"
+    deregister_consumer(stream, arn)
+    deregister_consumer(stream, arn)  # nothing to do
+    assert consumer_status(stream, arn) is None
+    assert registered(stream) in stream.consumers
+    stream.describe_stream_consumer = lambda **_: {  # type: ignore[method-assign]
+        "ConsumerDescription": {"ConsumerStatus": "DELETING", "ConsumerARN": arn}
+    }
+    with pytest.raises(StreamUnavailable) as caught:
+        registered(stream)
+    assert caught.value.code == "ConsumerNotFound"
+
+
+RECORD = {
+    "SequenceNumber": "5",
+    "Data": b"x",
+    "PartitionKey": "k",
+    "ApproximateArrivalTimestamp": datetime(2026, 1, 1, tzinfo=timezone.utc),
+}
+EVENT = {"Records": [RECORD], "ContinuationSequenceNumber": "5", "MillisBehindLatest": 0}
+END = {"Records": [], "MillisBehindLatest": 0, "ChildShards": [{"ShardId": "shardId-000000000001"}]}
+
+
+@pytest.mark.requirement("EFO-1", "EFO-2")
+def test_sound_events_are_read() -> None:
+    event = shard_event({"SubscribeToShardEvent": EVENT})
+    assert (event.records, event.continuation, event.behind, event.children) == ([RECORD], "5", 0, ())
+    assert not event.ended
+    end = shard_event({"SubscribeToShardEvent": END})
+    assert end.ended
+    assert end.children == ("shardId-000000000001",)
+
+
+@pytest.mark.requirement("EFO-1", "EFO-2")
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        {},
+        {"SDK_UNKNOWN_MEMBER": {"name": "Other"}},
+        {"SubscribeToShardEvent": None},
+        *(
+            {"SubscribeToShardEvent": {**EVENT, **change}}
+            for change in [
+                {"Records": None},
+                {"Records": [None]},
+                {"Records": [RECORD, RECORD]},
+                {"MillisBehindLatest": None},
+                {"MillisBehindLatest": -1},
+                {"MillisBehindLatest": True},
+                {"ContinuationSequenceNumber": None},
+                {"ContinuationSequenceNumber": "five"},
+                {"ContinuationSequenceNumber": 5},
+                {"ChildShards": [{"ShardId": "shardId-000000000001"}]},
+                {"ChildShards": {}},
+                *({"Records": [{**RECORD, name: None}]} for name in RECORD),
+                {"Records": [{**RECORD, "SequenceNumber": "-5"}]},
+                {"Records": [{**RECORD, "ApproximateArrivalTimestamp": datetime(2026, 1, 1)}]},
+            ]
+        ),
+        {"SubscribeToShardEvent": {**END, "ChildShards": [{}]}},
+        {"SubscribeToShardEvent": {**END, "ChildShards": []}},
+    ],
+)
+def test_other_events_are_refused(found: Any) -> None:
+    with pytest.raises(EventError):
+        shard_event(found)
+
+
+FAULTS = [
+    throttle(),
+    server_error(),
+    cut_before(),
+    error("ExpiredTokenException"),
+    error("ResourceInUseException"),
+    cut_events(after=1),
+    cut_events(after=0, fraction=0.99),
+    end_events(after=1),
+    end_events(after=0),
+    fail_events("InternalFailureException"),
+    fail_events("ResourceInUseException", after=1),
+    slow_events(0.02),
+]
+
+
+@pytest.mark.server
+@pytest.mark.timeout(60)
+@pytest.mark.requirement("EFO-2", "EFO-3")
+def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, stream_name: str) -> None:
+    kinesis_local.create_stream(stream_name)
+    client = kinesis_local.client()
+    summary = client.describe_stream_summary(StreamName=stream_name)["StreamDescriptionSummary"]
+    with FaultProxy(kinesis_local.endpoint_url, resubscribe_after=0.0) as proxy:
+        reading = kinesis_local.client(endpoint_url=proxy.endpoint_url)
+        arn = register_consumer(reading, summary["StreamARN"], "reader")
+        put: list[str] = []
+
+        def add(count: int) -> None:
+            entries = [{"Data": b"%d" % number, "PartitionKey": "k"} for number in range(count)]
+            answer = client.put_records(StreamName=stream_name, Records=entries)
+            put.extend(record["SequenceNumber"] for record in answer["Records"])
+
+        rules = [proxy.on("SubscribeToShard", fault, times=1) for fault in FAULTS]
+        # The limits are AWS's and would cost this test a minute: the clock is let run ahead.
+        ahead = [0.0]
+        cursor = SubscriptionCursor(
+            reading,
+            arn,
+            SHARD,
+            TRIM_HORIZON,
+            clock=lambda: time.monotonic() + ahead[0],
+            sleep=lambda seconds: ahead.__setitem__(0, ahead[0] + seconds),
+        )
+        found: list[str] = []
+        for _ in range(100):
+            if len(put) < 400:
+                add(20)
+            found += [record["SequenceNumber"] for record in cursor.fetch().records]
+            if len(found) == 400:
+                break
+            if len(found) % 60 == 0:
+                cursor.close()
+        client.split_shard(StreamName=stream_name, ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
+        while not cursor.ended:
+            assert not cursor.fetch().records
+        assert found == put
+        assert [rule.fault.__name__ for rule in rules if not rule.acted] == []
+        deregister_consumer(reading, arn)
+        with pytest.raises(StreamUnavailable) as caught:
+            SubscriptionCursor(reading, arn, SHARD, TRIM_HORIZON).fetch()
+        assert caught.value.code == "ConsumerNotFound"
+
+
+@pytest.mark.server
+def test_kinesis_local_alone_gives_no_stream_that_boto3_reads(kinesis_local: Any, stream_name: str) -> None:
+    kinesis_local.create_stream(stream_name)
+    client = kinesis_local.client()
+    summary = client.describe_stream_summary(StreamName=stream_name)["StreamDescriptionSummary"]
+    arn = register_consumer(client, summary["StreamARN"], "reader")
+    with pytest.raises(StreamUnavailable) as caught:
+        SubscriptionCursor(client, arn, SHARD, TRIM_HORIZON, patience=0.1).fetch()
+    assert (caught.value.code, caught.value.permanent) == ("ResponseParserError", False)
