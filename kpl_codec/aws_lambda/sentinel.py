@@ -54,7 +54,8 @@ class ConsumerSentinel:
     """Checks the events of a consumer. Create it outside the handler, because it keeps the last hour.
 
     ``shard_map``: gives the shard maps; without it only broken and late records are found. ``late``: seconds
-    from arrival to now above which records are late. ``every``: seconds between two writings of metrics.
+    from arrival to now above which records are late. ``names``: tell hot partition keys, not their hash keys.
+    ``every``: seconds between two writings of metrics.
     ``write``: takes findings and metrics, each a JSON object. Not thread-safe.
     """
 
@@ -63,11 +64,12 @@ class ConsumerSentinel:
         shard_map: ShardMaps | None = None,
         *,
         late: float | None = 60.0,
+        names: bool = False,
         every: float = 60.0,
         write: Callable[[Mapping[str, Any]], None] = _write,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._maps, self._late, self._every = shard_map, late, every
+        self._maps, self._late, self._names, self._every = shard_map, late, names, every
         self._write, self._clock = write, clock
         self._streams: dict[str, tuple[Sentinel, Deltas]] = {}
         self._written_at = float("-inf")
@@ -106,7 +108,7 @@ class ConsumerSentinel:
         if arn not in self._streams and len(self._streams) >= _MOST_STREAMS:
             self._streams.pop(next(iter(self._streams)))
         name = arn.rpartition("/")[2] or "unknown"
-        return self._streams.setdefault(arn, (Sentinel(name, late=self._late), Deltas()))
+        return self._streams.setdefault(arn, (Sentinel(name, late=self._late, names=self._names), Deltas()))
 
     def _tell(self, findings: list[Finding]) -> None:
         for finding in findings:
@@ -172,8 +174,9 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     """One look at every open shard of the stream. For a schedule of one run in each period.
 
     Environment: KPL_STREAM (a name or an ARN), KPL_SHARE (0.05), KPL_PERIOD (60, seconds: that of the
-    schedule), KPL_MAX_CALLS (20, a second), KPL_STATE_TABLE (see the module). Returns what was done; writes
-    findings and metrics to the log. Raises StreamUnavailable if the stream's shards cannot be listed.
+    schedule), KPL_MAX_CALLS (20, a second), KPL_NAMES ("yes": tell hot partition keys, not their hash keys),
+    KPL_STATE_TABLE (see the module). Returns what was done; writes findings and metrics to the log. Raises
+    StreamUnavailable if the stream's shards cannot be listed.
     """
     from ..aws.sentinel import StreamWatcher
     from ..sentinel import Limits
@@ -195,6 +198,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
         share=share,
         period=period,
         since=period if share >= 1 else 0.0,
+        names=os.environ.get("KPL_NAMES") == "yes",
         limits=Limits(calls=float(os.environ.get("KPL_MAX_CALLS", "20"))),
     )
     state = _State(os.environ.get("KPL_STATE_TABLE"), stream)

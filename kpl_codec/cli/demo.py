@@ -140,7 +140,8 @@ def verdict(rows: dict[str, tuple[int, int]], put: int) -> list[RenderableType]:
         line(
             f"{NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {put:,} user records at "
             "the KCL: its aggregates hold user records of several shards, and the KCL drops such an "
-            f"aggregate whole, without a log line. One aggregator for each shard loses {per_shard:,}: "
-            "those that were on their way when the shard was split."
+            f"aggregate whole, without a log line. One aggregator for each shard loses {per_shard:,}: it "
+            "knew the shards from before the split, and after it put user records of both new shards into "
+            "one aggregate."
         ),
     ]

@@ -41,15 +41,22 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
-def seconds(text: str) -> float:
-    """The type of options that take seconds, above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return value
+def above_zero(what: str) -> Callable[[str], float]:
+    """The type of options that take a finite number above 0. ``what`` it is, for the refusal."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < inf:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {what} above 0")
+        return value
+
+    return number
+
+
+seconds = above_zero("number of seconds")
 
 
 def add_connection(parser: argparse.ArgumentParser, *, credentials: bool = True) -> None:

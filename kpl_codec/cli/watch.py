@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.resources import files
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..pictures.terminal import json_line, note, write, write_on
 from ..sentinel import Finding, Limits, Watch
 from ..sentinel.findings import SEVERITIES, at_least_as_bad
 from ..sentinel.measures import Measure
-from .source import UsageError, add_connection, client_of, stream_arguments
+from .source import UsageError, above_zero, add_connection, client_of, stream_arguments
 
 if TYPE_CHECKING:
     from ..aws.sentinel import StreamWatcher
@@ -47,16 +46,6 @@ def _share(text: str) -> float:
     return value
 
 
-def _limit(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return value
-
-
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
@@ -82,7 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         value = getattr(default, name)
         option = f"--max-{name.replace('_', '-')}"
-        reading.add_argument(option, type=_limit, default=value, help=f"{what} (default: {value:,.0f})")
+        reading.add_argument(
+            option, type=above_zero("number"), default=value, help=f"{what} (default: {value:,.0f})"
+        )
     telling = parser.add_argument_group("what is told")
     telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
     telling.add_argument("--names", action="store_true", help="show hot partition keys, not their hash keys")
@@ -264,6 +255,10 @@ class _Terminal:
             f"{sum(measured.failed.values()):,} failed; {measured.looks:,} looks, {measured.missed:,} "
             f"missed; {read['kinesis_records']:,} Kinesis records and {read['bytes']:,} bytes read"
         )
+        writers = self._watcher.watch.sentinel.writers.most_common()
+        if writers:
+            kinds = ", ".join(f"{writer} {count:,}" for writer, count in writers)
+            self._say(f"Kinesis records by kind of writer: {kinds}")
 
     def finding(self, finding: Finding) -> None:
         """Tell of one finding."""
@@ -306,8 +301,11 @@ def _table(stream: str, watch: Watch, now: float) -> Any:
     rows = []
     for shard_id, state in watch.shards.items():
         here = sentinel.lost(now, shard_id)
-        records, size = sentinel.rate(shard_id, now)
-        how = "whole" if state.window is None else f"{state.looks} slots"
+        records, size = sentinel.rate(shard_id)
+        lag = sentinel.lags.get(shard_id, 0.0)
+        how = f"{state.looks} slots" if state.window is not None else "whole"
+        if lag >= 2:
+            how += f", {lag:.0f} s behind"
         cells = (shard_id, how, f"{now - state.looked_at:.0f} s", f"{records:,.0f}", f"{size / 1000:,.1f}")
         rows.append((-here.estimate, shard_id, [*cells, str(here) if here.seen else "-"]))
     for estimate, _, row in sorted(rows)[:_MOST_ROWS]:

@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 from .. import __version__
@@ -22,6 +21,7 @@ from ..sentinel.measures import Measure
 from ..sentinel.sentinel import MINUTE
 from ..shards.misplacement_causes import CAUSES
 from ..shards.placement import Verdict
+from .serving import ServerThread
 
 #: Seconds after which a browser reloads; and seconds after its last request for which the page is still
 #: renewed.
@@ -88,7 +88,7 @@ def report_of(watch: Watch, now: float) -> Report:
     )
 
 
-class PageServer:
+class PageServer(ServerThread):
     """A context manager. ``port`` 0 takes a free one; ``port`` then says which."""
 
     def __init__(self, watch: Watch, address: str, port: int) -> None:
@@ -103,21 +103,7 @@ class PageServer:
 
         # SEN-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
         # load nothing from anywhere."
-        self._server = ThreadingHTTPServer((address, port), Handler)
-        self._server.daemon_threads = True
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
-
-    def __enter__(self) -> PageServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        super().__init__(Handler, address, port)
 
     def finding(self, finding: SentinelFinding) -> None:
         """Does nothing: open findings are on the page."""

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any
 
 from ..sentinel import Finding
 from ..sentinel.measures import SENTINEL, Measure, Table
+from .serving import ServerThread
 
 
-class PrometheusEndpoint:
+class PrometheusEndpoint(ServerThread):
     """A context manager. ``port`` 0 takes a free one; ``port`` then says which."""
 
     def __init__(self, stream: str, address: str, port: int, *, table: Table = SENTINEL) -> None:
-        self._table = table
-        self._stream, self._address, self.port = stream, address, port
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.exposition import MetricsHandler
+
+        self._table, self._stream = table, stream
         self._measured: Sequence[Measure] = ()
-        self._server: Any = None
-
-    def __enter__(self) -> PrometheusEndpoint:
-        from prometheus_client import CollectorRegistry, start_http_server
-
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
-        self._server, self._thread = start_http_server(self.port, self._address, registry)
-        self.port = self._server.server_port
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        super().__init__(MetricsHandler.factory(registry), address, port)
 
     def finding(self, finding: Finding) -> None:
         """Does nothing: open findings are part of the measures."""

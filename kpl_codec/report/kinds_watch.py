@@ -30,11 +30,14 @@ WATCH = (
     Kind(
         "lag",
         "warning",
-        "Records reach the consumer late",
-        "More time than allowed passes between a record's arrival on the stream and at the consumer.",
-        "Whoever waits for this consumer's output.",
-        "Give the consumer more concurrency, or find what it waits for.",
+        "Records are read late",
+        "More time than allowed passes between a record's arrival on the stream and its reading: by the "
+        "consumer that has the sentinel in it, or by this watch. No watch can see how late others read.",
+        "Whoever waits for this consumer's output. If the watch is late, so are its findings.",
+        "Give the consumer more concurrency, or find what it waits for. Give the watch a larger budget, or a "
+        "smaller share to read.",
         _HERE,
+        "SEN-32",
     ),
     Kind(
         "throttled",

@@ -7,6 +7,7 @@
     `kept`        what a watch knows, to be kept between two runs
     `judging`     Kinesis records -> faults       `findings`   kinds, and one finding as value, JSON, text
     `sampling`    which time is looked at         `estimates`  what a sample says of the whole
+    `writers`     kinds of writers                `uneven`     hot keys and skewed shards
     `budget`      units per second                `heavy_hitters`  the most frequent keys
 
 Specification: spec/10-sentinel.md.

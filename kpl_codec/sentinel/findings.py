@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, Literal, get_args
 
 from .estimates import Estimate
+from .writers import described
 
 Severity = Literal["critical", "error", "warning", "info"]
 #: Worst first.
@@ -25,21 +26,13 @@ KINDS: Final[dict[str, tuple[Severity, str]]] = {
     "duplicate": ("warning", "The same Kinesis record more than once"),
     "skewed-shard": ("warning", "A shard that gets far more than its share"),
     "hot-key": ("warning", "A partition key that gets far more than its share"),
-    "lag": ("warning", "Records reach the consumer late"),
+    "lag": ("warning", "Records are read late"),
     "not-watched": ("error", "A shard that could not be looked at"),
     "throttled": ("info", "The service refuses reads: other consumers use them up"),
     "stream-recreated": ("warning", "The stream was deleted and created again"),
 }
 BROKEN: Final[tuple[Severity, str]] = ("error", "Broken aggregated records")
 
-#: Kinds of writers that can be told apart, and what each looks like.
-WRITERS: Final[dict[str, str]] = {
-    "plain": "a writer that does not aggregate",
-    "kpl": 'an aggregator with the outer key "a", as the KPL and kpl_codec use',
-    "first-key": "an aggregator that puts under its first user record's key, as aws_kinesis_agg does",
-    "other-key": "an aggregator that puts under a key of its own",
-    "unknown": "an unknown writer",
-}
 #: Why user records lie outside their shard, where the shards can tell (`shards.misplacement_causes`).
 _CAUSES: Final[dict[str, str]] = {
     "across-shards": "it does not look at shards",
@@ -62,6 +55,7 @@ def at_least_as_bad(severity: Severity, than: Severity) -> bool:
 class Finding:
     """One thing that is wrong, as far as it is known now.
 
+    ``writer``: a kind of writer, see `writers`. ``cause``: why, as far as the shards tell.
     ``state``: "open" when new, "grown" when it has doubled since it was last told, "over" when it was not
     seen again for a while. ``first_seen``, ``last_seen``: seconds since 1970. ``lost``: user records that
     the KCL drops, in the last hour. ``kinesis_records``: how many of the kind were seen in all.
@@ -97,9 +91,9 @@ class Finding:
         """What is wrong, in a sentence or two."""
         where = f" on {self.shard_id}" if self.shard_id else ""
         parts = [f"{self.title} ({self.kind}){where}"]
-        if self.writer in WRITERS and self.writer != "unknown":
+        if self.writer is not None and (writer := described(self.writer)) is not None:
             because = f"; {_CAUSES[self.cause]}" if self.cause in _CAUSES else ""
-            parts.append(f"written by {WRITERS[self.writer]}{because}")
+            parts.append(f"written by {writer}{because}")
         if self.lost is not None and self.lost.seen:
             seen = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
             parts.append(f"a KCL consumer loses {self.lost} user records{seen}")
@@ -111,8 +105,6 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON object; what does not apply is left out. Sequence numbers are strings."""
-        # SEN-23: "A finding MUST hold no record data and no credentials; a partition key only where the
-        # caller asked for names."
         row: dict[str, Any] = {
             "time": _iso(self.last_seen),
             "stream": self.stream,

@@ -8,7 +8,7 @@ Specification: spec/10-sentinel.md, SEN-12, SEN-13.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,10 +17,10 @@ from ..deaggregation.records import DeaggregatedRecord
 from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
+from .writers import writer_of
 
 #: How many Kinesis records are remembered, to recognise those already counted.
 REMEMBERED = 20_000
-_FIXED_OUTER_KEY = "a"
 
 
 class Wrong(NamedTuple):
@@ -73,12 +73,14 @@ class Judged:
 
 
 class Judge:
-    """Judges records of one stream. State: the shard map, and the Kinesis records seen last."""
+    """Judges records of one stream. State: the shard map, the Kinesis records seen last, and up to which
+    sequence number each shard was read by an earlier run."""
 
     def __init__(self) -> None:
         self._map: ShardMap | None = None
         self._causes: Causes | None = None
         self._seen: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
+        self._read_before: dict[str | None, int] = {}
 
     @property
     def shard_map(self) -> ShardMap | None:
@@ -91,6 +93,11 @@ class Judge:
             self._map, self._causes = shard_map, Causes(shard_map)
         if forget:
             self._seen.clear()
+            self._read_before.clear()
+
+    def resume(self, read_to: Mapping[str, str | None]) -> None:
+        """``read_to``: by shard the sequence number up to which an earlier run read."""
+        self._read_before = {shard_id: int(number) for shard_id, number in read_to.items() if number}
 
     def judge(
         self,
@@ -112,6 +119,11 @@ class Judge:
         self, records: Iterable[KinesisRecord], found: Judged, look: int, rereads: bool
     ) -> Iterator[KinesisRecord]:
         for record in records:
+            # SEN-33: "A Kinesis record that an earlier run read MUST NOT be counted again."
+            earlier = self._read_before.get(record.shard_id, -1)
+            if earlier >= 0 and record.sequence_number and int(record.sequence_number) <= earlier:
+                found.reread += 1
+                continue
             key = record.shard_id, record.sequence_number, record.sub_sequence_number or 0
             before = self._seen.get(key) if record.sequence_number is not None else None
             # SEN-13: "A Kinesis record (shard, sequence number, sub-sequence number) among the last 20,000
@@ -170,17 +182,3 @@ class Judge:
         if cause.name == ACROSS_SHARDS:
             return "naive-aggregator", cause
         return f"{placements[0].aggregate}-aggregate", cause
-
-
-def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord]) -> str:
-    """The kind of writer of a Kinesis record, by its outer key and its shape: a key of `findings.WRITERS`."""
-    if not rows or (rows[0].defects and not rows[0].aggregated):
-        return "unknown"
-    if not rows[0].aggregated:
-        return "plain"
-    if record.partition_key == _FIXED_OUTER_KEY:
-        return "kpl"
-    if record.partition_key is None:
-        return "unknown"
-    first = next((row.partition_key for row in rows if row.sub_sequence_number == 0), None)
-    return "first-key" if record.partition_key == first else "other-key"

@@ -3,8 +3,8 @@
     kept = watch.keep(now)               # at the end of a run
     watch.resume(Kept.from_json(...))    # before the first `use` of the next one
 
-Not kept: which Kinesis records were seen (a duplicate is known within a run only), counts of partition keys
-(a hot key is found only if one run sees enough), counters.
+Not kept: which Kinesis records were seen, only up to which each shard was read (a duplicate is known within a
+run only); counts of partition keys (a hot key is found only if one run sees enough); counters.
 Specification: spec/10-sentinel.md, SEN-29.
 """
 
@@ -102,13 +102,15 @@ class OpenFinding:
 class KeptShard(NamedTuple):
     """How far a shard was read. ``covered``: milliseconds since 1970 up to which it was looked at or missed;
     ``sequence_number``: of the last record read, if reading goes on behind it; ``looked_at``: seconds.
-    ``whole_until``: seconds since 1970 up to which it is read whole; None: it is sampled, 0: always whole."""
+    ``whole_until``: seconds since 1970 up to which it is read whole; None: it is sampled, 0: always whole.
+    ``read_to``: sequence number of the last record ever read."""
 
     starting_sequence_number: str | None
     covered: float
     looked_at: float
     sequence_number: str | None = None
     whole_until: float | None = None
+    read_to: str | None = None
 
 
 class Kept(NamedTuple):

@@ -39,8 +39,12 @@ METRICS: Final[dict[str, Metric]] = {
     "open_shards": Metric("gauge", "Count", "Open shards that are watched."),
     "oldest_look_seconds": Metric("gauge", "Seconds", "The longest time since any shard's last look."),
     "kinesis_records_read": Metric("counter", "Count", "Kinesis records judged."),
+    "kinesis_records_by_writer": Metric("counter", "Count", "Those by kind of writer.", ("writer",)),
     "user_records_read": Metric("counter", "Count", "User records judged."),
     "bytes_read": Metric("counter", "Bytes", "Bytes of data judged."),
+    "lag_seconds": Metric(
+        "gauge", "Seconds", "The longest time from arrival to reading, where everything is read."
+    ),
     "looks": Metric("counter", "Count", "Looks at a shard."),
     "missed_looks": Metric("counter", "Count", "Periods of a shard that could not be looked at."),
     "calls": Metric("counter", "Count", "Calls to Kinesis.", ("operation",)),
@@ -99,6 +103,11 @@ def measures_of_records(sentinel: Sentinel, now: float) -> list[Measure]:
         Measure("kinesis_records_read", sentinel.totals["kinesis_records"]),
         Measure("user_records_read", sentinel.totals["user_records"]),
         Measure("bytes_read", sentinel.totals["bytes"]),
+        Measure("lag_seconds", round(max(sentinel.lags.values(), default=0.0), 3)),
+        *(
+            Measure("kinesis_records_by_writer", count, {"writer": writer})
+            for writer, count in sentinel.writers.items()
+        ),
     ]
     for severity in SEVERITIES:
         count = sum(finding.severity == severity for finding in findings)

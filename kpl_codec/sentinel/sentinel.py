@@ -16,14 +16,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from ..format.hash_keys import partition_key_hash
 from ..format.records import KinesisRecord
 from ..shards.shard_map import ShardMap
 from .estimates import CONFIDENCE, Estimate, Sample, estimate
 from .findings import SEVERITIES, Finding
-from .heavy_hitters import HeavyHitters
-from .judging import Fault, Judge, Judged, Wrong
-from .kept import FindingKey, Losses, Minute, OpenFinding
+from .judging import Fault, Judge, Wrong
+from .kept import FindingKey, Kept, Losses, Minute, OpenFinding
+from .uneven import HotKeys, per_second, skewed
 
 #: Seconds that are remembered, and the parts they are remembered in.
 HOUR: Final = 3600
@@ -31,16 +30,6 @@ MINUTE: Final = 60
 #: How many findings are kept separately; later ones count for `OTHERS`.
 MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
-#: Partition keys that are counted.
-_KEYS: Final = 256
-#: An open shard above this many times the mean is skewed; user records per shard needed to tell.
-SKEWED: Final = 2.0
-_ENOUGH: Final = 100
-#: A hot key has this part of what the mean shard gets, and this part of all, at least.
-_HOT_OF_SHARD, _HOT_OF_ALL = 0.5, 0.05
-_ENOUGH_FOR_KEYS: Final = 1000
-#: Looks it takes to tell skew and hot keys from a burst.
-_ENOUGH_LOOKS: Final = 10
 
 
 class Look(NamedTuple):
@@ -72,17 +61,17 @@ class Sentinel:
         confidence: float = CONFIDENCE,
     ) -> None:
         self.stream = stream
-        self._quiet, self._names, self._late, self._confidence = quiet, names, late, confidence
+        self._quiet, self._late, self._confidence = quiet, late, confidence
         self._judge = Judge()
         self._minutes: dict[str | None, dict[int, Minute]] = {}
         self._open: dict[FindingKey, OpenFinding] = {}
         self._current: dict[FindingKey, tuple[int, Losses, int]] = {}
-        self._keys: HeavyHitters[str] = HeavyHitters(_KEYS)
-        self._keys_since: float | None = None
-        self._looks = 0
+        self._keys = HotKeys(names=names)
         self._scale = 1.0
         #: Counts over the whole life: Kinesis records, user records, bytes, reread, lost.
         self.totals: Counter[str] = Counter()
+        #: Seconds from arrival to reading, of the last records of each shard.
+        self.lags: dict[str | None, float] = {}
         #: Kinesis records by kind of writer, over the whole life.
         self.writers: Counter[str] = Counter()
 
@@ -104,17 +93,15 @@ class Sentinel:
         self._minutes.clear()
         self._open.clear()
         self._current.clear()
-        self._keys = HeavyHitters(_KEYS)
+        self.lags.clear()
+        self._keys.clear()
         return over + self.report(Wrong("stream-recreated", "unknown", None), None, now)
 
-    def resume(
-        self,
-        minutes: Mapping[str | None, Mapping[int, Minute]],
-        findings: Mapping[FindingKey, OpenFinding],
-    ) -> None:
-        """Go on with the minutes and open findings of an earlier run; call it before all else."""
-        self._minutes = {shard_id: dict(numbered) for shard_id, numbered in minutes.items()}
-        self._open = dict(findings)
+    def resume(self, kept: Kept) -> None:
+        """Go on with what an earlier run knew; call it before all else."""
+        self._minutes = {shard_id: dict(numbered) for shard_id, numbered in kept.minutes.items()}
+        self._open = dict(kept.findings)
+        self._judge.resume({shard_id: shard.read_to for shard_id, shard in kept.shards.items()})
 
     @property
     def open_findings(self) -> Mapping[FindingKey, OpenFinding]:
@@ -135,16 +122,24 @@ class Sentinel:
         self.totals["bytes"] += judged.bytes
         self.totals["reread"] += judged.reread
         self.writers.update(judged.writers)
-        self._count_keys(judged, now)
+        self._keys.count(judged.keys, now)
         told: list[Finding] = []
         for wrong, fault in judged.faults.items():
             self.totals["lost"] += fault.lost + fault.outside
             self._count_losses(look, wrong, fault, minute)
             told += self._seen(wrong, look.shard_id, now, fault)
-        if self._late is not None and judged.newest is not None and now - judged.newest > self._late:
-            behind = f"{now - judged.newest:.0f} s from arrival to now"
-            told += self.report(Wrong("lag", "unknown", None), look.shard_id, now, behind)
+        if self._late is not None and judged.newest is not None:
+            lag = now - judged.newest
+            detail = f"{lag:.0f} s from arrival to now"
+            told += self.lag(look.shard_id, lag, now, allowed=self._late, detail=detail)
         return told
+
+    def lag(
+        self, shard_id: str | None, seconds: float, now: float, *, allowed: float, detail: str
+    ) -> list[Finding]:
+        """Records of a shard are read that long after their arrival; above ``allowed`` it is a finding."""
+        self.lags[shard_id] = seconds
+        return self.report(Wrong("lag", "unknown", None), shard_id, now, detail) if seconds > allowed else []
 
     def looked(self, shard_id: str, looked_ms: int, stands_for_ms: int, now: float) -> None:
         """A slot of ``looked_ms`` was read; it stands for ``stands_for_ms``. (0, n): a period missed."""
@@ -188,7 +183,8 @@ class Sentinel:
                 del minutes[number]
             if not minutes:
                 del self._minutes[shard_id]
-        told = [*self._skew(now), *self._hot_keys(now)]
+                self.lags.pop(shard_id, None)
+        told = list(self._uneven(now))
         for key, found in list(self._open.items()):
             if now - found.last_seen > self._quiet:
                 told.append(self._finding(key, "over", now))
@@ -225,15 +221,9 @@ class Sentinel:
         """Shards of which something was read in the last hour."""
         return list(self._minutes)
 
-    def rate(self, shard_id: str, now: float) -> tuple[float, float]:
-        """User records and bytes a second of a shard, from the slots looked at."""
-        user_records = size = looked = 0
-        for minute in self.minutes(shard_id).values():
-            if minute.read_ms:
-                user_records += minute.user_records
-                size += minute.bytes
-                looked += minute.read_ms
-        return (user_records / looked * 1000, size / looked * 1000) if looked else (0.0, 0.0)
+    def rate(self, shard_id: str) -> tuple[float, float]:
+        """User records and bytes a second of a shard, of the time that was read."""
+        return per_second(self.minutes(shard_id).values())
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -318,39 +308,11 @@ class Sentinel:
             detail=found.detail,
         )
 
-    def _count_keys(self, judged: Judged, now: float) -> None:
-        if self._keys_since is None or now - self._keys_since > HOUR:
-            self._keys, self._keys_since, self._looks = HeavyHitters(_KEYS), now, 0
-        self._looks += bool(judged.keys)
-        for key, count in judged.keys.items():
-            self._keys.add(key, count)
-
-    def _name(self, key: str) -> str:
-        return repr(key) if self._names else f"hash key {partition_key_hash(key)}"
-
-    def _hot_keys(self, now: float) -> Iterator[Finding]:
-        total = self._keys.total
-        if self.shard_map is None or total < _ENOUGH_FOR_KEYS or self._looks < _ENOUGH_LOOKS:
+    def _uneven(self, now: float) -> Iterator[Finding]:
+        if self.shard_map is None:
             return
-        hot = max(_HOT_OF_SHARD / len(self.shard_map.open_shards), _HOT_OF_ALL)
-        for hitter in self._keys.top(5):
-            if hitter.at_least > hot * total:
-                shard_id = self.shard_map.shard_for(partition_key_hash(hitter.key)).shard_id
-                detail = f"{self._name(hitter.key)}: {hitter.at_least / total:.0%} of the user records seen"
-                yield from self.report(Wrong("hot-key", "unknown", None), shard_id, now, detail)
-
-    def _skew(self, now: float) -> Iterator[Finding]:
-        if self.shard_map is None or len(self.shard_map.open_shards) < 2:
-            return
-        open_shards = [shard.shard_id for shard in self.shard_map.open_shards]
-        minutes = [list(self.minutes(one).values()) for one in open_shards]
-        seen = sum(minute.user_records for one in minutes for minute in one)
-        looks = min(sum(minute.looks for minute in one) for one in minutes)
-        rates = {one: self.rate(one, now)[1] for one in open_shards}
-        mean = sum(rates.values()) / len(rates)
-        if seen < _ENOUGH * len(rates) or looks < _ENOUGH_LOOKS or not mean:
-            return
-        for shard_id, rate in rates.items():
-            if rate > SKEWED * mean:
-                detail = f"{rate / mean:.1f} times the mean of the open shards, {rate / 1000:,.0f} kB/s"
-                yield from self.report(Wrong("skewed-shard", "unknown", None), shard_id, now, detail)
+        for shard_id, detail in self._keys.hot(self.shard_map):
+            yield from self.report(Wrong("hot-key", "unknown", None), shard_id, now, detail)
+        minutes = {one.shard_id: self.minutes(one.shard_id).values() for one in self.shard_map.open_shards}
+        for shard_id, detail in skewed(minutes):
+            yield from self.report(Wrong("skewed-shard", "unknown", None), shard_id, now, detail)

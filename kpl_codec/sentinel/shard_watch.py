@@ -36,6 +36,8 @@ class ShardWatch:
 
     ``place``: where GetShardIterator is to start. ``due``: when its next call is. ``covered``: until when
     (milliseconds) it was looked at or missed. ``whole_until``: when a new child is sampled like others.
+    ``looks``: slots read, or how often its end was reached. ``caught_up``: the end was reached once.
+    ``read_to``: the highest sequence number read.
     """
 
     shard_id: str
@@ -58,6 +60,8 @@ class ShardWatch:
     reserved: float = 0.0
     looks: int = 0
     missed: int = 0
+    caught_up: bool = False
+    read_to: str | None = None
 
     def limit(self, limits: Limits) -> int:
         """Records to ask for: some more than the slot should hold, within the budget."""
@@ -91,11 +95,12 @@ class ShardWatch:
         if self.window is None:
             whole = 0.0 if self.whole_until == float("inf") else self.whole_until
         read = self.place.get("StartingSequenceNumber")
-        return KeptShard(shard.starting_sequence_number, self.covered, self.looked_at, read, whole)
+        known = shard.starting_sequence_number, self.covered, self.looked_at
+        return KeptShard(*known, read, whole, self.read_to)
 
     def resume(self, kept: KeptShard, *, always_whole: bool) -> bool:
         """Go on where ``kept`` left off; gives whether the shard is read whole."""
-        self.covered, self.looked_at = kept.covered, kept.looked_at
+        self.covered, self.looked_at, self.read_to = kept.covered, kept.looked_at, kept.read_to
         self.place = at_time(kept.covered / 1000)
         if kept.sequence_number is not None:
             self.place = behind(kept.sequence_number)

@@ -47,7 +47,8 @@ _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 class Watch:
     """See the module. ``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which
     every shard is looked at, lengthened where the limits are too tight for it. ``since``: so many
-    seconds ago reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole."""
+    seconds ago reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole.
+    ``late``: seconds that reading a shard whole may lie behind its end before that is a finding."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Watch:
         limits: Limits | None = None,
         after_reshard: float = 30.0,
         since: float = 0.0,
+        late: float = 60.0,
         seed: str = "",
     ) -> None:
         if not 0 < share <= 1:
@@ -67,7 +69,7 @@ class Watch:
         self.measured = Measured()
         self._queue = CallQueue(self.limits, self.measured)
         self._slots = max(1, round(1 / share))
-        self._wanted = period
+        self._wanted, self._since, self._late = period, since, late
         self._watched = WatchedShards(
             sentinel,
             self.limits,
@@ -128,7 +130,7 @@ class Watch:
         # SEN-29: "A watch that resumes MUST go on where the one before left off: no period is looked at
         # twice, with a share of 1 no record is left out or read twice, and no finding is told anew."
         self._watched.resume(kept)
-        self.sentinel.resume(kept.minutes, kept.findings)
+        self.sentinel.resume(kept)
 
     def up_to_date(self, now: float) -> bool:
         """Whether every shard was looked at in this run, or has no finished slot left to look at."""
@@ -175,7 +177,9 @@ class Watch:
         self._queue.settle(state, size, now)
         if records:
             state.records_size += 0.3 * (size / len(records) - state.records_size)
-            state.place = behind(str(records[-1].sequence_number))
+            last = str(records[-1].sequence_number)
+            state.place = behind(last)
+            state.read_to = max(state.read_to or last, last, key=int)
         state.iterator = answer.get("NextShardIterator")
         behind_ms = answer.get("MillisBehindLatest") or 0
         position = now * 1000 - behind_ms
@@ -189,7 +193,8 @@ class Watch:
         end = window.end if window is not None else float("inf")
         told = self.sentinel.observe(Look(state.shard_id, state.look, scale, end, True), records, now)
         if window is None:
-            return told + self._read_whole(state, now, done=at_tip)
+            until = now * 1000 if at_tip else min(position, now * 1000 - behind_ms)
+            return told + self._read_whole(state, until, now, at_tip=at_tip)
         if at_tip or position >= end or state.look_calls >= _MOST_CALLS:
             until = end if at_tip else min(end, position)
             told += self._look_over(state, window, until, now)
@@ -205,6 +210,7 @@ class Watch:
             seen = sum(minute.kinesis_records for minute in self.sentinel.minutes(state.shard_id).values())
             read = sum(minute.read_ms for minute in self.sentinel.minutes(state.shard_id).values())
             state.records_rate = seen / read * 1000 if read else 0.0
+            state.looks += 1
             told = self._looked(state, now)
         else:
             self._watched.missed(state, 1)
@@ -218,14 +224,17 @@ class Watch:
         self._queue.push(state)
         return told
 
-    def _read_whole(self, state: ShardWatch, now: float, *, done: bool) -> list[Finding]:
-        if not done:
+    def _read_whole(self, state: ShardWatch, until: float, now: float, *, at_tip: bool) -> list[Finding]:
+        """The shard was read up to ``until`` (milliseconds)."""
+        self.sentinel.read_whole(state.shard_id, max(0, round(until - state.covered)), now)
+        state.covered = max(state.covered, until)
+        told = self._looked(state, now) + self._lag(state, now - until / 1000, now)
+        if not at_tip:
             self._again(state, now)
-            return []
-        self.sentinel.read_whole(state.shard_id, max(0, round(now * 1000 - state.covered)), now)
-        state.covered = now * 1000
+            return told
+        state.caught_up = True
+        state.looks += 1
         state.look_calls = 0
-        told = self._looked(state, now)
         if state.iterator is None:
             self._end(state)
             return told
@@ -236,13 +245,19 @@ class Watch:
         self._queue.push(state)
         return told
 
+    def _lag(self, state: ShardWatch, seconds: float, now: float) -> list[Finding]:
+        # SEN-32: "A shard that is read whole, and further behind its end than the time said, MUST be a
+        # finding; a watch that begins in the past may be behind by that time too until it reaches the end."
+        allowed = self._late + (0.0 if state.caught_up else self._since)
+        detail = f"this watch reads {seconds:.0f} s behind the end of the shard; its budget is too small"
+        return self.sentinel.lag(state.shard_id, seconds, now, allowed=allowed, detail=detail)
+
     def _end(self, state: ShardWatch) -> None:
         self._watched.end(state)
         self.map_is_old = self.map_is_old or not state.closed
 
     def _looked(self, state: ShardWatch, now: float) -> list[Finding]:
         state.looked_at = now
-        state.looks += 1
         self.measured.looks += 1
         return self.sentinel.settle(Wrong("not-watched", "unknown", None), state.shard_id, now)
 

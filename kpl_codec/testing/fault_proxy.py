@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from ..outlets.serving import ServerThread
 from .event_stream import Message, Refused, Subscriptions
 
 JSON_TYPE = "application/x-amz-json-1.1"
@@ -100,7 +100,7 @@ class Rule:
         return True
 
 
-class FaultProxy:
+class FaultProxy(ServerThread):
     """The proxy: a context manager with ``endpoint_url``, `on`, `clear` and ``calls``.
 
     ``target``: the server's URL. ``seed`` decides which calls a ``rate`` below 1 picks. A subscription to a
@@ -128,10 +128,7 @@ class FaultProxy:
         class Handler(_Handler):
             owner = proxy
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
-        )
+        super().__init__(Handler, "127.0.0.1", 0)
 
     def on(
         self,
@@ -165,18 +162,7 @@ class FaultProxy:
     @property
     def endpoint_url(self) -> str:
         """``http://127.0.0.1:<port>``."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> FaultProxy:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        return f"http://127.0.0.1:{self.port}"
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -268,11 +254,6 @@ def _chunks(messages: Iterator[Message]) -> Iterator[bytes]:
         # A chunk that ends too early.
         raise Cut(b"%x\r\n%b" % (len(cut.sent) + 1, cut.sent) if cut.sent else b"") from None
     yield b"0\r\n\r\n"
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.sentinel import Finding, Kept, KeptStateError, Limits, Sentinel, Watch
+from kpl_codec.sentinel.judging import Judge
 
 from .model import START, ModelStream, open_map, run
 from .test_watch import NAIVE, Traffic, aggregate, split_map
@@ -76,6 +77,27 @@ def test_a_sample_looks_at_no_period_twice_and_counts_those_it_missed(times, gap
         assert first + periods * 20_000 == last
     opened = Counter((f.kind, f.shard_id, f.writer) for found in told for f in found if f.state == "open")
     assert set(opened.values()) <= {1}
+
+
+@pytest.mark.requirement("SEN-33")
+@given(times=CUTS, share=st.sampled_from([0.5, 0.2]))
+@settings(max_examples=15)
+def test_no_record_is_counted_by_two_runs(times, share):
+    """With two slots a period, the next slot often begins where the one before ended and was read past."""
+    counted: Counter[str] = Counter()
+    judge_one = Judge._one
+
+    def counting(self, record, *arguments):
+        counted[record.sequence_number] += 1
+        judge_one(self, record, *arguments)
+
+    stream = ModelStream(open_map(2))
+    Traffic(stream, rate=20).fill(START - 60, START + 320)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Judge, "_one", counting)
+        in_runs(stream, times, share=share, period=10.0)
+    assert len(counted) > 1000 * share
+    assert set(counted.values()) == {1}
 
 
 @pytest.mark.requirement("SEN-29", "SEN-5")

@@ -1,0 +1,38 @@
+"""An HTTP server in a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import TypeVar
+
+Self = TypeVar("Self", bound="ServerThread")
+
+
+class ServerThread:
+    """A context manager: it serves ``handler`` until its end, each request in a thread.
+
+    ``port`` 0 takes a free one; ``port`` then says which. Raises OSError for an address it cannot have.
+    """
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler], address: str, port: int) -> None:
+        class Server(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            request_queue_size = 128
+
+        self._server = Server((address, port), handler)
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    def __enter__(self: Self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
