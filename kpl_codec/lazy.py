@@ -7,20 +7,30 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-#: The extra of kpl-codec that installs a package.
-EXTRAS: dict[str, str] = {
-    "aiobotocore": "aio",
-    "aws_kinesis_agg": "demo",
-    "boto3": "aws",
-    "botocore": "aws",
-    "hypothesis": "testing",
-    "numpy": "spark",
-    "pandas": "spark",
-    "pyarrow": "spark",
-    "pyspark": "spark-local",
-    "prometheus_client": "watch",
-    "rich": "cli",
+#: The extras of kpl-codec that install a package; the first one has the least besides.
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "aiobotocore": ("aio",),
+    "argcomplete": ("cli", "demo", "watch"),
+    "aws_kinesis_agg": ("demo",),
+    "boto3": ("aws", "demo", "watch"),
+    "botocore": ("aws", "demo", "watch"),
+    "hypothesis": ("testing", "demo"),
+    "jinja2": ("cli", "demo", "watch"),
+    "numpy": ("spark", "cli", "demo", "watch"),
+    "opentelemetry": ("otel",),
+    "pandas": ("spark", "spark-local", "demo"),
+    "prometheus_client": ("watch",),
+    "pyarrow": ("spark", "cli", "demo", "watch"),
+    "pyspark": ("spark-local", "demo"),
+    "pytest": ("testing", "demo"),
+    "rich": ("cli", "demo", "watch"),
+    "six": ("demo",),
 }
+
+
+def extra_for(package: str, *wanted: str) -> str:
+    """The extra that installs a package of EXTRAS: one of ``wanted`` if it does, else the first."""
+    return next((extra for extra in wanted if extra in EXTRAS[package]), EXTRAS[package][0])
 
 
 @contextmanager
@@ -32,7 +42,7 @@ def needing_extras(name: str) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
-        told = f"{name} needs {missing}: install kpl-codec with its extra {EXTRAS[missing]}"
+        told = f"{name} needs {missing}: install kpl-codec with its extra {extra_for(missing)}"
         raise ModuleNotFoundError(told, name=error.name) from error
 
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from ..lazy import lazy_names, needing_extras
+
+with needing_extras("kpl_codec.aws"):
+    import botocore as _botocore  # noqa: F401 - every part needs it; aiobotocore brings it, too
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .aio_producer import AsyncProducer as AsyncProducer

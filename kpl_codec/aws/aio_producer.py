@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from ..format.records import Tag
+from ..lazy import needing_extras
 from ..producer import Delivery, Pending, ProducerClosed, ProducerConfig
 from ..producer.collector import PutRecordsRequest
 from ..producer.metrics import Observe
@@ -79,8 +80,9 @@ class AsyncProducer(ProducerBase):
     async def __aenter__(self) -> AsyncProducer:
         self._loop = asyncio.get_running_loop()
         if self._client is None:
-            from aiobotocore.config import AioConfig
-            from aiobotocore.session import get_session
+            with needing_extras("kpl_codec.aws.AsyncProducer"):
+                from aiobotocore.config import AioConfig
+                from aiobotocore.session import get_session
 
             settings = {"config": AioConfig(**client_config(self.config)), **self._client_settings}
             self._own_client = get_session().create_client("kinesis", **settings)

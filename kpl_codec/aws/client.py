@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import boto3
+from ..lazy import needing_extras
+
+with needing_extras("kpl_codec.aws.client"):
+    import boto3
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
 from botocore.session import get_session

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from ..lazy import needing_extras
 from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import LiveShardMap
@@ -69,7 +70,8 @@ class ProducerBase:
 
 def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> KinesisClient:
     """A client of its own session: `boto3.client` shares one that is not thread-safe."""
-    import boto3
+    with needing_extras("kpl_codec.aws.Producer"):
+        import boto3
     from botocore.config import Config
 
     client: KinesisClient = boto3.session.Session().client(

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..lazy import needing_extras
 from ..producer.metrics import METRICS
 
 
@@ -21,7 +22,8 @@ class OpenTelemetryMetrics:
     def __init__(
         self, stream_name: str, meter: Any = None, attributes: Mapping[str, str] | None = None
     ) -> None:
-        from opentelemetry import metrics
+        with needing_extras("OpenTelemetryMetrics"):
+            from opentelemetry import metrics
 
         meter = meter or metrics.get_meter("kpl_codec.producer")
         self._base = {"StreamName": stream_name, **(attributes or {})}

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import KplError
+from ..lazy import EXTRAS, extra_for
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 
@@ -34,22 +35,6 @@ COMMANDS = {
     "explain": "Say what an error code, a kind of finding or a requirement means, and what to do.",
     "completion": "Print what bash, zsh or fish needs to complete commands and options.",
     "conformance": "Run the specification's vectors against this or any other implementation.",
-}
-#: What to install when an import fails: module -> extra.
-EXTRAS = {
-    "pyspark": "spark-local",
-    "pyarrow": "cli",
-    "pandas": "spark-local",
-    "numpy": "cli",
-    "boto3": "aws",
-    "botocore": "aws",
-    "rich": "cli",
-    "argcomplete": "cli",
-    "jinja2": "cli",
-    "prometheus_client": "watch",
-    "opentelemetry": "otel",
-    "hypothesis": "testing",
-    "aws_kinesis_agg": "demo",
 }
 
 
@@ -101,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
-        extra = "demo" if "demo" in arguments[:1] else EXTRAS[missing]
+        extra = extra_for(missing, *arguments[:1], "cli")  # demo and watch have extras of their own
         return _failed(
             f'{missing} is not installed. Install the extra {extra}: pip install "kpl-codec[{extra}]", '
             f'or in a checkout: pip install ".[{extra}]"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..lazy import needing_extras
 from ..sentinel import Finding
 from ..sentinel.measures import METRICS, Measure
 
@@ -13,7 +14,8 @@ class OpenTelemetryOutlet:
     """``meter``: an OpenTelemetry meter; by default that of the global provider."""
 
     def __init__(self, stream: str, meter: Any = None) -> None:
-        from opentelemetry import metrics
+        with needing_extras("OpenTelemetryOutlet"):
+            from opentelemetry import metrics
 
         self._stream = stream
         self._measured: Sequence[Measure] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..lazy import needing_extras
 from ..sentinel import Finding
 from ..sentinel.measures import SENTINEL, Measure, Table
 from .serving import ServerThread
@@ -14,8 +15,9 @@ class PrometheusEndpoint(ServerThread):
     """A context manager. ``port`` 0 takes a free one; ``port`` then says which."""
 
     def __init__(self, stream: str, address: str, port: int, *, table: Table = SENTINEL) -> None:
-        from prometheus_client import CollectorRegistry
-        from prometheus_client.exposition import MetricsHandler
+        with needing_extras("PrometheusEndpoint"):
+            from prometheus_client import CollectorRegistry
+            from prometheus_client.exposition import MetricsHandler
 
         self._table, self._stream = table, stream
         self._measured: Sequence[Measure] = ()

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names
+from ..lazy import lazy_names, needing_extras
+
+with needing_extras("kpl_codec.spark"):
+    import pyarrow as _pyarrow  # noqa: F401 - every part needs it
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .functions import deaggregate as deaggregate

