@@ -292,7 +292,7 @@ class ShardMapError(KplError, ValueError):
     """A shard listing that cannot be used. ``code``:
 
     empty, incomplete, malformed, duplicate, gap, overlap, cycle; contradiction (it contradicts an earlier
-    listing of the stream). ``shard_ids``: the shards it is about.
+    listing of the stream). ``shard_ids``: the shards it is about. ``source``: where the listing is from.
     """
 
     code: str
@@ -306,7 +306,12 @@ class ShardMapError(KplError, ValueError):
     }
     reason: str
     shard_ids: tuple[str, ...]
+    source: str | None = None
     text = "shard map refused: {code}: {reason}"
+
+    def describe(self) -> str:
+        """The text, after the name of the source if that is known."""
+        return (f"{self.source}: " if self.source else "") + super().describe()
 
 
 class UnknownShard(ShardMapError, KeyError):
@@ -335,8 +340,22 @@ class CaptureError(KplError, ValueError):
     sequence_number: str | None = None
     record_id: str | None = None
     hint: str | None = None
-    text = "capture refused: {code} ({field})"
+    #: What is wrong with ``field``, by code.
+    _WHAT: ClassVar[Mapping[str, str]] = {
+        "base64": "is not base64",
+        "missing-field": "is missing",
+        "wrong-type": "has a type that it cannot have",
+        "timestamp": "is not a time that can be read",
+        "utf-8": "is not UTF-8",
+        "json": "is not JSON",
+        "duplicate-member": "has an object with a member twice",
+        "unknown-shape": "is not a Kinesis record of a known shape",
+        "not-representable": "has no place in this shape",
+        "no-data-column": "do not hold Kinesis data",
+    }
 
     def describe(self) -> str:
-        """The text without the place."""
-        return super().describe() + (f": {self.hint}" if self.hint else "")
+        """The text without the number of the record."""
+        at = f" (byte {self.offset})" if self.offset is not None else ""
+        what = self._WHAT.get(self.code, self.code)
+        return f"{self.field or 'the input'}{at} {what}" + (f": {self.hint}" if self.hint else "")

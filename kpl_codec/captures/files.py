@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import ClassVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -24,7 +25,14 @@ class InputError(CaptureError):
     requirement = "SPK-10"
     path: str
     reason: str = ""
-    text = "cannot read {path}: {code}"
+    _WHAT: ClassVar = {
+        "no-such-path": "no such file or folder",
+        "no-files": "there is no file in it",
+    }
+
+    def describe(self) -> str:
+        """The path, and why it cannot be read."""
+        return f"cannot read {self.path}: {self.reason or self._WHAT.get(self.code, self.code)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +55,19 @@ def is_local(path: str) -> bool:
 
 def open_path(path: str) -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI, and the path in it. Raises InputError (bad-path)."""
+    if "\0" in path or not _is_utf_8(path):
+        raise InputError(code="bad-path", path=path, reason="the name is not UTF-8, or has a zero byte")
     if is_local(path):
         return fs.LocalFileSystem(), os.path.abspath(path)
     try:
         return fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1))  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(code="bad-path", path=path, reason=str(error)) from None
+
+
+def _is_utf_8(path: str) -> bool:
+    """Whether pyarrow can take the path: Python's own names may have bytes that are not UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
@@ -87,17 +102,20 @@ def _files(path: str) -> list[tuple[str, int]]:
     if info.type == fs.FileType.Directory:
         try:
             found = system.get_file_info(fs.FileSelector(inner, recursive=True))
+            if is_local(path):
+                found += system.get_file_info(_broken_links(inner))
+            depth = len(PurePosixPath(inner).parts)
+            found = [
+                file
+                for file in found
+                if file.type != fs.FileType.Directory
+                and not any(part[0] in "._" for part in PurePosixPath(file.path).parts[depth:])
+            ]
+        except UnicodeError:
+            reason = "a file in it has a name that is not UTF-8: rename it"
+            raise InputError(code="unreadable", path=path, reason=reason) from None
         except OSError as error:
             raise InputError(code="unreadable", path=path, reason=str(error)) from None
-        if is_local(path):
-            found += system.get_file_info(_broken_links(inner))
-        depth = len(PurePosixPath(inner).parts)
-        found = [
-            file
-            for file in found
-            if file.type != fs.FileType.Directory
-            and not any(part[0] in "._" for part in PurePosixPath(file.path).parts[depth:])
-        ]
         if not found:
             raise InputError(code="no-files", path=path)
     return sorted(

@@ -1,10 +1,12 @@
-"""Compressed files: recognises the format by the first bytes, and reads as much as possible."""
+"""Compressed files, and UTF-16: recognises the format by the first bytes, and reads as much as possible."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +17,13 @@ _SIGNATURES = {
     b"BZh": "bz2",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
+    codecs.BOM_UTF16_LE: "utf-16",  # what PowerShell's > writes
+    codecs.BOM_UTF16_BE: "utf-16",
 }
 
 
 def compression(head: bytes) -> str | None:
-    """The compression of a file, by its first four bytes; its name does not matter."""
+    """How a file is packed, by its first four bytes; its name does not matter."""
     return next((kind for start, kind in _SIGNATURES.items() if head.startswith(start)), None)
 
 
@@ -32,6 +36,8 @@ class Unpacked:
             self._read: Any = gzip.GzipFile(fileobj=source).read1
         elif kind == "bz2":
             self._read = bz2.BZ2File(source).read1
+        elif kind == "utf-16":
+            self._read = _utf_8_of(source)
         else:
             # At a break at most one such block before it is lost.
             self._block = 1 << 12
@@ -40,5 +46,18 @@ class Unpacked:
     def read(self, size: int) -> bytes:
         try:
             return bytes(self._read(min(size, self._block)))
-        except (EOFError, zlib.error, pa.ArrowException) as error:
+        except (EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:
             raise OSError(str(error)) from None
+
+
+def _utf_8_of(source: Any) -> Callable[[int], bytes]:
+    """Reads UTF-16 as UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-16")()
+
+    def read(size: int) -> bytes:
+        while block := source.read(size):
+            if text := decoder.decode(block):
+                return text.encode()
+        return decoder.decode(b"", True).encode()
+
+    return read

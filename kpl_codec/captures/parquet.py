@@ -28,8 +28,10 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
         columns = _columns(file.schema_arrow)
     except (pa.ArrowException, OSError, CaptureError) as error:
         if piece.start == 0:
-            code = error.code if isinstance(error, CaptureError) else "file"
-            rows.unreadable(code, first_line(error), 0)
+            if isinstance(error, CaptureError):
+                rows.unreadable(error.code, str(error), 0)
+            else:
+                rows.unreadable("file", first_line(error), 0)
             yield from rows.take()
         return
     row = 0
@@ -72,11 +74,11 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
     # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
     # may be base64 or not."
     if "data" not in found:
-        raise CaptureError(code="no-data-column", field=", ".join(schema.names)[:200])
+        raise CaptureError(code="no-data-column", field=f"the columns {', '.join(schema.names)[:200]}")
     kind = schema.field(found["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
-        raise CaptureError(code="wrong-type", field=f"{found['data']} is {kind}")
+        raise CaptureError(code="wrong-type", field=f"the column {found['data']} ({kind}, not binary)")
     return found
 
 

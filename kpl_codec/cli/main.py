@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
@@ -70,6 +71,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     if "_ARGCOMPLETE" in os.environ:
         _complete()
     try:
@@ -102,6 +104,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _open_closed_streams() -> None:
+    """Null devices for streams that were closed before the start (``>&-``): their numbers must not go to the
+    next file that is opened."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays open
+
+
 def _complete() -> None:
     """Complete the shell's line from the environment, and end."""
     import argcomplete
@@ -114,7 +124,9 @@ def _failed(reason: str) -> int:
     # Standard error may be ASCII, and the reason may quote a name that is not.
     encoding = sys.stderr.encoding or "ascii"
     said = f"kpl-codec: {reason}\n".encode(encoding, "backslashreplace").decode(encoding)
-    sys.stderr.write(said)
+    with suppress(OSError):  # nobody can be told
+        sys.stderr.write(said)
+        sys.stderr.flush()
     return FAILURE
 
 
@@ -123,7 +135,8 @@ def entry() -> None:
     try:
         status = main()
     except Exception:  # noqa: BLE001 - a bug: show the traceback, and never end with the status of findings
-        traceback.print_exc()
+        with suppress(OSError):
+            traceback.print_exc()
         status = FAILURE
     sys.exit(status)
 

@@ -10,6 +10,7 @@ from ..deaggregation.kcl import Outcome
 from ..errors import DecodeError
 from ..format.codec import decode
 from ..format.records import UserRecord
+from ..pictures.labels import plural
 from ..pictures.terminal import Part
 
 #: The other implementations to run: adapters of ``kpl_codec.conformance``.
@@ -80,7 +81,7 @@ def kcl_text(outcome: Outcome) -> Part:
     if outcome.raw:
         return "hands it on unopened, as a plain record"
     if outcome.delivered == outcome.total and outcome.total:
-        return f"delivers all {outcome.total} user records", "green"
+        return f"delivers all: {plural(outcome.total, 'user record')}", "green"
     where = f" at user record {outcome.record_index}" if outcome.record_index is not None else ""
     return (
         f"delivers {outcome.delivered} of {outcome.total} user records, and drops the rest"

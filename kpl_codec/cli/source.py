@@ -186,10 +186,12 @@ def write_text(path: str, text: str) -> None:
 
 def read_lines(path: str) -> list[str]:
     """A file's lines, - for standard input. Raises UsageError."""
+    data = read_bytes(path)
     try:
-        return read_bytes(path).decode().splitlines()
-    except UnicodeDecodeError:
-        raise UsageError(reason=f"{path} is not UTF-8") from None
+        return data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(reason=f"{path}, line {number}: not UTF-8") from None
 
 
 def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:
@@ -199,4 +201,4 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
         from ..aws.shard_map import fetch_shard_map
 
         return fetch_shard_map(client_of(args), **stream_arguments(args.stream), closed=closed)
-    return ShardMap.from_json(read_bytes(args.shards))
+    return ShardMap.from_json(read_bytes(args.shards), source=args.shards)

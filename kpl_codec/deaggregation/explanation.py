@@ -6,7 +6,9 @@ cannot be read. Defects are not raised, they are part of the explanation.
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated, NoUserRecords
@@ -228,5 +230,9 @@ def _unknown(found: fields.Field, name: str) -> Node:
 
 
 def _text(data: bytes, found: fields.Field) -> str:
-    text = data[found.start : min(found.end, found.start + 80)].decode("utf-8", "backslashreplace")
-    return repr(text) + ("..." if found.end - found.start > 80 else "")
+    """The first bytes of a key as a text, or as bytes if they are not UTF-8."""
+    more = found.end - found.start > 80
+    shown: str | bytes = data[found.start : min(found.end, found.start + 80)]
+    with suppress(UnicodeDecodeError):
+        shown = getincrementaldecoder("utf-8")().decode(shown, not more)
+    return repr(shown) + ("..." if more else "")

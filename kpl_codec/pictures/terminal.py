@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
@@ -114,9 +115,10 @@ def write_on(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line to standard error."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """One line to standard error; dropped where nobody can be told."""
+    with suppress(OSError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 def drop_output() -> None:

@@ -111,7 +111,9 @@ def listed_shards(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool
         page = page.get("StreamDescription", page)
         listed = page.get("Shards") if isinstance(page, Mapping) else None
         if not isinstance(listed, list):
-            raise ShardMapError(code="malformed", reason="a page without Shards", shard_ids=())
+            raise ShardMapError(
+                code="malformed", reason="no Shards in it: it is not what list-shards prints", shard_ids=()
+            )
         shards.extend(map(Shard.from_aws, listed))
         more = bool(page.get("NextToken") or page.get("HasMoreShards"))
     return shards, more

@@ -106,11 +106,17 @@ class ShardMap:
         return cls(shards, distribution)
 
     @classmethod
-    def from_json(cls, text: str | bytes, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
+    def from_json(
+        cls,
+        text: str | bytes,
+        distribution: Distribution = "USER_PARTITION_KEY",
+        *,
+        source: str | None = None,
+    ) -> ShardMap:
         """From what ``aws kinesis list-shards`` prints, a list of pages, or one page a line.
 
         Raises ShardMapError as `from_list_shards` does, and malformed for a text that is not JSON; TypeError
-        if it is not a text.
+        if it is not a text. bytes are UTF-8, UTF-16 or UTF-32. ``source``: what errors call the text.
         """
         if not isinstance(text, (str, bytes)):
             raise TypeError(
@@ -118,16 +124,9 @@ class ShardMap:
                 "answers of ListShards use ShardMap.from_list_shards([answer])"
             )
         try:
-            if isinstance(text, bytes):
-                text = text.decode()
-            pages = _json_values(text.removeprefix("\ufeff"))
-        except (ValueError, RecursionError) as error:
-            raise ShardMapError(code="malformed", reason=_not_json(text, error), shard_ids=()) from None
-        if len(pages) == 1 and isinstance(pages[0], list):
-            pages = pages[0]
-            if pages and all(isinstance(page, Mapping) and "ShardId" in page for page in pages):
-                pages = [{"Shards": pages}]
-        return cls.from_list_shards(pages, distribution)
+            return cls.from_list_shards(_pages(text), distribution)
+        except ShardMapError as error:
+            raise ShardMapError(**{**error.fields, "source": source}) from None
 
     def to_json(self) -> str:
         """As ``aws kinesis list-shards`` prints it; `from_json` reads it back."""
@@ -189,6 +188,23 @@ class ShardMap:
 def _not_json(text: str | bytes, error: Exception) -> str:
     path = isinstance(text, str) and text.endswith(".json")
     return f"not JSON: {error}" + (" (a path? give Path(...).read_text())" if path else "")
+
+
+def _pages(text: str | bytes) -> list[Any]:
+    """The pages of a listing in JSON: values one after the other, a list of them, or a list of shards."""
+    try:
+        if isinstance(text, bytes):
+            import json
+
+            text = text.decode(json.detect_encoding(text))  # PowerShell writes UTF-16
+        pages = _json_values(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise ShardMapError(code="malformed", reason=_not_json(text, error), shard_ids=()) from None
+    if len(pages) == 1 and isinstance(pages[0], list):
+        pages = pages[0]
+        if pages and all(isinstance(page, Mapping) and "ShardId" in page for page in pages):
+            pages = [{"Shards": pages}]
+    return pages
 
 
 def _json_values(text: str) -> list[Any]:

@@ -68,7 +68,8 @@ def verify(
 
     `deaggregate` under the ``report`` policy with a shard map. Without a column ``shardId`` (the awslabs
     connector gives none) the shard is taken from the hint in the sequence number; the column ``shardIdFrom``
-    is then "sequence-number", or null without a hint. ``stream`` (Databricks) counts as ``streamName``.
+    is then "sequence-number", or without a hint "map" if the map has one shard, else null. ``stream``
+    (Databricks) counts as ``streamName``.
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
@@ -124,10 +125,12 @@ def _task(
 ) -> _Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
-        from ..validation.check import with_shards
+        from ..validation.check import only_shard, with_shards
 
         if find_shards:
-            batches = map(with_shards, batches)
+            known = shard_map.get()
+            only = only_shard(known) if known is not None else None
+            batches = (with_shards(batch, only) for batch in batches)
         for first in batches:  # at most one, followed by all the others
             deaggregator = Deaggregator(first.schema, policy, shard_map=shard_map.get(), tags=tags)
             rows = (deaggregator.process(batch) for batch in chain([first], batches))

@@ -18,7 +18,7 @@ from ..shards.shard_map import ShardMap
 _IN = pa.schema(
     [
         *(field for field in CAPTURE_SCHEMA if not field.name.startswith("capture")),
-        pa.field("shardIdFrom", pa.string()),  # given, path, sequence-number; null if not known
+        pa.field("shardIdFrom", pa.string()),  # given, path, sequence-number, map; null if not known
     ]
 )
 
@@ -40,29 +40,34 @@ def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[p
                 yield _unreadable(batch.filter(bad), deaggregator.schema)
                 batch = batch.filter(pc.invert(bad))
             yield from _disguised(batch, deaggregator.schema)
-            yield from deaggregator.process(_prepared(batch))
+            yield from deaggregator.process(_prepared(batch, only_shard(shard_map)))
 
     return coalesce(rows(), DEFAULT_BATCH_BYTES)
 
 
-def _prepared(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:
     """The batch with shard ids found where they are missing."""
-    columns = _shards_found(batch)
+    columns = _shards_found(batch, only)
     return pa.RecordBatch.from_arrays(
         [columns.get(f.name, batch[f.name] if f.name in batch.schema.names else None) for f in _IN],
         schema=_IN,
     )
 
 
-def with_shards(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its columns ``shardId`` and ``shardIdFrom`` filled."""
-    for name, column in _shards_found(batch).items():
+def only_shard(shard_map: ShardMap) -> str | None:
+    """The id of the map's shard, if it has only one."""
+    return next(iter(shard_map)).shard_id if len(shard_map) == 1 else None
+
+
+def with_shards(batch: pa.RecordBatch, only: str | None = None) -> pa.RecordBatch:
+    """The batch with its columns ``shardId`` and ``shardIdFrom`` filled. ``only``: see `only_shard`."""
+    for name, column in _shards_found(batch, only).items():
         at = batch.schema.get_field_index(name)
         batch = batch.set_column(at, batch.schema.field(at), column)
     return batch
 
 
-def _shards_found(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+def _shards_found(batch: pa.RecordBatch, only: str | None) -> dict[str, pa.Array]:
     """``shardId``, with missing ids filled where possible, and ``shardIdFrom``."""
     given = batch["shardId"].cast(pa.string())
     origins: pa.Array = pa.repeat("given", batch.num_rows)
@@ -71,7 +76,7 @@ def _shards_found(batch: pa.RecordBatch) -> dict[str, pa.Array]:
         files = batch["file"].to_pylist() if "file" in names else [""] * batch.num_rows
         numbers = batch["sequenceNumber"].to_pylist()
         found = [
-            (shard_id, "given") if shard_id is not None else _shard_of(files[row] or "", numbers[row])
+            (shard_id, "given") if shard_id is not None else _shard_of(files[row] or "", numbers[row], only)
             for row, shard_id in enumerate(given.to_pylist())
         ]
         given = pa.array([shard_id for shard_id, _ in found], pa.string())
@@ -82,9 +87,9 @@ def _shards_found(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 _SHARD_IN_PATH = re.compile(r"shardId-[0-9]{12}")
 
 
-def _shard_of(file: str, sequence_number: str | None) -> tuple[str | None, str | None]:
+def _shard_of(file: str, sequence_number: str | None, only: str | None) -> tuple[str | None, str | None]:
     # SPK-16: "Where a captured record names no shard, the one in the file's path is taken, else the one
-    # that the sequence number hints at; the row MUST say so."
+    # that the sequence number hints at, else the only one of the map; the row MUST say so."
     found = _SHARD_IN_PATH.findall(file)
     if found:
         return found[-1], "path"
@@ -92,7 +97,9 @@ def _shard_of(file: str, sequence_number: str | None) -> tuple[str | None, str |
         hint = sequence_hint(sequence_number) if sequence_number else None
     except SequenceNumberError:
         hint = None
-    return (hint.shard_id, "sequence-number") if hint is not None else (None, None)
+    if hint is not None:
+        return hint.shard_id, "sequence-number"
+    return (only, "map") if only is not None else (None, None)
 
 
 def _disguised(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -83,7 +83,7 @@ def read_shard_map(path: str, distribution: Distribution = "USER_PARTITION_KEY")
         raise InputError(code="no-such-path", path=path) from None
     except OSError as error:
         raise InputError(code="unreadable", path=path, reason=str(error)) from None
-    return ShardMap.from_json(text, distribution)
+    return ShardMap.from_json(text, distribution, source=path)
 
 
 def check_output(path: str) -> None:

