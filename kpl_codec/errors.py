@@ -140,14 +140,24 @@ class DecodeError(KplError, ValueError):
 
 
 class NotAggregated(DecodeError):
-    """No frame: the magic is missing, or the data is too short for a message and a digest."""
+    """No frame: the magic is missing, or the data is too short for a message and a digest.
+
+    ``disguise``: if the data is an aggregated record that was turned into text, how (``base64``, ...).
+    """
 
     code = "not-aggregated"
     requirement = "FRM-1"
     length: int
+    disguise: str | None = None
     text = (
         "not an aggregated record: {length} bytes without the magic, or too short for a message and a digest"
     )
+
+    def describe(self) -> str:
+        """The text without the place."""
+        if self.disguise is None:
+            return super().describe()
+        return f"an aggregated record as {self.disguise}: no consumer opens it before it is decoded"
 
 
 class ChecksumMismatch(DecodeError):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import base64
-import shutil
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
+from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import utc
 from ..pictures.terminal import json_line, note, write_on
@@ -75,9 +73,10 @@ def run(args: argparse.Namespace) -> int:
         for stream, record in _user_records(records):
             if not _wanted(args, record):
                 continue
-            defective += bool(record.defects)
+            codes = _codes(record)
+            defective += bool(codes)
             data = unpacked(record.data) if args.decompress else record.data
-            _write(args, stream, record, data)
+            _write(args, facts(stream, record, data, codes), data)
             shown += 1
             if args.limit is not None and shown >= args.limit:
                 break
@@ -104,48 +103,14 @@ def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRe
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
     """The records of all files. What cannot be read is named, and kept in ``unreadable``."""
-    from ..captures import plan
+    from .captured import Unreadable, captured
 
-    with tempfile.TemporaryDirectory() as folder:
-        if "-" in paths:
-            given = Path(folder) / "standard-input"
-            with given.open("wb") as out:
-                shutil.copyfileobj(sys.stdin.buffer, out)
-            paths = [str(given) if path == "-" else path for path in paths]
-        for piece in plan(paths):
-            yield from _of_piece(piece, unreadable)
-
-
-def _of_piece(piece: Any, unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
-    import pyarrow as pa
-
-    from ..captures import read_piece
-    from ..validation.check import with_shards
-
-    for batch in read_piece(piece):
-        batch = with_shards(batch.append_column("shardIdFrom", pa.nulls(batch.num_rows, pa.string())))
-        for row in batch.to_pylist():
-            if row["captureError"] is not None:
-                place = f"line {row['line']}" if row["line"] is not None else f"byte {row['position']}"
-                unreadable.append(row["captureError"])
-                note(f"kpl-codec: {row['file']}, {place}: {row['captureError']}: {row['captureText']}")
-                continue
-            if row["data"] is None:
-                unreadable.append("no-data")
-                note(f"kpl-codec: {row['file']}, row {row['position']}: no-data")
-                continue
-            yield (
-                row["streamName"],
-                KinesisRecord(
-                    row["partitionKey"],
-                    row["data"],
-                    row["sequenceNumber"],
-                    row["shardId"],
-                    row["approximateArrivalTimestamp"],
-                    row["explicitHashKey"],
-                    row["subSequenceNumber"],
-                ),
-            )
+    for item in captured(paths):
+        if isinstance(item, Unreadable):
+            unreadable.append(item.code)
+            note(f"kpl-codec: {item}")
+        else:
+            yield item
 
 
 def _user_records(
@@ -183,7 +148,15 @@ def unpacked(data: bytes) -> bytes:
     return made if unpacker.eof else data
 
 
-def _write(args: argparse.Namespace, stream: str | None, record: DeaggregatedRecord, data: bytes) -> None:
+def _codes(record: DeaggregatedRecord) -> list[str]:
+    """What is wrong with a user record."""
+    found: list[str] = [defect.code for defect in record.defects]
+    if not record.aggregated and disguise_of(record.data) is not None:
+        found.append("encoded-frame")
+    return found
+
+
+def _write(args: argparse.Namespace, told: dict[str, Any], data: bytes) -> None:
     if args.data_only:
         sys.stdout.flush()
         out = getattr(sys.stdout, "buffer", None)
@@ -193,10 +166,10 @@ def _write(args: argparse.Namespace, stream: str | None, record: DeaggregatedRec
             out.write(data + b"\n")
             out.flush()
         return
-    write_on(json_line(facts(stream, record, data)))
+    write_on(json_line(told))
 
 
-def facts(stream: str | None, record: DeaggregatedRecord, data: bytes) -> dict[str, Any]:
+def facts(stream: str | None, record: DeaggregatedRecord, data: bytes, defects: list[str]) -> dict[str, Any]:
     """One user record as JSON; what is not known is left out."""
     arrived = record.approximate_arrival_timestamp
     values: dict[str, Any] = {
@@ -208,7 +181,7 @@ def facts(stream: str | None, record: DeaggregatedRecord, data: bytes) -> dict[s
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,
         "aggregated": record.aggregated,
-        "defects": [defect.code for defect in record.defects] or None,
+        "defects": defects or None,
     }
     try:
         values["data"] = data.decode()

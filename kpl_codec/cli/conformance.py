@@ -14,6 +14,7 @@ from .. import conformance
 from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, vector_files
 from ..conformance.running import load
 from ..errors import KplError
+from ..pictures.labels import camel_keys
 from ..pictures.terminal import note, show_json, write
 from .source import UsageError, seconds
 
@@ -100,5 +101,5 @@ def _facts(result: Result) -> dict[str, object]:
         "version": result.version,
         "unsupported": result.unsupported,
         "grades": dict(result.grades),
-        "judgements": [judgement._asdict() for judgement in result.judgements],
+        "judgements": [camel_keys(judgement._asdict()) for judgement in result.judgements],
     }

@@ -6,24 +6,42 @@ import argparse
 import base64
 import binascii
 import contextlib
-import json
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 from ..deaggregation.explanation import Explanation, Node, explain
-from ..errors import DecodeError, NotAggregated
+from ..errors import DecodeError
 from ..format.codec import decode
+from ..format.disguises import disguise_of
 from ..format.hash_keys import HashKeyRange
+from ..format.records import KinesisRecord
 from ..limits import MAGIC
-from ..pictures.terminal import Part, line, note, show, show_json
+from ..pictures.labels import camel_keys
+from ..pictures.terminal import Part, line, show, show_json
 from . import others
 from .source import UsageError, add_connection, at_least, client_of, hash_key_range, read_bytes
+
+#: What `captured` says of data that is no capture: one record's own data.
+_NO_CAPTURE = (
+    "json",
+    "unknown-shape",
+    "user-data",
+    "utf-8",
+    "empty",
+    "file",
+    "duplicate-member",
+    "too-large",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "data", nargs="?", metavar="DATA", help="a file, - for standard input, or base64 or hex text"
+        "data",
+        nargs="?",
+        metavar="DATA",
+        help="one record's data, or captured records: a file, - for standard input, base64 or hex text",
     )
     parser.add_argument(
         "--format",
@@ -33,7 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stream", metavar="NAME", help="read the record from this stream")
     parser.add_argument("--shard-id", metavar="ID", help="... from this shard")
-    parser.add_argument("--sequence-number", metavar="N", help="... with this sequence number")
+    parser.add_argument(
+        "--sequence-number", metavar="N", help="... with this sequence number; also in captured records"
+    )
     add_connection(parser)
     parser.add_argument(
         "--range", metavar="START:END", help="hash key range of its shard, for the KCL's range rule"
@@ -56,13 +76,13 @@ def run(args: argparse.Namespace) -> int:
     if args.stream:
         data, keys = _from_stream(args)
     elif args.data is not None:
-        data = unwrap(_read(args), args.format)
+        data = _given(args)
     else:
         raise UsageError(reason="no data: give a file, -, text, or --stream --shard-id --sequence-number")
     if args.range:
         keys = hash_key_range(args.range)
     found = explain(data, max_nodes=args.max_nodes, hash_key_range=keys)
-    defects = [defect for defect in found.defects if not isinstance(defect, NotAggregated)]
+    defects = [defect for defect in found.defects if found.kind != "plain"]
     answers = dict(others.ask(data)) if args.others else {}
     if args.json:
         show_json(_facts(found, defects, answers, data if args.records else None))
@@ -73,18 +93,45 @@ def run(args: argparse.Namespace) -> int:
             show(line(f"{name}: ", others.text(outcome)))
         if args.records:
             _show_records(data)
-    if found.kind == "plain" and _is_capture(data):
-        note("kpl-codec: this looks like captured records, not like one record. Try: kpl-codec cat FILE")
     dropped = not found.kcl.raw and found.kcl.delivered < found.kcl.total
     return 1 if defects or dropped else 0
 
 
-def _is_capture(data: bytes) -> bool:
-    """Whether plain data is JSON with a member that captures of Kinesis records have."""
-    with contextlib.suppress(ValueError, RecursionError):
-        document = json.loads(data)
-        return isinstance(document, dict) and bool({"Records", "records", "Data"} & document.keys())
-    return False
+def _given(args: argparse.Namespace) -> bytes:
+    """The data of the record that the arguments name."""
+    data = unwrap(_read(args), args.format)
+    if args.format != "auto" or data[:4] == MAGIC or disguise_of(data) is not None:
+        return data
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        found = _of_capture(file.name, args.sequence_number)
+    if len(found) > 1:
+        advice = f"choose one with --sequence-number, such as {found[0].sequence_number}"
+        raise UsageError(reason=f"{args.data} holds several captured records: {advice}")
+    return found[0].data if found else data
+
+
+def _of_capture(path: str, sequence_number: str | None) -> list[KinesisRecord]:
+    """The captured record with that number, or the first two of a file; none where it is not a capture.
+    Raises UsageError."""
+    from .captured import Captured, captured
+
+    found: list[KinesisRecord] = []
+    own_data = False
+    for item in captured([path]):
+        if isinstance(item, Captured):
+            if sequence_number in (None, item.record.sequence_number):
+                found.append(item.record)
+        elif item.code in _NO_CAPTURE:
+            own_data = True
+        elif sequence_number is None:
+            raise UsageError(reason=f"a capture, but {item.text} (--format raw takes it as one record)")
+        if len(found) > (sequence_number is None):
+            return found
+    if not found and (sequence_number is not None or not own_data):
+        raise UsageError(reason="a capture without such a record (--format raw takes it as one record)")
+    return found
 
 
 def _read(args: argparse.Namespace) -> bytes:
@@ -207,18 +254,18 @@ def _facts(
         "kind": found.kind,
         "sound": not defects,
         "canonical": found.canonical,
-        "user_records": found.user_records,
+        "userRecords": found.user_records,
         "defects": [
             {
                 "code": defect.code,
                 "requirement": defect.requirement,
                 "offset": defect.offset,
-                "record_index": defect.record_index,
+                "recordIndex": defect.record_index,
                 "text": defect.describe(),
             }
             for defect in defects
         ],
-        "kcl": found.kcl._asdict(),
+        "kcl": camel_keys(found.kcl._asdict()),
         "others": answers,
         "omitted": found.omitted,
         "tree": _tree(found.root),
@@ -227,9 +274,9 @@ def _facts(
         with contextlib.suppress(DecodeError):
             facts["records"] = [
                 {
-                    "partition_key": record.partition_key,
-                    "explicit_hash_key": record.explicit_hash_key,
-                    "data_length": len(record.data),
+                    "partitionKey": record.partition_key,
+                    "explicitHashKey": record.explicit_hash_key,
+                    "dataLength": len(record.data),
                 }
                 for record in decode(data)
             ]

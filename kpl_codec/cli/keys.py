@@ -95,7 +95,7 @@ def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]] | 
 def _hash(args: argparse.Namespace) -> int:
     found = hashed_keys(args)
     if args.json:
-        show_json([{"Key": key, "HashKey": str(n), "Hex": f"{n:032x}"} for key, n in found])
+        show_json([{"key": key, "hashKey": str(n), "hex": f"{n:032x}"} for key, n in found])
     else:
         heads = ["key", "hash key", "of the space", "hex"]
         rows = [[key, str(n), f"{100 * n / 2**128:.2f}%", f"{n:032x}"] for key, n in found]
@@ -122,8 +122,8 @@ def _skew(args: argparse.Namespace) -> int:
 
 
 def _skew_facts(skew: Skew, names: Sequence[str]) -> dict[str, object]:
-    shards = [{"Shard": name, "Count": count} for name, count in zip(names, skew.counts, strict=True)]
-    return {"Total": skew.total, "Ratio": skew.ratio, "Shards": shards}
+    shards = [{"shard": name, "count": count} for name, count in zip(names, skew.counts, strict=True)]
+    return {"total": skew.total, "ratio": skew.ratio, "shards": shards}
 
 
 def _allocate(args: argparse.Namespace) -> int:
@@ -154,7 +154,7 @@ def _split(args: argparse.Namespace) -> int:
     space = hash_key_range(args.space)
     ranges = space.split(args.count)
     if args.json:
-        names = ("StartingHashKey", "EndingHashKey")
+        names = ("startingHashKey", "endingHashKey")
         show_json([{name: str(key) for name, key in zip(names, _ends(r), strict=True)} for r in ranges])
     else:
         rows = [[str(i), *map(str, _ends(r)), share(r, space)] for i, r in enumerate(ranges)]
@@ -174,9 +174,9 @@ def _hot(args: argparse.Namespace) -> int:
     found, total = hot_keys(args.results, args.top)
     if args.json:
         rows = [
-            {"Key": key, "HashKey": str(hash_key), "UserRecords": count} for key, hash_key, count in found
+            {"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in found
         ]
-        show_json({"UserRecords": total, "Keys": rows})
+        show_json({"userRecords": total, "keys": rows})
     else:
         shown = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in found]
         show(table(["key", "user records", "share", "hash key"], shown, (1, 2, 3)))

@@ -55,7 +55,7 @@ def tell(event: MapChanged | RefreshFailed, as_json: bool, *, first: bool) -> No
     if isinstance(event, MapChanged) and not (event.opened or event.closed or event.recreated or first):
         return
     if as_json:
-        write_on(json_line({"Time": now.isoformat(), **_facts(event)}))
+        write_on(json_line({"time": now.isoformat(), **_facts(event)}))
         return
     parts = _change(event, first) if isinstance(event, MapChanged) else _failure(event)
     said: list[Part] = [f"{now:%H:%M:%S}  "]
@@ -68,13 +68,13 @@ def tell(event: MapChanged | RefreshFailed, as_json: bool, *, first: bool) -> No
 
 def _facts(event: MapChanged | RefreshFailed) -> dict[str, Any]:
     if isinstance(event, RefreshFailed):
-        return {"Failed": event.error.code, "RetryInSeconds": event.retry_at - event.at}
+        return {"failed": event.error.code, "retryInSeconds": event.retry_at - event.at}
     return {
-        "Opened": event.opened,
-        "Closed": event.closed,
-        "Recreated": event.recreated,
-        "OpenShards": len(event.shard_map.open_shards),
-        "Distribution": event.shard_map.distribution,
+        "opened": event.opened,
+        "closed": event.closed,
+        "recreated": event.recreated,
+        "openShards": len(event.shard_map.open_shards),
+        "distribution": event.shard_map.distribution,
     }
 
 

@@ -70,7 +70,14 @@ def _name(args: argparse.Namespace) -> str:
 
 
 def _facts(shard: Shard) -> dict[str, Any]:
-    return {**shard.to_aws(), "Open": shard.open}
+    """As ListShards gives it, in camelCase; ``--shards`` reads it, too."""
+    return {**_uncapitalized(shard.to_aws()), "open": shard.open}
+
+
+def _uncapitalized(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name[0].lower() + name[1:]: _uncapitalized(inner) for name, inner in value.items()}
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -82,7 +89,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.svg:
         write_text(args.svg, key_space_svg(shards, title))
     if args.json:
-        show_json({"Distribution": shard_map.distribution, "Shards": list(map(_facts, shards))})
+        show_json({"distribution": shard_map.distribution, "shards": list(map(_facts, shards))})
         return 0
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")
@@ -111,7 +118,7 @@ def _predict(args: argparse.Namespace) -> int:
         auto = shard_map.distribution == "AUTO"
         found.append((key, str(hash_key), None if auto else shard_map.shard_for(hash_key).shard_id))
     if args.json:
-        names = ("Key", "HashKey", "ShardId")
+        names = ("key", "hashKey", "shardId")
         show_json([dict(zip(names, row, strict=True)) for row in found])
     else:
         rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in found]
@@ -152,14 +159,14 @@ def _whole(args: argparse.Namespace, shard_map: ShardMap, lineage: Lineage) -> i
         shards = [
             {
                 **_facts(s),
-                "Created": _iso(lives[s.shard_id].begin),
-                "Closed": _iso(lives[s.shard_id].end),
-                "Children": [child.shard_id for child in lineage.children(s.shard_id)],
+                "created": _iso(lives[s.shard_id].begin),
+                "closed": _iso(lives[s.shard_id].end),
+                "children": [child.shard_id for child in lineage.children(s.shard_id)],
             }
             for s in lineage
         ]
-        found = [{"Code": defect.code, "ShardIds": defect.shard_ids} for defect in defects]
-        show_json({"Shards": shards, "UnknownParents": dict(shard_map.unknown_parents), "Defects": found})
+        found = [{"code": defect.code, "shardIds": defect.shard_ids} for defect in defects]
+        show_json({"shards": shards, "unknownParents": dict(shard_map.unknown_parents), "defects": found})
     else:
         write(timeline(lineage, width(), _now(args)) + "\n")
         for child, parents in shard_map.unknown_parents.items():
@@ -183,13 +190,13 @@ def _of_key(args: argparse.Namespace, lineage: Lineage, hash_key: int) -> int:
     if args.json:
         show_json(
             {
-                "HashKey": str(hash_key),
-                "Chain": [s.shard_id for s in history.chain],
-                "OpenAtSequenceNumber": then,
-                "OpenAtTime": at.shard_id if at else None,
-                "Verdict": str(history.verdict) if judged else None,
-                "NumberInShard": history.number_in_shard,
-                "HintedShardId": history.hinted_shard_id,
+                "hashKey": str(hash_key),
+                "chain": [s.shard_id for s in history.chain],
+                "openAtSequenceNumber": then,
+                "openAtTime": at.shard_id if at else None,
+                "verdict": str(history.verdict) if judged else None,
+                "numberInShard": history.number_in_shard,
+                "hintedShardId": history.hinted_shard_id,
             }
         )
     else:

@@ -144,7 +144,7 @@ def time_of(text: str) -> datetime:
 
 
 def client_of(args: argparse.Namespace) -> Any:
-    """The client the arguments ask for. Raises StreamUnavailable, ModuleNotFoundError without boto3."""
+    """The client the arguments ask for. Raises StreamUnavailable, UsageError, ModuleNotFoundError."""
     from ..aws.calls import CALL_ERRORS, failure_of
     from ..aws.client import kinesis_client
 
@@ -160,6 +160,8 @@ def client_of(args: argparse.Namespace) -> Any:
         raise StreamUnavailable(
             stream=args.stream, operation="connect", code=failure.code, reason=failure.reason, permanent=True
         ) from None
+    except ValueError as error:  # an endpoint that is no URL
+        raise UsageError(reason=str(error)) from None
 
 
 def stream_arguments(stream: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ MAX_NODES = 10_000
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
 
 
-Kind = Literal["plain", "broken frame", "broken message", "defective", "aggregated"]
+Kind = Literal["plain", "encoded frame", "broken frame", "broken message", "defective", "aggregated"]
 
 
 class Node(NamedTuple):
@@ -50,9 +50,10 @@ class Node(NamedTuple):
 class Explanation(NamedTuple):
     """The result of ``explain``.
 
-    ``kind``: "plain", "broken frame" (wrong digest), "broken message", "defective" (parts of it are wrong),
-    "aggregated". ``defects``: in the order of the bytes; `decode` raises the first. ``user_records``: how
-    many, None where that cannot be known. ``canonical``: `encode` would write the same bytes. ``kcl``: what
+    ``kind``: "plain", "encoded frame" (an aggregated record turned into text, such as base64), "broken frame"
+    (wrong digest), "broken message", "defective" (parts of it are wrong), "aggregated". ``defects``: in the
+    order of the bytes; `decode` raises the first. ``user_records``: how many, None where that cannot be
+    known. ``canonical``: `encode` would write the same bytes. ``kcl``: what
     the KCL does with it. ``omitted``: nodes and defects counted but not listed.
     """
 
@@ -116,14 +117,15 @@ def explain(
         frame.split_frame(data)
         broken: ChecksumMismatch | None = None
     except NotAggregated as error:
-        node = Node(0, size, "plain record", f"{size} bytes of data")
-        return Explanation(size, "plain", node, defects=(error,))
+        kind: Kind = "encoded frame" if error.disguise else "plain"
+        value = f"an aggregated record as {error.disguise}" if error.disguise else f"{size} bytes of data"
+        return Explanation(size, kind, Node(0, size, "plain record", value), defects=(error,))
     except ChecksumMismatch as error:
         broken = error
     budget = _Budget(max_nodes)
     start, end = 4, size - DIGEST_SIZE
     children, reached = _message(data, start, end, budget)
-    kind: Kind = "aggregated"
+    kind = "aggregated"
     records = None
     if broken is not None:
         kind = "broken frame"
@@ -232,7 +234,8 @@ def _unknown(found: fields.Field, name: str) -> Node:
 def _text(data: bytes, found: fields.Field) -> str:
     """The first bytes of a key as a text, or as bytes if they are not UTF-8."""
     more = found.end - found.start > 80
-    shown: str | bytes = data[found.start : min(found.end, found.start + 80)]
+    shown = data[found.start : min(found.end, found.start + 80)]
+    text = repr(shown)
     with suppress(UnicodeDecodeError):
-        shown = getincrementaldecoder("utf-8")().decode(shown, not more)
-    return repr(shown) + ("..." if more else "")
+        text = repr(getincrementaldecoder("utf-8")().decode(shown, not more))
+    return text + ("..." if more else "")

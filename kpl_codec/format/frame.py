@@ -15,6 +15,7 @@ import hashlib
 
 from ..errors import ChecksumMismatch, NotAggregated
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
+from .disguises import disguise_of
 
 
 def digest(message: bytes) -> bytes:
@@ -35,7 +36,7 @@ def split_frame(data: bytes) -> bytes:
     Raises NotAggregated if ``data`` is no frame, ChecksumMismatch if it is a broken one.
     """
     if not looks_aggregated(data):
-        raise NotAggregated(offset=0, length=len(data))
+        raise NotAggregated(offset=0, length=len(data), disguise=disguise_of(data))
     message = data[4:-DIGEST_SIZE]
     actual = digest(message)
     # FRM-3: "The last 16 bytes MUST be the MD5 digest of the message, the bytes between magic and

@@ -11,21 +11,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from ..pictures.labels import camel_keys
 from .model import Finding, Report, ShardFacts
 from .summary import headline, state, verdict
 
 #: Raised when a member changes its meaning or is removed, not for new members.
 VERSION = 1
-
-
-def camel(name: str) -> str:
-    """``first_arrival`` as ``firstArrival``."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-def _camel_keys(values: dict[str, Any]) -> dict[str, Any]:
-    return {camel(name): value for name, value in values.items()}
 
 
 def _iso(time: datetime | None) -> str | None:
@@ -36,7 +27,7 @@ def finding_facts(finding: Finding) -> dict[str, Any]:
     """A finding without what does not apply to it: severity, kind, and the other columns of findings/."""
     values = {"severity": finding.severity, **asdict(finding)}
     values["approximate_arrival_timestamp"] = _iso(finding.approximate_arrival_timestamp)
-    return _camel_keys({name: value for name, value in values.items() if value is not None})
+    return camel_keys({name: value for name, value in values.items() if value is not None})
 
 
 def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
@@ -50,7 +41,7 @@ def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
         },
     )
     del values["open"]
-    return _camel_keys(values)
+    return camel_keys(values)
 
 
 def report_facts(report: Report) -> dict[str, Any]:
@@ -71,7 +62,7 @@ def report_facts(report: Report) -> dict[str, Any]:
         "firstArrival": _iso(report.first_arrival),
         "lastArrival": _iso(report.last_arrival),
         "skew": report.skew,
-        "totals": {**_camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
+        "totals": {**camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
         "kinds": [
             {
                 "name": count.kind.name,
@@ -82,8 +73,8 @@ def report_facts(report: Report) -> dict[str, Any]:
             }
             for count in report.kinds
         ],
-        "kclLosses": [_camel_keys(asdict(loss)) for loss in report.kcl_losses],
-        "causes": [_camel_keys(asdict(count)) for count in report.causes],
+        "kclLosses": [camel_keys(asdict(loss)) for loss in report.kcl_losses],
+        "causes": [camel_keys(asdict(count)) for count in report.causes],
         "shards": [_shard_facts(shard) for shard in report.shards],
         "omitted": dict(report.omitted),
     }

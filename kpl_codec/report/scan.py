@@ -27,11 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..format.hash_keys import hash_key_from_bytes
+from ..pictures.labels import camel
 from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
 from ..shards.placement import aggregate_kind
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, SLOTS, Tally
-from .facts import camel
 from .kinds import kind_of
 from .model import NOT_JUDGED, Finding
 from .rows import Array, Rows, Run, Sums

@@ -116,7 +116,8 @@ class ShardMap:
         """From what ``aws kinesis list-shards`` prints, a list of pages, or one page a line.
 
         Raises ShardMapError as `from_list_shards` does, and malformed for a text that is not JSON; TypeError
-        if it is not a text. bytes are UTF-8, UTF-16 or UTF-32. ``source``: what errors call the text.
+        if it is not a text. Names may begin with small letters, as `kpl-codec shards list --json` does.
+        bytes are UTF-8, UTF-16 or UTF-32. ``source``: what errors call the text.
         """
         if not isinstance(text, (str, bytes)):
             raise TypeError(
@@ -197,7 +198,7 @@ def _pages(text: str | bytes) -> list[Any]:
             import json
 
             text = text.decode(json.detect_encoding(text))  # PowerShell writes UTF-16
-        pages = _json_values(text.removeprefix("\ufeff"))
+        pages: list[Any] = _capitalized(_json_values(text.removeprefix("\ufeff")))
     except (ValueError, RecursionError) as error:
         raise ShardMapError(code="malformed", reason=_not_json(text, error), shard_ids=()) from None
     if len(pages) == 1 and isinstance(pages[0], list):
@@ -205,6 +206,14 @@ def _pages(text: str | bytes) -> list[Any]:
         if pages and all(isinstance(page, Mapping) and "ShardId" in page for page in pages):
             pages = [{"Shards": pages}]
     return pages
+
+
+def _capitalized(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_capitalized(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name[:1].upper() + name[1:]: _capitalized(inner) for name, inner in value.items()}
+    return value
 
 
 def _json_values(text: str) -> list[Any]:

@@ -9,9 +9,9 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..adapters.disguises import BEGINNINGS, disguise_of
 from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
+from ..format.disguises import BEGINNINGS, disguise_of
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import ShardMap
 

@@ -35,9 +35,9 @@ def test_the_fullest_keys_are_named_with_exact_counts(
     monkeypatch.setattr("kpl_codec.cli.hot_keys._LOOKED_AT", 64)  # far fewer than there are keys
     assert main(["keys", "hot", str(tmp_path), "--top", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["UserRecords"] == 20_000
-    assert [(row["Key"], row["UserRecords"]) for row in found["Keys"]] == expected
-    assert all(int(row["HashKey"]) == partition_key_hash(row["Key"]) for row in found["Keys"])
+    assert found["userRecords"] == 20_000
+    assert [(row["key"], row["userRecords"]) for row in found["keys"]] == expected
+    assert all(int(row["hashKey"]) == partition_key_hash(row["key"]) for row in found["keys"])
     assert main(["keys", "hot", str(tmp_path)]) == 0
     assert expected[0][0] in capsys.readouterr().out
 

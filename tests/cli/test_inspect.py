@@ -70,7 +70,7 @@ def test_the_defect_is_marked_where_it_is(capsys):
     assert "the KCL: delivers 0 of 1 user records" in out
     facts = json.loads(run(capsys, broken.hex(), "--json", code=1))
     (defect,) = facts["defects"]
-    assert (defect["code"], defect["requirement"], defect["record_index"]) == (
+    assert (defect["code"], defect["requirement"], defect["recordIndex"]) == (
         "index-out-of-table",
         "MSG-7",
         0,
@@ -108,18 +108,56 @@ def test_other_implementations_run_only_when_asked_for(capsys, monkeypatch):
     run(capsys, TWO.hex(), "--no-others")  # what it was called when it was not the default
 
 
-def test_a_file_of_captured_records_is_not_taken_for_a_record(capsys, tmp_path):
+def captured(*records: tuple[str, bytes]) -> str:
+    parts = [
+        {"SequenceNumber": number, "PartitionKey": "k", "Data": base64.b64encode(data).decode()}
+        for number, data in records
+    ]
+    return json.dumps({"Records": parts, "MillisBehindLatest": 0})
+
+
+def test_a_record_is_taken_out_of_a_capture(capsys, tmp_path, monkeypatch):
     path = tmp_path / "get-records.json"
-    path.write_text('{"Records": [], "MillisBehindLatest": 0}')
-    assert main(["inspect", str(path)]) == 0
-    assert "captured records, not like one record" in capsys.readouterr().err
+    path.write_text(captured(("7", TWO)))
+    expected = run(capsys, TWO.hex())
+    assert run(capsys, path) == expected
+    path.write_text(captured(("7", b"plain"), ("9", TWO)))
+    assert run(capsys, path, "--sequence-number", "9") == expected
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    assert run(capsys, "-", "--sequence-number", "9") == expected
+    assert run(capsys, path, "--format", "raw").startswith(f"{path.stat().st_size} bytes: plain")
+
+
+@pytest.mark.parametrize(
+    ("text", "argv", "told"),
+    [
+        (captured(("7", TWO), ("9", TWO)), [], "several captured records"),
+        (captured(("7", TWO)), ["--sequence-number", "8"], "without such a record"),
+        (captured(), [], "without such a record"),
+        ('{"Records": [{"Data": "!"}]}', [], "Records[0].Data is not base64"),
+    ],
+)
+def test_a_capture_is_never_a_plain_record(text, argv, told, capsys, tmp_path):
+    path = tmp_path / "capture.json"
+    path.write_text(text)
+    assert main(["inspect", str(path), *argv]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrap", [lambda b: b, base64.b64encode, lambda b: b'"' + b + b'"'])
+def test_a_frame_turned_into_text_is_said_to_be_one(wrap, capsys, tmp_path):
+    path = tmp_path / "record"
+    path.write_bytes(wrap(base64.b64encode(TWO)))
+    out = run(capsys, path, "--format", "raw", code=1)
+    assert "encoded frame" in out
+    assert "plain record  an aggregated record as base64" in out
 
 
 def test_records_and_plain_data(capsys):
     out = run(capsys, TWO.hex(), "--records")
     assert "'a', 1 bytes" in out
     assert json.loads(run(capsys, TWO.hex(), "--records", "--json"))["records"][1] == {
-        "partition_key": "b", "explicit_hash_key": None, "data_length": 1,
+        "partitionKey": "b", "explicitHashKey": None, "dataLength": 1,
     }  # fmt: skip
     path = os.devnull
     out = run(capsys, path, "--records")

@@ -28,9 +28,9 @@ def test_hash(capsys):
     assert "b7681e2243f62f440887b6d38c002537" in out
     (found,) = json.loads(run(capsys, "hash", "1", "--json"))
     assert found == {
-        "Key": "1",
-        "HashKey": "261578874264819908609102035485573088411",
-        "Hex": "c4ca4238a0b923820dcc509a6f75849b",
+        "key": "1",
+        "hashKey": "261578874264819908609102035485573088411",
+        "hex": "c4ca4238a0b923820dcc509a6f75849b",
     }
 
 
@@ -43,7 +43,7 @@ def test_skew_of_the_article(capsys, tmp_path):
     root = ElementTree.parse(svg).getroot()
     assert root.tag.endswith("svg")
     found = json.loads(run(capsys, "skew", "--shard-count", 2, "--json", *keys))
-    assert [shard["Count"] for shard in found["Shards"]] == [3, 11]
+    assert [shard["count"] for shard in found["shards"]] == [3, 11]
     run(capsys, "skew", "--shard-count", 2, "--limit", 1.5, *keys, code=1)
     run(capsys, "skew", "--shard-count", 2, "--limit", 1.6, *keys, code=0)
 
@@ -54,7 +54,7 @@ def test_skew_of_explicit_hash_keys_on_a_listing(capsys, tmp_path, monkeypatch):
     listing.write_text(ShardMap(shards).to_json())
     stdin(monkeypatch, "0\n1\n\n2\n")
     out = run(capsys, "skew", "--shards", listing, "--explicit", "--keys-from", "-", "--json")
-    assert [shard["Count"] for shard in json.loads(out)["Shards"]] == [3, 0, 0]
+    assert [shard["count"] for shard in json.loads(out)["shards"]] == [3, 0, 0]
 
 
 def test_allocate_as_the_article_does(capsys, tmp_path):
@@ -82,7 +82,7 @@ def test_allocate_over_shards_thinnest_first(capsys, tmp_path):
 def test_split(capsys):
     assert "85070591730234615865843651857942052864" in run(capsys, "split", 4)
     found = json.loads(run(capsys, "split", 3, "--space", "0:10", "--json"))
-    assert [(r["StartingHashKey"], r["EndingHashKey"]) for r in found] == [
+    assert [(r["startingHashKey"], r["endingHashKey"]) for r in found] == [
         ("0", "2"),
         ("3", "5"),
         ("6", "10"),

@@ -19,17 +19,17 @@ from ..shards.model import ModelStream, sequence_number
 REAL = """
 {"Shards": [
  {"ShardId": "shardId-000000000000",
-  "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "340282366920938463463374607431768211455"},
+  "HashKeyRange": {"startingHashKey": "0", "endingHashKey": "340282366920938463463374607431768211455"},
   "SequenceNumberRange": {
    "StartingSequenceNumber": "49591109616310805454912940618220665305004298836394377218",
    "EndingSequenceNumber": "49591109616321955827512205929790224238321098822804045826"}},
  {"ShardId": "shardId-000000000001", "ParentShardId": "shardId-000000000000",
-  "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "170141183460469231731687303715884105727"},
+  "HashKeyRange": {"startingHashKey": "0", "endingHashKey": "170141183460469231731687303715884105727"},
   "SequenceNumberRange": {
    "StartingSequenceNumber": "49591110086254409023548762079802856464523311355470544914"}},
  {"ShardId": "shardId-000000000002", "ParentShardId": "shardId-000000000000",
-  "HashKeyRange": {"StartingHashKey": "170141183460469231731687303715884105728",
-                   "EndingHashKey": "340282366920938463463374607431768211455"},
+  "HashKeyRange": {"startingHashKey": "170141183460469231731687303715884105728",
+                   "endingHashKey": "340282366920938463463374607431768211455"},
   "SequenceNumberRange": {
    "StartingSequenceNumber": "49591110086276709768747292702944392182795959716976525346"}}
 ]}
@@ -67,13 +67,13 @@ def test_list(capsys, listing, tmp_path):
     assert len(ElementTree.parse(svg).getroot().findall(".//{*}rect")) == 3  # paper and two shards
     assert "shardId-000000000000" in run(capsys, "list", "--shards", listing, "--closed")
     found = json.loads(run(capsys, "list", "--shards", listing, "--closed", "--json"))
-    assert [shard["Open"] for shard in found["Shards"]] == [True, True, False]
+    assert [shard["open"] for shard in found["shards"]] == [True, True, False]
     assert ShardMap.from_json(json.dumps(found)) == ShardMap.from_json(REAL)
 
 
 def test_predict(capsys, listing, tmp_path):
     out = run(capsys, "predict", "--shards", listing, "1", "6", "--json")
-    assert [row["ShardId"] for row in json.loads(out)] == ["shardId-000000000002", "shardId-000000000001"]
+    assert [row["shardId"] for row in json.loads(out)] == ["shardId-000000000002", "shardId-000000000001"]
     keys = tmp_path / "keys"
     keys.write_text("0\n170141183460469231731687303715884105727\n170141183460469231731687303715884105728\n")
     out = run(capsys, "predict", "--shards", listing, "--explicit", "--keys-from", str(keys))
@@ -90,10 +90,10 @@ def test_history(capsys, listing, tmp_path):
     boxes = ElementTree.parse(svg).getroot().findall(".//{*}rect")
     assert len(boxes) == 4
     found = json.loads(run(capsys, "history", "--shards", listing, "--json"))
-    assert found["Defects"] == []
-    assert found["Shards"][0]["Created"] == "2018-12-16T05:27:07+00:00"
-    assert found["Shards"][0]["Closed"] == "2018-12-16T05:49:04+00:00"
-    assert found["Shards"][0]["Children"] == ["shardId-000000000001", "shardId-000000000002"]
+    assert found["defects"] == []
+    assert found["shards"][0]["created"] == "2018-12-16T05:27:07+00:00"
+    assert found["shards"][0]["closed"] == "2018-12-16T05:49:04+00:00"
+    assert found["shards"][0]["children"] == ["shardId-000000000001", "shardId-000000000002"]
 
 
 def test_the_history_of_a_key_and_the_verdict_on_a_record(capsys, listing):
@@ -110,8 +110,8 @@ def test_the_history_of_a_key_and_the_verdict_on_a_record(capsys, listing):
     found = json.loads(
         run(capsys, *question, "--shard-id", "shardId-000000000002", "--aggregated", "--json", code=1)
     )
-    assert found["Verdict"] == "stray"
-    assert found["Chain"] == ["shardId-000000000000", "shardId-000000000001"]
+    assert found["verdict"] == "stray"
+    assert found["chain"] == ["shardId-000000000000", "shardId-000000000001"]
 
 
 def test_a_lineage_with_defects_is_a_finding(capsys, tmp_path):
@@ -172,7 +172,7 @@ def test_what_watch_tells_people(capsys):
     tell(RefreshFailed(0.0, error, 2.0), False, first=False)
     assert capsys.readouterr().out.endswith("LimitExceededException: slow [MAP-8], again in 2 s\n")
     tell(RefreshFailed(0.0, error, 2.0), True, first=False)
-    assert json.loads(capsys.readouterr().out)["Failed"] == "LimitExceededException"
+    assert json.loads(capsys.readouterr().out)["failed"] == "LimitExceededException"
 
 
 # -- real servers ---------------------------------------------------------------------------------
@@ -199,14 +199,14 @@ def live(kinesis_local, stream_name, monkeypatch):
 @pytest.mark.timeout(60)
 def test_a_live_stream(capsys, live):
     server, stream, connection = live
-    assert len(json.loads(run(capsys, "list", *connection, "--json"))["Shards"]) == 2
+    assert len(json.loads(run(capsys, "list", *connection, "--json"))["shards"]) == 2
     server.client().split_shard(
         StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey="5"
     )
     server.wait_active(stream)
     (row,) = json.loads(run(capsys, "predict", *connection, "--explicit", "4", "--json"))
     put = server.client().put_record(StreamName=stream, Data=b"x", PartitionKey="p", ExplicitHashKey="4")
-    assert row["ShardId"] == put["ShardId"] == "shardId-000000000002"
+    assert row["shardId"] == put["ShardId"] == "shardId-000000000002"
     out = run(capsys, "history", *connection)
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["0", "1", "2", "3"]
     out = run(
@@ -234,17 +234,17 @@ def test_watch_tells_of_a_split_and_of_a_stream_that_is_gone(live):
     def event() -> dict:
         while True:
             found = json.loads(watching.stdout.readline())
-            if "Failed" not in found:  # a listing in the middle of a split may not be whole
+            if "failed" not in found:  # a listing in the middle of a split may not be whole
                 return found
 
     try:
-        assert event()["Opened"] == ["shardId-000000000000", "shardId-000000000001"]
+        assert event()["opened"] == ["shardId-000000000000", "shardId-000000000001"]
         server.client().split_shard(
             StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey="5"
         )
         split = event()
-        assert split["Opened"] == ["shardId-000000000002", "shardId-000000000003"]
-        assert split["Closed"] == ["shardId-000000000000"]
+        assert split["opened"] == ["shardId-000000000002", "shardId-000000000003"]
+        assert split["closed"] == ["shardId-000000000000"]
         server.wait_active(stream)
         server.delete_stream(stream)
         # the stream is gone: that is said at once, and ends the watch

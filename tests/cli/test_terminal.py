@@ -60,7 +60,7 @@ def test_every_encoding_will_do(encoding: str, listing: str) -> None:
         assert b"Traceback" not in done.stderr
         done.stdout.decode(encoding)
         if "--json" in argv:
-            assert [row["Key"] for row in json.loads(done.stdout.decode(encoding))] == ["ключ", "😀"]
+            assert [row["key"] for row in json.loads(done.stdout.decode(encoding))] == ["ключ", "😀"]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 130])

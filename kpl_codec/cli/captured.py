@@ -1,0 +1,66 @@
+"""Captured Kinesis records one by one, for the commands that show them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ..captures import plan, read_piece
+from ..format.records import KinesisRecord
+from ..validation.check import with_shards
+
+
+class Captured(NamedTuple):
+    """A Kinesis record and its stream."""
+
+    stream: str | None
+    record: KinesisRecord
+
+
+class Unreadable(NamedTuple):
+    """Something in a file that is not a Kinesis record. ``place``: file and line, byte or row."""
+
+    code: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.code}" + (f": {self.text}" if self.text else "")
+
+
+def captured(paths: list[str]) -> Iterator[Captured | Unreadable]:
+    """What the files under ``paths`` hold, in order; ``-`` is standard input. Raises InputError."""
+    with tempfile.TemporaryDirectory() as folder:
+        if "-" in paths:
+            given = Path(folder) / "standard-input"
+            with given.open("wb") as out:
+                shutil.copyfileobj(sys.stdin.buffer, out)
+            paths = [str(given) if path == "-" else path for path in paths]
+        for piece in plan(paths):
+            for batch in read_piece(piece):
+                batch = with_shards(batch.append_column("shardIdFrom", pa.nulls(batch.num_rows, pa.string())))
+                yield from map(_item, batch.to_pylist())
+
+
+def _item(row: dict[str, Any]) -> Captured | Unreadable:
+    if row["captureError"] is not None:
+        place = f"line {row['line']}" if row["line"] is not None else f"byte {row['position']}"
+        return Unreadable(row["captureError"], f"{row['file']}, {place}", row["captureText"])
+    if row["data"] is None:
+        return Unreadable("no-data", f"{row['file']}, row {row['position']}", "")
+    record = KinesisRecord(
+        row["partitionKey"],
+        row["data"],
+        row["sequenceNumber"],
+        row["shardId"],
+        row["approximateArrivalTimestamp"],
+        row["explicitHashKey"],
+        row["subSequenceNumber"],
+    )
+    return Captured(row["streamName"], record)

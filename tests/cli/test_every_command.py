@@ -1,0 +1,151 @@
+"""What holds for every command: the names in its JSON, and no traceback, whatever its streams are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kpl_codec import ShardMap, UserRecord, encode
+from kpl_codec.cli.main import main
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards.shard_map import Shard
+
+pytestmark = pytest.mark.timeout(120)
+SHARD = "shardId-000000000000"
+JSON = [
+    "cat capture.json",
+    "conformance --kind hash-key --adapter kpl_codec --json",
+    "explain --json",
+    "explain gap --json",
+    "findings results --json",
+    "inspect frame.bin --records --others --json",
+    "inspect broken.bin --json",
+    "keys hash a --json",
+    "keys hot results --json",
+    "keys skew --shard-count 2 a --json",
+    "keys split 2 --json",
+    "shards history --shards shards.json --json",
+    "shards history --shards shards.json --partition-key a --json",
+    "shards list --shards shards.json --json",
+    "shards predict --shards shards.json a --json",
+    "validate --input capture.json --shards shards.json --output new --quiet --json",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture of one shard with a broken frame in it, its listing, and the results of validate."""
+    folder = tmp_path_factory.mktemp("every-command")
+    shards = ShardMap([Shard(SHARD, ALL_HASH_KEYS, starting_sequence_number="1")])
+    (folder / "shards.json").write_text(shards.to_json())
+    frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2", "7")])
+    (folder / "frame.bin").write_bytes(frame)
+    (folder / "broken.bin").write_bytes(frame[:-1] + b"\0")
+    records = [
+        {"SequenceNumber": number, "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
+        for number, data in (("7", frame), ("8", frame[:-1] + b"\0"))
+    ]
+    (folder / "capture.json").write_text(json.dumps({"StreamName": "orders", "Records": records}))
+    (folder / "folder").mkdir()
+    done = command("validate --input capture.json --shards shards.json --output results --quiet", folder)
+    assert done.returncode == 1, done.stderr
+    return folder
+
+
+def command(line: str, folder: Path, streams: str = "") -> subprocess.CompletedProcess[str]:
+    started = f"{shlex.quote(sys.executable)} -m kpl_codec.cli.main {line} {streams}"
+    return subprocess.run(["bash", "-c", started], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def names(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from names(inner)
+
+
+@pytest.mark.parametrize("line", JSON)
+def test_names_in_json_are_in_camel_case(
+    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(line.split()) in (0, 1)
+    text = capsys.readouterr().out
+    try:
+        found = [json.loads(text)]
+    except ValueError:
+        found = list(map(json.loads, text.splitlines()))
+    wrong = {name for name in names(found) if not re.fullmatch("[a-z][a-zA-Z0-9]*", name)}
+    assert found
+    # These names are data: a program, and a value of the column kcl.
+    assert {name for name in wrong if not re.match("aws_kinesis_agg |not-judged", name)} == set()
+
+
+def test_shards_take_the_json_of_shards_list(folder: Path) -> None:
+    listed = command("shards list --shards shards.json --json", folder).stdout
+    text = (folder / "shards.json").read_text()
+    assert ShardMap.from_json(listed) == ShardMap.from_json(text) == ShardMap.from_json(text.encode("utf-16"))
+
+
+@pytest.mark.parametrize(
+    ("streams", "status"),
+    [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 2), ("2>/dev/full", 0)],
+)
+@pytest.mark.parametrize(
+    "line", ["cat -- capture.json", "shards list --shards shards.json", "findings results"]
+)
+def test_streams_that_take_nothing_give_no_traceback(
+    line: str, streams: str, status: int, folder: Path
+) -> None:
+    done = command(line, folder, streams)
+    assert done.returncode == (1 if line.startswith("cat") and status == 0 else status)
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat folder/nothing.json",
+        "cat $'not\\xffutf8'",
+        "cat --stream orders --endpoint-url nonsense --region x",
+        "cat --stream orders --profile nobody",
+        "cat capture.json --since tomorrow",
+        "findings capture.json",
+        "generate --output capture.json",
+        "inspect folder",
+        "keys allocate 2 --existing folder",
+        "keys hash $'\\xff'",
+        "keys hash --keys-from frame.bin",
+        "keys hot capture.json",
+        "keys skew --shard-count 0 a",
+        "keys split 0",
+        "repair folder",
+        "repair capture.json",
+        "shards history --shards shards.json --partition-key a --at never",
+        "shards history --shards shards.json --hash-key x",
+        "shards list --shards capture.json",
+        "shards list --shards folder",
+        "shards list --shards shards.json --svg folder",
+        "shards predict --shards shards.json x --explicit",
+        "validate --input capture.json --shards folder --output new2",
+        "validate --input capture.json --shards shards.json --output capture.json",
+        "validate --input capture.json --shards shards.json --output frame.bin/below",
+        "validate --input capture.json --shards shards.json --output new2 --engine local --output-format orc",
+        "validate --stream orders --output new2 --engine local --region x --endpoint-url http://127.0.0.1:1",
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(line: str, folder: Path) -> None:
+    done = command(line, folder)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert re.fullmatch(r"kpl-codec: [^\n]+\n", done.stderr), done.stderr
