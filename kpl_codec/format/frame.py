@@ -36,7 +36,9 @@ def split_frame(data: bytes) -> bytes:
     Raises NotAggregated if ``data`` is no frame, ChecksumMismatch if it is a broken one.
     """
     if not looks_aggregated(data):
-        raise NotAggregated(offset=0, length=len(data), disguise=disguise_of(data))
+        disguise = disguise_of(data)
+        told = {"disguise": disguise} if disguise else {}
+        raise NotAggregated(offset=0, length=len(data), **told)
     message = data[4:-DIGEST_SIZE]
     actual = digest(message)
     # FRM-3: "The last 16 bytes MUST be the MD5 digest of the message, the bytes between magic and

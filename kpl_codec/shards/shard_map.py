@@ -127,6 +127,8 @@ class ShardMap:
         try:
             return cls.from_list_shards(_pages(text), distribution)
         except ShardMapError as error:
+            if source is None:
+                raise
             raise ShardMapError(**{**error.fields, "source": source}) from None
 
     def to_json(self) -> str:
