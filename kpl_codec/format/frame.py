@@ -37,8 +37,9 @@ def split_frame(data: bytes) -> bytes:
     """
     if not looks_aggregated(data):
         disguise = disguise_of(data)
-        told = {"disguise": disguise} if disguise else {}
-        raise NotAggregated(offset=0, length=len(data), **told)
+        if disguise is None:
+            raise NotAggregated(offset=0, length=len(data))
+        raise NotAggregated(offset=0, length=len(data), disguise=disguise)
     message = data[4:-DIGEST_SIZE]
     actual = digest(message)
     # FRM-3: "The last 16 bytes MUST be the MD5 digest of the message, the bytes between magic and
