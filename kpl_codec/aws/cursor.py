@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
@@ -85,20 +85,28 @@ class Pace:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._interval = 1 / calls_per_second if calls_per_second else 0.0
+        self.interval = 1 / calls_per_second if calls_per_second else 0.0
         self._bytes_per_second = bytes_per_second
         self._sleep, self._clock = sleep, clock
         self._free_at: dict[Operation, float] = {}
 
+    def delay(self, operation: Operation) -> float:
+        """Seconds until the next call is allowed."""
+        return max(0.0, self._free_at.get(operation, 0.0) - self._clock())
+
+    def begin_in(self, seconds: float) -> None:
+        """No call before that."""
+        self._free_at = dict.fromkeys(get_args(Operation), self._clock() + seconds)
+
     def wait(self, operation: Operation) -> None:
         """Before a call."""
-        wait = self._free_at.get(operation, 0.0) - self._clock()
+        wait = self.delay(operation)
         if wait > 0:
             self._sleep(wait)
 
     def spent(self, operation: Operation, size: int = 0) -> None:
         """After a call that gave ``size`` bytes."""
-        busy = self._interval
+        busy = self.interval
         if self._bytes_per_second:
             busy = max(busy, size / self._bytes_per_second)
         self._free_at[operation] = self._clock() + busy
@@ -116,7 +124,10 @@ class ShardCursor:
     """Reads one shard from a place on. Not thread-safe.
 
     ``stream``: its name or ARN. ``pace``: shared by cursors that must keep the limits of a shard together.
-    ``patience``: seconds for which a fetch retries.
+    ``patience``: seconds for which a fetch retries. ``iterator``: one that stands at ``place``.
+
+    Its attributes: ``iterator``: where the next fetch begins, None where it must be asked for; ``came_from``:
+    where the last one began.
     """
 
     def __init__(
@@ -128,6 +139,7 @@ class ShardCursor:
         *,
         pace: Pace | None = None,
         patience: float = 300.0,
+        iterator: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -138,7 +150,8 @@ class ShardCursor:
         self._place = place
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
-        self._iterator: str | None = None
+        self.iterator = iterator
+        self.came_from: str | None = None
         self.ended = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> Answer:
@@ -159,7 +172,7 @@ class ShardCursor:
                 operation, failure = error.operation, error.failure
             expired = failure.code == _EXPIRED
             if expired:
-                self._iterator = None
+                self.iterator = None
             permanent = is_permanent(failure.code) and not self._not_yet(failure)
             # An expired iterator is made again at once, but only the first time: if the service returns
             # expired iterators, the loop must wait.
@@ -179,16 +192,16 @@ class ShardCursor:
         """Nothing to do: an iterator needs no closing. `SubscriptionCursor` ends its subscription."""
 
     def _fetch_once(self, limit: int) -> Answer:
-        if self._iterator is None:
-            self._iterator = self._new_iterator()
+        if self.iterator is None:
+            self.iterator = self._new_iterator()
         arn = {"StreamARN": self._stream} if self._stream.startswith("arn:") else {}
-        found = self._call("get_records", "Records", ShardIterator=self._iterator, Limit=limit, **arn)
+        found = self._call("get_records", "Records", ShardIterator=self.iterator, Limit=limit, **arn)
         records = found["Records"]
         self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
         if records:
             self._place = after_record(records[-1]["SequenceNumber"])
-        self._iterator = found.get("NextShardIterator")
-        self.ended = self._iterator is None
+        self.came_from, self.iterator = self.iterator, found.get("NextShardIterator")
+        self.ended = self.iterator is None
         return Answer(records, int(found.get("MillisBehindLatest") or 0), self.ended)
 
     def _new_iterator(self) -> str:

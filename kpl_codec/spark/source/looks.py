@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +34,7 @@ _TRIES: Final = 3
 _LOOK_BYTES: Final = 64 * 1024
 _LOOK_RECORDS: Final = 500
 _UNKNOWN_SIZE: Final = 8 * 1024
-#: Looks per second at idle shards, all together: about a tenth of a core.
+#: Looks per second at idle shards, all together: less than a tenth of a core.
 _IDLE_LOOKS_PER_SECOND: Final = 100
 _MOST_IDLE_SECONDS: Final = 200.0
 _NO_WAIT: Final = Backoff(0.0, 0.0)
@@ -74,7 +74,8 @@ class Look:
     """The first records after a place. ``now``: the shard's tip in ms since 1970, by the service's clock.
     ``asked_at``: when the call was made, by this machine's clock. ``at_tip``: nothing follows ``records``;
     ``ended``: and the shard is closed. ``cursor`` is after ``records``. ``start_gone``: the record of the
-    place is past retention; ``lost``: records after it may be, too."""
+    place is past retention; ``lost``: records after it may be, too. ``whole``: the records as boto3 gives
+    them; ``iterator``: stands at the place, and a task that uses it skips nothing."""
 
     records: list[Found]
     now: int
@@ -84,6 +85,8 @@ class Look:
     cursor: ShardCursor
     start_gone: bool = False
     lost: bool = False
+    whole: list[dict[str, Any]] = field(default_factory=list)
+    iterator: str | None = None
 
 
 @dataclass(slots=True)
@@ -158,6 +161,7 @@ class Looks:
         kept = self._kept.get(shard_id)
         if kept is None or not kept.empty or kept.place != start.place:
             return None
+        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
         most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
         if self._clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
             return None
@@ -177,11 +181,16 @@ class Looks:
         limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._sizes.get(shard_id, _UNKNOWN_SIZE)))
         limit = min(limit, most or limit)
         if kept is not None and self._clock() - kept.used < _ITERATOR_LIFE:
+            iterator = kept.cursor.iterator
             if kept.busy and may_skip and kept.last is not None:
-                return self._known(kept, kept.last)
-            if kept.ahead is not None:
-                return self._known(kept, kept.ahead)
-            look = self._look_on(shard_id, kept, limit)
+                look = self._known(kept, kept.last)
+            elif kept.ahead is not None:
+                iterator, look = kept.cursor.came_from, self._known(kept, kept.ahead)
+            else:
+                look = self._look_on(shard_id, kept, limit)
+            # No record can have left the stream between a young one, or the tip, and the iterator's use.
+            if kept.at_tip or (kept.last is not None and not self._old(kept.last)):
+                look.iterator = iterator
         else:
             # An iterator near its end would be made again at a record that was not checked again.
             since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
@@ -211,9 +220,12 @@ class Looks:
         if kept.at_tip and kept.place.names_record:
             # Nothing is missing before the first record, because nothing followed the place a moment ago. The
             # record before the place may be too old for a task to find.
-            old = kept.last is None or look.asked_at - kept.last.time > SHORTEST_RETENTION // 2
-            look.start_gone = old and bool(look.records)
+            look.start_gone = bool(look.records) and (kept.last is None or self._old(kept.last))
         return look
+
+    def _old(self, found: Found) -> bool:
+        """Whether a record may be past retention soon."""
+        return int(self._now() * 1000) - found.time > SHORTEST_RETENTION // 2
 
     def _read(self, shard_id: str, cursor: ShardCursor, limit: int) -> Look:
         while True:
@@ -225,7 +237,8 @@ class Looks:
             if answer.records or answer.at_tip(limit):
                 records = [Found.of(record) for record in answer.records]
                 now = records[-1].time + answer.behind if records else asked_at
-                return Look(records, now, asked_at, answer.at_tip(limit), answer.ended, cursor)
+                at_tip = answer.at_tip(limit)
+                return Look(records, now, asked_at, at_tip, answer.ended, cursor, whole=answer.records)
 
     def _look_at_first(self, shard_id: str, start: BatchEnd, limit: int) -> Look:
         try:
@@ -272,7 +285,7 @@ class Looks:
                 else:
                     look = self._read(shard_id, cursor, limit + 1)
                     if look.records and look.records[0].sequence_number == place.sequence_number:
-                        del look.records[0]
+                        del look.records[0], look.whole[0]
                         return look if look.records or look.at_tip else self._read(shard_id, cursor, limit)
                 code, reason = "trimmed", "the record is past retention, or of an earlier life of the stream"
             except StreamUnavailable as error:
@@ -306,5 +319,6 @@ class Looks:
         look = self._read(shard_id, cursor, 2)
         while look.records and int(look.records[-1].sequence_number) < place.lowest:
             look = self._read(shard_id, cursor, MOST_RECORDS)
-        look.records = [found for found in look.records if int(found.sequence_number) >= place.lowest]
+        before = sum(int(found.sequence_number) < place.lowest for found in look.records)
+        del look.records[:before], look.whole[:before]
         return look

@@ -69,6 +69,9 @@ class Piece(NamedTuple):
     If ``start`` names a record, it must still exist. ``end`` names a record: with AFTER_SEQUENCE_NUMBER it is
     in the piece, with AT_SEQUENCE_NUMBER it is not. ``siblings``: how many pieces of this shard the batch
     has. ``records``: how many Kinesis records the piece has, None where that is not known.
+
+    Hints for the task that reads it: ``iterator`` stands right before its first record; ``not_before``: no
+    call on the shard before that time (seconds since 1970).
     """
 
     shard_id: str
@@ -76,6 +79,8 @@ class Piece(NamedTuple):
     end: Place
     siblings: int = 1
     records: int | None = None
+    iterator: str | None = None
+    not_before: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

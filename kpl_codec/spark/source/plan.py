@@ -1,17 +1,8 @@
-"""Finds the end of the next batch on the driver, with few and small reads.
+"""Plans the batches of a stream on the driver: which shards may be read, and where the next batch ends.
 
-Kinesis does not say where a shard ends, and a batch must be fixed before it is read. For each shard:
-
-    peek     the first unread records (one call; none where the last batch left them). None: nothing to do.
-             At the tip: the batch ends there.
-    jump     far behind: the records near the tip, or one record near the end of what a batch may cover,
-             found by time and named by sequence number. A time only guides to a record: no record is in a
-             batch or out of it because of one.
-    walk     full reads from there to the tip, or where the jump found nothing new.
-
-A quiet shard needs one call, a busy one two (`kpl_codec.spark.source.looks` keeps iterators from batch to
-batch). With an exact limit of records the driver reads all of the batch, and the tasks read it again.
-Specification: spec/07-spark-source.md, SPK-56 to SPK-63, SPK-71.
+Kinesis does not say where a shard ends, and a batch must be fixed before it is read. So each shard is asked
+(`ends`), many at the same time.
+Specification: spec/07-spark-source.md, SPK-54 to SPK-58, SPK-71.
 """
 
 from __future__ import annotations
@@ -19,37 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from ...aws.cursor import MOST_RECORDS, Answer, ShardCursor, Tip
+from ...aws.cursor import Tip
 from ...shards.lineage import Lineage
-from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
-from .looks import Found, Look, Looks, first_found
+from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
+from .ends import Caps, Ends
+from .handover import Handover
+from .looks import Look, Looks
 from .offsets import BatchEnd, StreamOffset, ready, with_listed
 from .positions import Position
 
-#: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
-_FIRST_LAG: Final = 250
-#: With so many records in one read near the tip a shard is busy: the next plan starts near the tip.
-_BUSY: Final = 50
-_WALK_CALLS: Final = 4
-_MOST_MARKS: Final = 63
 #: Milliseconds after which an offset is written only to renew its times: six hours, a quarter of the shortest
 #: retention.
 _RENEW_AFTER: Final = 6 * 3600 * 1000
-#: For so many milliseconds a batch that ends with a record needs no planning time.
-_FRESH: Final = 3600 * 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """Limits, None for no limit: Kinesis records of a shard in a batch (exact, but the driver reads them,
-    too), milliseconds of arrival time in a batch, and in a piece."""
-
-    records: int | None = None
-    span: int | None = None
-    piece: int | None = None
 
 
 class Planner:
@@ -58,6 +33,7 @@ class Planner:
     def __init__(
         self,
         looks: Looks,
+        handover: Handover,
         fetch_lineage: Callable[[], Lineage],
         stream: str,
         *,
@@ -66,7 +42,9 @@ class Planner:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self.handover = handover
         self._looks, self._fetch_lineage, self._stream = looks, fetch_lineage, stream
+        self._ends = Ends(looks, handover)
         self._workers, self._describe_interval = workers, describe_interval
         self._clock, self._now = clock, now
         self._lineage: Lineage | None = None
@@ -182,6 +160,7 @@ class Planner:
 
     def advance(self, start: StreamOffset, caps: Caps) -> StreamOffset:
         """Where the batch after ``start`` ends: the same places if there is nothing to read."""
+        self.handover.begin()
         lineage = self.lineage()
         listed = with_listed(start, lineage, self._listed)
         tips = self._tips
@@ -213,12 +192,16 @@ class Planner:
 
         def move(shard_id: str) -> BatchEnd:
             tip = tips[shard_id] if tips is not None else None
-            return self._move(shard_id, listed.shards[shard_id], looks[shard_id], caps, tip)
+            return self._ends.after(shard_id, listed.shards[shard_id], looks[shard_id], caps, tip)
 
         moved.update(zip(due, self.each(move, due), strict=True))
         if any(moved[shard_id].drained for shard_id in due):
             self._lineage = None
         return replace(listed, shards=moved)
+
+    def advance_shard(self, shard_id: str, start: BatchEnd, caps: Caps, tip: Tip | None = None) -> BatchEnd:
+        """Where the next batch ends on one shard. Raises DataLoss, StreamUnavailable."""
+        return self._ends.after(shard_id, start, self._looks.look(shard_id, start, caps.records), caps, tip)
 
     def each(self, function: Callable[[str], Any], shard_ids: Iterable[str]) -> list[Any]:
         """``function`` of each shard, many in parallel, because it mostly waits for answers."""
@@ -227,128 +210,6 @@ class Planner:
             return [function(shard_id) for shard_id in todo]
         with ThreadPoolExecutor(min(self._workers, len(todo)), "kpl-codec plan") as pool:
             return list(pool.map(function, todo))
-
-    # -- one shard ----------------------------------------------------------------------------
-
-    def advance_shard(self, shard_id: str, start: BatchEnd, caps: Caps, tip: Tip | None = None) -> BatchEnd:
-        """Where the next batch ends on one shard. Raises DataLoss, StreamUnavailable."""
-        return self._move(shard_id, start, self._looks.look(shard_id, start, caps.records), caps, tip)
-
-    def _move(self, shard_id: str, start: BatchEnd, look: Look, caps: Caps, tip: Tip | None) -> BatchEnd:
-        if not look.records:
-            place = TRIM_HORIZON if look.lost else start.place
-            return BatchEnd(place, drained=look.ended, since=look.asked_at)
-        first = look.records[0]
-        end = self._end(shard_id, look, caps)
-        if tip is not None and (beyond := tip.beyond()) is not None:
-            if int(first.sequence_number) >= int(beyond):
-                return start
-            if end.place.lowest > int(beyond):
-                end = BatchEnd(at_record(beyond))
-                self._looks.forget(shard_id)
-        if not start.place.names_record or look.start_gone:
-            end = replace(end, first=first.sequence_number, start_gone=look.start_gone)
-        if caps.piece is not None and look.now - first.time > caps.piece:
-            end = replace(end, marks=self._marks(shard_id, first, end.place, caps.piece))
-        return end
-
-    def _end(self, shard_id: str, look: Look, caps: Caps) -> BatchEnd:
-        """The end of a batch that begins with ``look``."""
-        # SPK-59: "Finding the end of a batch MUST NOT take reading the batch, unless an exact limit of
-        # records is asked for."
-        if caps.records is not None:
-            return self._walk_exactly(shard_id, look, caps.records)
-        first, last = look.records[0], look.records[-1]
-        edge = None if caps.span is None else first.time + caps.span
-        if look.at_tip and (edge is None or last.time < edge or last == first):
-            return self._ends_after(shard_id, look, last, look.cursor, True, records=len(look.records))
-        if edge is not None and edge < look.now:
-            found, cursor = self._probe(shard_id, edge)
-            if found is not None and found.after(first):
-                place = at_record(found.sequence_number)
-                self._looks.keep(shard_id, place, cursor, found, ahead=found, now=look.now)
-                return BatchEnd(place, behind=max(0, look.now - found.time))
-        # Nothing at or after the edge: all records are before it.
-        return self._to_tip(shard_id, look)
-
-    def _to_tip(self, shard_id: str, look: Look) -> BatchEnd:
-        """The last record of the shard, or a late one if records come faster than they are read."""
-        cursor, last, lag, busy = look.cursor, look.records[-1], _FIRST_LAG, False
-        answer: Answer | None = None
-        while answer is None and look.now - lag > last.time:
-            near = self._looks.cursor(shard_id, at_time(look.now - lag))
-            found = near.fetch(MOST_RECORDS)
-            if found.records and Found.of(found.records[-1]).after(last):
-                cursor, answer, busy = near, found, len(found.records) >= _BUSY
-            lag *= 8
-        for _ in range(_WALK_CALLS):
-            answer = answer or cursor.fetch(MOST_RECORDS)
-            if answer.records:
-                last = Found.of(answer.records[-1])
-            behind, at_tip = answer.behind, answer.at_tip(MOST_RECORDS)
-            if at_tip:
-                break
-            answer = None
-        return self._ends_after(shard_id, look, last, cursor, at_tip, behind=behind, busy=busy)
-
-    def _walk_exactly(self, shard_id: str, look: Look, most: int) -> BatchEnd:
-        """At most ``most`` records."""
-        # SPK-57: "A limit of records per shard and batch MUST hold exactly."
-        last, count = look.records[-1], len(look.records)
-        at_tip, behind = look.at_tip, look.now - last.time
-        while count < most and not at_tip:
-            limit = min(MOST_RECORDS, most - count)
-            answer = look.cursor.fetch(limit)
-            count += len(answer.records)
-            last = Found.of(answer.records[-1]) if answer.records else last
-            at_tip, behind = answer.at_tip(limit), answer.behind
-        return self._ends_after(shard_id, look, last, look.cursor, at_tip, behind=behind, records=count)
-
-    def _ends_after(
-        self,
-        shard_id: str,
-        look: Look,
-        last: Found,
-        cursor: ShardCursor,
-        at_tip: bool,
-        *,
-        behind: int = 0,
-        records: int | None = None,
-        busy: bool = False,
-    ) -> BatchEnd:
-        """The batch ends after ``last``, at ``cursor``."""
-        place = after_record(last.sequence_number)
-        now = last.time + behind
-        self._looks.keep(shard_id, place, cursor, last, at_tip=at_tip, now=now, busy=busy)
-        # A record that arrived now does not leave the stream before later ones.
-        dated = at_tip and look.asked_at - last.time > _FRESH
-        since = look.asked_at if dated else None
-        return BatchEnd(place, drained=cursor.ended, since=since, records=records, behind=behind)
-
-    def _probe(self, shard_id: str, when: int) -> tuple[Found | None, ShardCursor]:
-        """The first record at or after a time, and the cursor behind it."""
-        cursor = self._looks.cursor(shard_id, at_time(when))
-        return first_found(cursor), cursor
-
-    def _marks(self, shard_id: str, first: Found, end: Place, piece: int) -> tuple[str, ...]:
-        """Records that cut a long batch into pieces of about ``piece`` ms of arrival time."""
-        last = first_found(self._looks.cursor(shard_id, at_record(end.sequence_number)))
-        if last is None:
-            return ()
-        span = last.time - first.time
-        count = min(-(-span // piece), _MOST_MARKS + 1)
-        marks: list[str] = []
-        at = first
-        for number in range(1, count):
-            found, _ = self._probe(shard_id, first.time + span * number // count)
-            if (
-                found is not None
-                and found.after(at)
-                and int(found.sequence_number) < int(end.sequence_number)
-            ):
-                marks.append(found.sequence_number)
-                at = found
-        return tuple(marks)
 
 
 def moves(before: StreamOffset, after: StreamOffset) -> bool:

@@ -20,10 +20,12 @@ from ...aws.shard_map import fetch_lineage
 from ...aws_errors import is_permanent
 from ...backoff import Backoff
 from ...shards.place import LATEST, TRIM_HORIZON, Place
+from .ends import Caps
+from .handover import Handover
 from .looks import SHORTEST_RETENTION, Looks
 from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, pieces
 from .options import Options
-from .plan import Caps, Planner, moves
+from .plan import Planner, moves
 from .positions import Position
 from .tasks import KinesisPartition, TaskReader
 
@@ -68,22 +70,17 @@ def make_planner(
 ) -> Planner:
     """A planner that calls Kinesis with ``client``. ``clock`` in seconds, ``now`` in seconds since 1970."""
     stream, patience = options.called, options.retry_timeout
-    paces: dict[str, Pace] = {}
+    handover = Handover(
+        lambda: Pace(options.calls_per_second, options.bytes_per_second, clock=clock, sleep=sleep), now
+    )
 
     def cursor(shard_id: str, place: Place) -> ShardCursor:
-        # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
-        # and the bytes a second that the options allow."
-        # Planning and tasks take turns, so each may use the full limits.
-        if shard_id not in paces:
-            paces[shard_id] = Pace(
-                options.calls_per_second, options.bytes_per_second, clock=clock, sleep=sleep
-            )
         return ShardCursor(
             client,
             stream,
             shard_id,
             place,
-            pace=paces[shard_id],
+            pace=handover.pace(shard_id),
             patience=patience,
             clock=clock,
             sleep=sleep,
@@ -111,13 +108,14 @@ def make_planner(
         cursor,
         retention=retention,
         fail_on_data_loss=options.fail_on_data_loss,
-        idle=Backoff(options.idle_time / 8, 1.0),
+        idle=Backoff(options.idle_time / 8, options.idle_time),
         clock=clock,
         now=now,
         sleep=sleep,
     )
     return Planner(
         looks,
+        handover,
         lambda: fetch_lineage(client, **options.stream, timeout=patience, sleep=sleep),
         options.stream_name,
         describe_interval=options.describe_interval,
@@ -145,7 +143,8 @@ class KinesisBatchReader(_Reader, DataSourceReader):
             )
 
         by_shard = planner.each(found, [shard.shard_id for shard in planner.lineage()])
-        return self.partitions_of([piece for run in by_shard for piece in run], planner.lineage)
+        found_pieces = [piece for run in by_shard for piece in run]
+        return self.partitions_of(found_pieces, planner.handover, planner.lineage)
 
     def _pieces(self, shard_id: str, start: Place, end: Place) -> list[Piece]:
         planner = self.planner
@@ -254,7 +253,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             self.planner.refuse_unread(before)
         self._known = end
         after = StreamOffset.from_json(end, stream)
-        return self.partitions_of(batch_pieces(before, after), self.planner.lineage)
+        planner = self.planner
+        return self.partitions_of(batch_pieces(before, after), planner.handover, planner.lineage)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: Spark has the checkpoint."""

@@ -25,6 +25,7 @@ from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
+from .handover import Handover
 from .looks import GONE
 from .offsets import DataLoss, Piece
 from .options import Connection, Options
@@ -37,6 +38,11 @@ _CATCH_UP: Final = 30.0
 _FEW_RECORDS: Final = 1000
 _SHARED_TASKS: Final = 16
 _SHARDS_PER_TASK: Final = 5
+#: Bytes of records in a partition. Spark warns of tasks of more than a megabyte.
+_CARRIED_BY_TASK: Final = 512 * 1024
+#: Seconds of the 300 that an iterator lives, and by which the clocks of two machines may differ.
+_ITERATOR_LIFE: Final = 240.0
+_CLOCK_SKEW: Final = 5.0
 #: The columns of a Kinesis record, as a task builds them.
 KINESIS_FIELDS = tuple(
     field for field in FIELDS if field.name not in ("subSequenceNumber", "aggregated", "explicitHashKey")
@@ -64,10 +70,12 @@ def spark_arrow_schema(schema: StructType) -> pa.Schema:
 
 @dataclass
 class KinesisPartition(InputPartition):
-    """What one task reads. ``listing``: the shards for judging placement, if wanted."""
+    """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
+    that the planner has read already, columns `KINESIS_FIELDS`."""
 
     pieces: tuple[Piece, ...]
     listing: str | None = None
+    carried: pa.RecordBatch | None = None
 
 
 def shared_out(pieces: list[Piece], shards_per_task: int | None = None) -> list[tuple[Piece, ...]]:
@@ -101,10 +109,19 @@ def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
 
 
 class PieceReader:
-    """Reads pieces in a task, with its own client."""
+    """Reads pieces in a task, with its own client. ``clock`` in seconds, ``now`` in seconds since 1970."""
 
-    def __init__(self, client: Any, options: Options) -> None:
+    def __init__(
+        self,
+        client: Any,
+        options: Options,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._client, self._options = client, options
+        self._clock, self._now, self._sleep = clock, now, sleep
 
     def records(self, piece: Piece) -> Iterator[list[dict[str, Any]]]:
         """The Kinesis records of a piece, answer by answer. Raises DataLoss, StreamUnavailable."""
@@ -112,19 +129,29 @@ class PieceReader:
         # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
         # and the bytes a second that the options allow."
         share = 1 / piece.siblings
-        pace = Pace(options.calls_per_second * share, options.bytes_per_second * share)
+        clock, sleep = self._clock, self._sleep
+        pace = Pace(
+            options.calls_per_second * share, options.bytes_per_second * share, clock=clock, sleep=sleep
+        )
+        wait = piece.not_before - self._now()
+        pace.begin_in(min(max(wait, 0.0), pace.interval + _CLOCK_SKEW))
         start = piece.start
+        hint = piece.iterator if wait > -_ITERATOR_LIFE else None
+        seen = start.kind == "AFTER_SEQUENCE_NUMBER" and hint is None
         cursor = ShardCursor(
             self._client,
             options.called,
             piece.shard_id,
-            at_record(start.sequence_number) if start.names_record else start,
+            at_record(start.sequence_number) if seen else start,
             pace=pace,
             patience=options.retry_timeout,
+            iterator=hint,
+            clock=clock,
+            sleep=sleep,
         )
-        must_see = start.sequence_number if start.names_record else None
+        must_see = start.sequence_number if seen or start.kind == "AT_SEQUENCE_NUMBER" else None
         # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
-        left = None if piece.records is None else piece.records + (start.kind == "AFTER_SEQUENCE_NUMBER")
+        left = None if piece.records is None else piece.records + seen
         last = int(piece.end.sequence_number)
         waited_since: float | None = None
         while True:
@@ -138,7 +165,15 @@ class PieceReader:
                 if must_see is None or error.code == "ResourceNotFoundException":
                     return
                 must_see = left = None
-                cursor = ShardCursor(self._client, options.called, piece.shard_id, TRIM_HORIZON, pace=pace)
+                cursor = ShardCursor(
+                    self._client,
+                    options.called,
+                    piece.shard_id,
+                    TRIM_HORIZON,
+                    pace=pace,
+                    clock=clock,
+                    sleep=sleep,
+                )
                 continue
             records = answer.records
             if records and must_see is not None:
@@ -164,11 +199,11 @@ class PieceReader:
                 waited_since = None
             if answer.at_tip(limit):
                 # The driver has seen the end of this piece, but this reader may not see it yet.
-                waited_since = waited_since or time.monotonic()
-                if answer.ended or time.monotonic() - waited_since > _CATCH_UP:
+                waited_since = waited_since or clock()
+                if answer.ended or clock() - waited_since > _CATCH_UP:
                     self._lost(piece, piece.end, "record-missing", "the shard has ended before it")
                     return
-                time.sleep(0.2)
+                sleep(0.2)
 
     def _lost(self, piece: Piece, place: Place, code: str, reason: str) -> None:
         loss = DataLoss(shard_id=piece.shard_id, sequence_number=place.value, code=code, reason=reason)
@@ -208,20 +243,31 @@ class TaskReader:
         self.options = options
         self.schema = schema
 
-    def partitions_of(self, found: list[Piece], lineage: Callable[[], Lineage]) -> list[KinesisPartition]:
+    def partitions_of(
+        self, found: list[Piece], handover: Handover, lineage: Callable[[], Lineage]
+    ) -> list[KinesisPartition]:
         """The partitions of a batch. ``lineage`` is called if placement is judged."""
         options = self.options
         judged = bool(found) and (options.placement or options.policy == "kcl")
         listing = name_of(lineage()) if judged else None
-        return [KinesisPartition(run, listing) for run in shared_out(found, options.shards_per_task)]
+        known, left = handover.split(found)
+        carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
+        return [
+            *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), _CARRIED_BY_TASK)),
+            *(KinesisPartition(run, listing) for run in shared_out(left, options.shards_per_task)),
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
-        if not isinstance(partition, KinesisPartition) or not partition.pieces:
+        if not isinstance(partition, KinesisPartition):
             return  # Spark makes its own where there are none
         options = self.options
         out = spark_arrow_schema(self.schema)
-        source = PieceReader(options.client(), options).batches(partition.pieces)
+        source: Iterator[pa.RecordBatch] = iter(())
+        if partition.carried is not None:
+            source = iter((partition.carried,))
+        elif partition.pieces:
+            source = PieceReader(options.client(), options).batches(partition.pieces)
         if options.policy != "none":
             source = self._deaggregated(source, partition)
         for batch in coalesce(source, options.max_batch_bytes):
@@ -248,7 +294,7 @@ class TaskReader:
         if deaggregator.counts.dropped:
             _log.warning(
                 "%s: as the KCL does, %s user records were dropped: %s",
-                ", ".join(sorted({piece.shard_id for piece in partition.pieces})),
+                ", ".join(sorted({piece.shard_id for piece in partition.pieces})) or "records of the planner",
                 deaggregator.counts.dropped.total(),
                 dict(deaggregator.counts.dropped),
             )

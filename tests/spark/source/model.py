@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import itertools
 import random
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from operator import itemgetter
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -80,10 +82,10 @@ class ModelKinesis:
         """Records on shards drawn at random; each a little later than the one before."""
         for _ in range(count):
             self.now += 0.001
-            self.put_on(self._chance.choice(self.open_shards), size)
+            self.put_on(self._chance.choice(self.open_shards), bytes(size))
 
-    def put_on(self, shard: ModelShard, size: int = 10) -> None:
-        shard.records.append((next(self._numbers), self.now, bytes(size)))
+    def put_on(self, shard: ModelShard, data: bytes) -> None:
+        shard.records.append((next(self._numbers), self.now, data))
 
     def split(self, at: int) -> None:
         shard = self.open_shards[at % len(self.open_shards)]
@@ -169,14 +171,15 @@ class ModelKinesis:
             bound = shard.records[-1][0] + 1 if shard.records else 0
         elif ShardIteratorType == "AT_TIMESTAMP":
             assert Timestamp is not None
-            behind = (
-                number for number, arrived, _ in shard.records if arrived >= Timestamp.timestamp() - 5e-4
-            )
-            bound = next(behind, shard.records[-1][0] + 1 if shard.records else 0)
+            at = bisect_left(shard.records, Timestamp.timestamp() - 5e-4, key=itemgetter(1))
+            bound = next((number for number, _, _ in shard.records[at : at + 1]), next(self._numbers))
         elif ShardIteratorType != "TRIM_HORIZON":
             bound = int(StartingSequenceNumber) + (ShardIteratorType == "AFTER_SEQUENCE_NUMBER")
-            trimmed = [n for n, arrived, _ in shard.records if arrived <= self.now - self.retention]
-            if int(StartingSequenceNumber) in trimmed and not self.silent:
+            at = bisect_left(shard.records, int(StartingSequenceNumber), key=itemgetter(0))
+            named = [
+                arrived for n, arrived, _ in shard.records[at : at + 1] if n == int(StartingSequenceNumber)
+            ]
+            if named and named[0] <= self.now - self.retention and not self.silent:
                 raise refusal("InvalidArgumentException", "GetShardIterator")
         return {"ShardIterator": f"{ShardId} {bound} {self.now}"}
 
@@ -187,12 +190,11 @@ class ModelKinesis:
         if self.now - float(made) > _ITERATOR_LIFE:
             raise refusal("ExpiredIteratorException", "GetRecords")
         shard = self.shards[shard_id]
-        there = [
-            record
-            for record in shard.records
-            if record[0] >= int(bound) and record[1] > self.now - self.retention
-        ]
-        records, left = there[:Limit], there[Limit:]
+        at = max(
+            bisect_left(shard.records, int(bound), key=itemgetter(0)),
+            bisect_right(shard.records, self.now - self.retention, key=itemgetter(1)),
+        )
+        records, left = shard.records[at : at + Limit], len(shard.records) > at + Limit
         self.given += len(records)
         answer: dict[str, Any] = {
             "Records": [
@@ -204,7 +206,7 @@ class ModelKinesis:
                 }
                 for number, arrived, data in records
             ],
-            "MillisBehindLatest": int((left[-1][1] - records[-1][1]) * 1000) if left and records else 0,
+            "MillisBehindLatest": int((shard.records[-1][1] - records[-1][1]) * 1000) if left else 0,
         }
         if left or shard.end is None:
             bound = str(records[-1][0] + 1) if records else bound

@@ -1,12 +1,8 @@
-"""A query over the model stream: whatever happens, no record is skipped without an error.
-
-Times are the model's, so that days pass between two batches and iterators and records expire.
-"""
+"""Queries over the model stream: the law that they keep, and what they cost."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,138 +12,18 @@ from hypothesis import strategies as st
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import TRIM_HORIZON, after_record
-from kpl_codec.spark.source.offsets import DataLoss, Piece, StreamOffset, batch_pieces
-from kpl_codec.spark.source.options import parse_options
-from kpl_codec.spark.source.plan import Caps, moves
-from kpl_codec.spark.source.read import make_planner
-from kpl_codec.spark.source.tasks import PieceReader
+from kpl_codec.spark.source.ends import Caps
+from kpl_codec.spark.source.offsets import DataLoss, StreamOffset, batch_pieces
 
 from .model import HOUR, ModelKinesis, refusal
-
-
-class ModelQuery:
-    """A query without Spark: the offset survives a restart as JSON, nothing else does."""
-
-    def __init__(self, stream: ModelKinesis, caps: Caps, **options: Any) -> None:
-        self.stream, self.caps = stream, caps
-        settings = {"streamName": "s", "fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
-        self.options = parse_options({key: str(value) for key, value in {**settings, **options}.items()})
-        self.log: list[str] = []
-        self.read: Counter[tuple[str, str]] = Counter()
-        self.restart()
-
-    def restart(self) -> None:
-        stream = self.stream
-        self.planner = make_planner(
-            self.options, stream, clock=stream.clock, now=stream.clock, sleep=stream.sleep
-        )
-
-    def batch(self) -> bool:
-        """One micro-batch, read twice as by two attempts. False where there is nothing to read."""
-        if not self.log:
-            self.log.append(json.dumps(self.planner.begin_at(self.options.starting_position).to_json()))
-        start = StreamOffset.from_json(json.loads(self.log[-1]), "s")
-        end = self.planner.advance(start, self.caps)
-        if not moves(start, end):
-            return False
-        self.log.append(json.dumps(end.to_json()))
-        end = StreamOffset.from_json(json.loads(self.log[-1]), "s")
-        pieces = batch_pieces(start, end)
-        rows = self._rows(pieces)
-        assert self._rows(pieces) == rows
-        self.read.update(rows)
-        return True
-
-    def _rows(self, pieces: list[Piece]) -> list[tuple[str, str]]:
-        reader = PieceReader(self.stream, self.options)
-        return [
-            (piece.shard_id, record["SequenceNumber"])
-            for piece in pieces
-            for records in reader.records(piece)
-            for record in records
-        ]
-
-    def until_idle(self) -> None:
-        while self.batch():
-            self.stream.now += 0.01
-
-
-BEFORE = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), st.integers(1, 20)),
-        st.tuples(st.just("split"), st.integers(0, 7)),
-        st.tuples(st.just("merge"), st.integers(0, 7)),
-        st.tuples(st.just("sleep"), st.sampled_from([HOUR, 9 * HOUR])),
-    ),
-    max_size=8,
-)
-WAITS = [0.2, 30, 250, 1000, 5 * HOUR, 11 * HOUR, 23 * HOUR, 30 * HOUR]
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), st.integers(1, 30) | st.just(700)),
-        st.tuples(st.just("split"), st.integers(0, 7)),
-        st.tuples(st.just("merge"), st.integers(0, 7)),
-        st.tuples(st.just("batch"), st.integers(1, 3)),
-        st.tuples(st.just("restart"), st.just(0)),
-        st.tuples(st.just("wait"), st.sampled_from(WAITS)),
-    ),
-    max_size=25,
-)
-CAPS = st.builds(
-    Caps,
-    st.none() | st.integers(1, 9),
-    st.none() | st.sampled_from([5, 1000, 600_000]),
-    st.none() | st.sampled_from([3, 1000]),
-)
+from .model_query import LIVES, ModelQuery, no_record_is_skipped_without_an_error
 
 
 @pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71")
 @settings(max_examples=300)
-@given(BEFORE, STEPS, CAPS, st.booleans(), st.integers(1, 4), st.sampled_from(["TRIM_HORIZON", "LATEST"]))
-def test_no_record_is_skipped_without_an_error(
-    before: list[tuple[str, int]],
-    steps: list[tuple[str, Any]],
-    caps: Caps,
-    silent: bool,
-    shards: int,
-    position: str,
-) -> None:
-    stream = ModelKinesis(shards, silent=silent)
-    for step, value in before:
-        getattr(stream, step)(value)
-    past, kept = stream.names(), stream.names(left=True) if position == "TRIM_HORIZON" else set()
-    stream.now += 1
-    query = ModelQuery(stream, caps, startingPosition=position)
-    query.batch()  # the start is settled: all that comes is the query's
-    attended, longest = stream.now, 0.0
-    try:
-        for step, value in [*steps, ("batch", 0)]:
-            if step == "batch":
-                idle = not value and query.until_idle() is None
-                for _ in range(value):
-                    idle = not query.batch()
-                    stream.now += 0.01
-                if idle:  # every shard that may be read was looked at
-                    longest, attended = max(longest, stream.now - attended), stream.now
-            elif step == "wait":
-                stream.now += value
-            elif step == "restart":
-                query.restart()
-            else:
-                getattr(stream, step)(value)
-        stream.now += 300
-        query.until_idle()
-    except DataLoss:
-        # An error is right only where records or shards are gone, or where nobody looked for about a day.
-        gone = (stream.names() - past | kept) - stream.names(left=True) - query.read.keys()
-        expired = len(stream.listed()) < len(stream.shards)
-        assert gone or expired or max(longest, stream.now - attended) > 23 * HOUR
-        return
-    assert not query.read - Counter(stream.names())
-    assert max(query.read.values(), default=1) == 1
-    missing = (stream.names() - past | kept) - query.read.keys()
-    assert not missing
-    assert position == "TRIM_HORIZON" or not query.read.keys() & past
+@given(**LIVES)
+def test_no_record_is_skipped_without_an_error(**life: Any) -> None:
+    no_record_is_skipped_without_an_error(**life)
 
 
 @pytest.mark.requirement("SPK-57", "SPK-72")
@@ -197,8 +73,7 @@ def test_retention_is_asked_for_where_a_day_does_not_settle_it() -> None:
 
 @pytest.mark.requirement("SPK-63")
 def test_what_a_batch_costs_the_planner() -> None:
-    """A quiet shard: one call. One that gets busy: two reads and one iterator; one that is: one of each.
-    Idle shards: ever fewer calls."""
+    """A quiet shard: one call. One that gets busy: two reads and one iterator; one that is: one of each."""
     stream = ModelKinesis(1)
     query = ModelQuery(stream, Caps(span=600_000))
     stream.put(3)
@@ -221,15 +96,54 @@ def test_what_a_batch_costs_the_planner() -> None:
     quieter = cost(20)
     assert sum(quieter) <= 4
     assert cost(20) == (0, 1)
+
+
+@pytest.mark.requirement("SPK-63")
+@pytest.mark.parametrize("shards", [1, 4, 200])
+def test_idle_shards_are_asked_a_hundred_times_a_second_all_together(shards: int) -> None:
+    stream = ModelKinesis(shards)
+    query = ModelQuery(stream, Caps())
+    stream.put(3)
     query.until_idle()
-    before = stream.calls["get_records"]
-    for _ in range(400):
+    for _ in range(20):  # until the pauses have their full length
         query.batch()
         stream.now += 0.25
-    assert stream.calls["get_records"] - before <= 110
+    before, begun = stream.calls["get_records"], stream.now
+    for _ in range(80):
+        query.batch()
+        stream.now += 0.25
+    seconds = stream.now - begun
+    assert stream.calls["get_records"] - before <= min(4 * shards, 100) * seconds + shards
     stream.put(1)
-    stream.now += 1
+    stream.now += shards / 100 + 1
     assert query.batch()
+
+
+@pytest.mark.requirement("SPK-61", "SPK-75")
+def test_what_tasks_are_spared() -> None:
+    """Small batches cost the tasks no call, larger ones a GetRecords call for each answer."""
+    stream = ModelKinesis(2)
+    query = ModelQuery(stream, Caps(span=600_000))
+    stream.put(3)
+    query.until_idle()
+
+    def cost(records: int) -> tuple[int, int]:
+        stream.now += 2
+        stream.put(records)
+        start = StreamOffset.from_json(json.loads(query.log[-1]), "s")
+        end = query.planner.advance(start, query.caps)
+        query.log.append(json.dumps(end.to_json()))
+        before = stream.calls.copy()
+        carried, left = query.planner.handover.split(batch_pieces(start, end))
+        assert sum(map(len, carried.values())) + len(query._rows(left)) == records
+        spent = stream.calls - before
+        return spent["get_shard_iterator"], spent["get_records"]
+
+    assert cost(40) == (0, 0)
+    assert cost(3000) == (0, 2)
+    assert cost(3000) == (0, 2)
+    query.restart()
+    assert cost(3000) == (2, 2)
 
 
 @pytest.mark.requirement("SPK-61")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kpl_codec.spark.source.ends import Caps
 from kpl_codec.spark.source.offsets import OffsetError, Piece, StreamOffset, batch_pieces
-from kpl_codec.spark.source.plan import Caps
 from kpl_codec.spark.source.read import KinesisStreamReader, make_planner
 from kpl_codec.spark.source.tasks import KinesisPartition
 

@@ -1,0 +1,175 @@
+"""Finds where the next batch ends on one shard, with few and small reads.
+
+    peek     the first unread records (one call; none where the last batch left them). None: nothing to do.
+             At the tip: the batch ends there.
+    jump     far behind: the records near the tip, or one record near the end of what a batch may cover,
+             found by time and named by sequence number. A time only guides to a record: no record is in a
+             batch or out of it because of one.
+    walk     full reads from there to the tip, or where the jump found nothing new.
+
+A quiet shard needs one call, a busy one two (`looks` keeps iterators from batch to batch). With an exact
+limit of records the driver reads all of the batch. What tasks can use of that is in `handover`.
+Specification: spec/07-spark-source.md, SPK-57 to SPK-62.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...aws.cursor import MOST_RECORDS, Answer, ShardCursor, Tip
+from ...shards.place import TRIM_HORIZON, Place, after_record, at_record, at_time
+from .handover import CARRIED_OF_SHARD, Handover
+from .looks import Found, Look, Looks, first_found
+from .offsets import BatchEnd, pieces
+
+#: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
+_FIRST_LAG: Final = 250
+#: With so many records in one read near the tip a shard is busy: the next plan starts near the tip.
+_BUSY: Final = 50
+_WALK_CALLS: Final = 4
+_MOST_MARKS: Final = 63
+#: For so many milliseconds a batch that ends with a record needs no planning time.
+_FRESH: Final = 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Limits, None for no limit: Kinesis records of a shard in a batch (exact, but the driver reads them,
+    too), milliseconds of arrival time in a batch, and in a piece."""
+
+    records: int | None = None
+    span: int | None = None
+    piece: int | None = None
+
+
+class Ends:
+    """Ends of batches on the shards of a stream. Different shards may be asked in parallel."""
+
+    def __init__(self, looks: Looks, handover: Handover) -> None:
+        self._looks, self._handover = looks, handover
+
+    def after(self, shard_id: str, start: BatchEnd, look: Look, caps: Caps, tip: Tip | None) -> BatchEnd:
+        """The end of the batch after ``start``, which begins with ``look``; not beyond ``tip``. Raises
+        StreamUnavailable."""
+        if not look.records:
+            place = TRIM_HORIZON if look.lost else start.place
+            return BatchEnd(place, drained=look.ended, since=look.asked_at)
+        first = look.records[0]
+        end = self._end(shard_id, look, caps)
+        if tip is not None and (beyond := tip.beyond()) is not None:
+            if int(first.sequence_number) >= int(beyond):
+                return start
+            if end.place.lowest > int(beyond):
+                end = BatchEnd(at_record(beyond))
+                self._looks.forget(shard_id)
+        if not start.place.names_record or look.start_gone:
+            end = replace(end, first=first.sequence_number, start_gone=look.start_gone)
+        if caps.piece is not None and look.now - first.time > caps.piece:
+            end = replace(end, marks=self._marks(shard_id, first, end.place, caps.piece))
+        found = pieces(shard_id, start.place, end)
+        if len(found) == 1 and end.records == len(look.whole):
+            self._handover.has_read(found[0], look.whole)
+        elif found and look.iterator is not None:
+            self._handover.stands_at(found[0], look.iterator)
+        return end
+
+    def _end(self, shard_id: str, look: Look, caps: Caps) -> BatchEnd:
+        """The end of a batch that begins with ``look``."""
+        # SPK-59: "Finding the end of a batch MUST NOT take reading the batch, unless an exact limit of
+        # records is asked for."
+        if caps.records is not None:
+            return self._walk_exactly(shard_id, look, caps.records)
+        first, last = look.records[0], look.records[-1]
+        edge = None if caps.span is None else first.time + caps.span
+        if look.at_tip and (edge is None or last.time < edge or last == first):
+            return self._ends_after(shard_id, look, last, look.cursor, True, records=len(look.records))
+        if edge is not None and edge < look.now:
+            found, cursor = self._probe(shard_id, edge)
+            if found is not None and found.after(first):
+                place = at_record(found.sequence_number)
+                self._looks.keep(shard_id, place, cursor, found, ahead=found, now=look.now)
+                return BatchEnd(place, behind=max(0, look.now - found.time))
+        # Nothing at or after the edge: all records are before it.
+        return self._to_tip(shard_id, look)
+
+    def _to_tip(self, shard_id: str, look: Look) -> BatchEnd:
+        """The last record of the shard, or a late one if records come faster than they are read."""
+        cursor, last, lag, busy = look.cursor, look.records[-1], _FIRST_LAG, False
+        answer: Answer | None = None
+        while answer is None and look.now - lag > last.time:
+            near = self._looks.cursor(shard_id, at_time(look.now - lag))
+            found = near.fetch(MOST_RECORDS)
+            if found.records and Found.of(found.records[-1]).after(last):
+                cursor, answer, busy = near, found, len(found.records) >= _BUSY
+            lag *= 8
+        for _ in range(_WALK_CALLS):
+            answer = answer or cursor.fetch(MOST_RECORDS)
+            if answer.records:
+                last = Found.of(answer.records[-1])
+            behind, at_tip = answer.behind, answer.at_tip(MOST_RECORDS)
+            if at_tip:
+                break
+            answer = None
+        return self._ends_after(shard_id, look, last, cursor, at_tip, behind=behind, busy=busy)
+
+    def _walk_exactly(self, shard_id: str, look: Look, most: int) -> BatchEnd:
+        """At most ``most`` records."""
+        # SPK-57: "A limit of records per shard and batch MUST hold exactly."
+        last, count = look.records[-1], len(look.records)
+        at_tip, behind = look.at_tip, look.now - last.time
+        while count < most and not at_tip:
+            limit = min(MOST_RECORDS, most - count)
+            answer = look.cursor.fetch(limit)
+            count += len(answer.records)
+            if sum(len(record["Data"]) for record in look.whole) < CARRIED_OF_SHARD:
+                look.whole += answer.records
+            last = Found.of(answer.records[-1]) if answer.records else last
+            at_tip, behind = answer.at_tip(limit), answer.behind
+        return self._ends_after(shard_id, look, last, look.cursor, at_tip, behind=behind, records=count)
+
+    def _ends_after(
+        self,
+        shard_id: str,
+        look: Look,
+        last: Found,
+        cursor: ShardCursor,
+        at_tip: bool,
+        *,
+        behind: int = 0,
+        records: int | None = None,
+        busy: bool = False,
+    ) -> BatchEnd:
+        """The batch ends after ``last``, at ``cursor``."""
+        place = after_record(last.sequence_number)
+        now = last.time + behind
+        self._looks.keep(shard_id, place, cursor, last, at_tip=at_tip, now=now, busy=busy)
+        # A record that arrived now does not leave the stream before later ones.
+        dated = at_tip and look.asked_at - last.time > _FRESH
+        since = look.asked_at if dated else None
+        return BatchEnd(place, drained=cursor.ended, since=since, records=records, behind=behind)
+
+    def _probe(self, shard_id: str, when: int) -> tuple[Found | None, ShardCursor]:
+        """The first record at or after a time, and the cursor behind it."""
+        cursor = self._looks.cursor(shard_id, at_time(when))
+        return first_found(cursor), cursor
+
+    def _marks(self, shard_id: str, first: Found, end: Place, piece: int) -> tuple[str, ...]:
+        """Records that cut a long batch into pieces of about ``piece`` ms of arrival time."""
+        last = first_found(self._looks.cursor(shard_id, at_record(end.sequence_number)))
+        if last is None:
+            return ()
+        span = last.time - first.time
+        count = min(-(-span // piece), _MOST_MARKS + 1)
+        marks: list[str] = []
+        at = first
+        for number in range(1, count):
+            found, _ = self._probe(shard_id, first.time + span * number // count)
+            if (
+                found is not None
+                and found.after(at)
+                and int(found.sequence_number) < int(end.sequence_number)
+            ):
+                marks.append(found.sequence_number)
+                at = found
+        return tuple(marks)

@@ -1,0 +1,286 @@
+"""What micro-batches of `kpl-kinesis` cost on streams of many shards: boto3 and Spark for real, Kinesis as a
+model over HTTP that takes its time for each call.
+
+    python -m tests.benchmarks.spark_source 100 1000        shards
+        [--records-per-second 2] [--bytes 100] [--milliseconds 20] [--seconds 30]
+        [--only plan,batches,latency]
+
+plan: seconds, CPU seconds and calls of planning, with records on every shard and with none. batches: seconds
+of a query's batches, as Spark reports them, into a sink that keeps nothing. latency: seconds from put to the
+sink, of records put one every 0.2 s. Both with the calls on each shard. The model has its own process and
+shares the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from statistics import median
+from typing import Any
+from urllib.request import Request, urlopen
+
+from botocore.exceptions import ClientError
+
+from kpl_codec.spark.source.ends import Caps
+from kpl_codec.spark.source.options import Options, parse_options
+from kpl_codec.spark.source.plan import moves
+from kpl_codec.spark.source.read import make_planner
+
+from ..spark.source.model import ModelKinesis
+
+_METHODS = {
+    "ListShards": "list_shards",
+    "DescribeStreamSummary": "describe_stream_summary",
+    "GetShardIterator": "get_shard_iterator",
+    "GetRecords": "get_records",
+}
+
+
+class Serving(ModelKinesis):
+    """The model with the machine's clock."""
+
+    @property
+    def now(self) -> float:
+        return time.time()
+
+    @now.setter
+    def now(self, _: float) -> None: ...
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.timestamp() if hasattr(value, "timestamp") else str(value)
+
+
+class _Moment(float):
+    def timestamp(self) -> float:
+        return float(self)
+
+
+class _Connection(asyncio.Protocol):
+    """HTTP, as much as boto3 speaks. POST /feed sets the pause between two puts; GET: the calls."""
+
+    def __init__(self, stream: ModelKinesis, seconds: float, feed: dict[str, Any]) -> None:
+        self._stream, self._seconds, self._feed = stream, seconds, feed
+        self._got = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        head, blank, body = self._got.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        if not blank or len(body) < (size := int(length[1]) if length else 0):
+            return
+        self._got = body[size:]
+        if head.startswith(b"GET"):
+            self._answer(200, dict(self._stream.calls))
+        elif b" /feed " in head:
+            self._feed.update(json.loads(body))
+            self._answer(200, {})
+        else:
+            operation = re.search(rb"(?i)x-amz-target: *\w+\.(\w+)", head)
+            assert operation is not None
+            arguments = json.loads(body[:size])
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._seconds, self._call, operation[1].decode(), arguments)
+
+    def _call(self, operation: str, arguments: dict[str, Any]) -> None:
+        if "Timestamp" in arguments:
+            arguments["Timestamp"] = _Moment(arguments["Timestamp"])
+        try:
+            self._answer(200, getattr(self._stream, _METHODS[operation])(**arguments))
+        except ClientError as error:
+            self._answer(400, {"__type": error.response["Error"]["Code"], "message": "model"})
+
+    def _answer(self, status: int, answer: Any) -> None:
+        body = json.dumps(answer, default=plain).encode()
+        head = (
+            f"HTTP/1.1 {status} .\r\nContent-Type: application/x-amz-json-1.1\r\nContent-Length: {len(body)}"
+        )
+        self._transport.write(head.encode() + b"\r\n\r\n" + body)
+
+
+async def serve(shards: int, size: int, seconds: float) -> None:
+    """Serve until the standard input ends. Prints the port."""
+    stream, feed = Serving(shards), {"each": 0.0, "one": 0.0}
+    loop = asyncio.get_running_loop()
+
+    async def put(pause: str) -> None:
+        at = 0
+        while True:
+            begun = time.time()
+            if feed[pause]:
+                open_shards = stream.open_shards
+                for shard in open_shards if pause == "each" else [open_shards[at % len(open_shards)]]:
+                    stream.put_on(shard, b"%-*.6f" % (size, time.time()))
+                at += 1
+            await asyncio.sleep(max(0.01, feed[pause] - (time.time() - begun)))
+
+    server = await loop.create_server(lambda: _Connection(stream, seconds, feed), "127.0.0.1", 0)
+    feeders = [loop.create_task(put(pause)) for pause in feed]
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+    for feeder in feeders:
+        feeder.cancel()
+
+
+class Server:
+    """The model in a process of its own."""
+
+    def __init__(self, shards: int, size: int, milliseconds: float) -> None:
+        command = [sys.executable, "-m", "tests.benchmarks.spark_source", str(shards), "--serve"]
+        command += ["--bytes", str(size), "--milliseconds", str(milliseconds)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+
+    def calls(self) -> Counter[str]:
+        with urlopen(self.url, timeout=60) as answer:
+            return Counter(json.load(answer))
+
+    def feed(self, **pauses: float) -> None:
+        """Seconds between two records on ``each`` shard, and between two on ``one`` after the other."""
+        body = json.dumps({"each": 0.0, "one": 0.0, **pauses}).encode()
+        urlopen(Request(self.url + "/feed", body), timeout=60).close()
+
+    def options(self) -> dict[str, str]:
+        keys = {"awsAccessKeyId": "local", "awsSecretAccessKey": "local", "policy": "none"}
+        return {"streamName": "s", "region": "us-east-1", "endpointUrl": self.url, **keys}
+
+    def close(self) -> None:
+        self._process.communicate("")
+
+
+def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> None:
+    planner = make_planner(options, options.client())
+    at = planner.begin_at(options.starting_position)
+    for busy in (True, False):
+        server.feed(each=pause if busy else 0.0)
+        for number in range(rounds):
+            time.sleep(1.0)
+            calls, begun, cpu = server.calls(), time.perf_counter(), time.process_time()
+            after = planner.advance(at, Caps(span=options.max_span, piece=options.max_piece))
+            wall, cpu = time.perf_counter() - begun, time.process_time() - cpu
+            spent = sum((server.calls() - calls).values())
+            size = len(json.dumps(after.to_json()))
+            name = f"{'busy' if busy else 'idle'} plan {number}"
+            print(f"{name}: {wall:.2f} s, {cpu:.2f} s of CPU, {spent:,} calls, offset {size:,} bytes")
+            at = after if moves(at, after) else at
+
+
+def progress_of(query: Any, batches: int, timeout: float) -> list[Any]:
+    """What Spark says of the batches with rows, once there are so many or time is up."""
+    end = time.monotonic() + timeout
+    while True:
+        found = [progress for progress in query.recentProgress if progress["numInputRows"]]
+        if len(found) >= batches or time.monotonic() > end:
+            return found
+        time.sleep(0.2)
+
+
+def batches(spark: Any, server: Server, pause: float, seconds: float) -> None:
+    server.feed(each=pause)
+    frame = spark.readStream.format("kpl-kinesis").options(**server.options()).load()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.start()
+        whole = progress_of(query, 4, 60 + seconds)
+        calls, begun = server.calls(), time.monotonic()
+        time.sleep(seconds)
+        whole = progress_of(query, len(whole) + 3, 60 + seconds)[len(whole) :]
+        spent, seconds = server.calls() - calls, time.monotonic() - begun
+        query.stop()
+    names = ("triggerExecution", "latestOffset", "addBatch")
+    found = [[one["numInputRows"], *(one["durationMs"].get(name, 0) for name in names)] for one in whole]
+    rows, took, planned, read = (median(column) for column in zip(*found, strict=True))
+    print(
+        f"batches: median of {len(whole)}: {took / 1000:.2f} s, of it planning {planned / 1000:.2f}, tasks "
+        f"{read / 1000:.2f}; {rows:,.0f} rows; calls of each shard in a second: "
+        + ", ".join(f"{name} {count / seconds / SHARDS[0]:.2f}" for name, count in sorted(spent.items()))
+    )
+
+
+def latency(spark: Any, server: Server, seconds: float) -> None:
+    server.feed()
+    options = {**server.options(), "startingPosition": "LATEST"}
+    frame = spark.readStream.format("kpl-kinesis").options(**options).load()
+    waited: list[float] = []
+
+    def sink(rows: Any, _: int) -> None:
+        data = [float(row.data) for row in rows.select("data").collect()]
+        waited.extend(time.time() - moment for moment in data)
+
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint).start()
+        time.sleep(8)
+        server.feed(one=0.2)
+        time.sleep(8)
+        waited.clear()
+        calls = server.calls()
+        time.sleep(seconds)
+        spent = server.calls() - calls
+        query.stop()
+    waited.sort()
+    print(
+        f"latency: of {len(waited)} records: median {median(waited):.2f} s, 9 of 10 within "
+        f"{waited[len(waited) * 9 // 10]:.2f} s; calls of each shard in a second: "
+        + ", ".join(f"{name} {count / seconds / SHARDS[0]:.2f}" for name, count in sorted(spent.items()))
+    )
+
+
+#: The shards of the stream that is measured.
+SHARDS = [0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("shards", type=int, nargs="+")
+    parser.add_argument("--records-per-second", type=float, default=2.0, help="of each shard")
+    parser.add_argument("--bytes", type=int, default=100, help="of each record")
+    parser.add_argument("--milliseconds", type=float, default=20.0, help="for each call")
+    parser.add_argument("--only", default="plan,batches,latency")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for which a query runs")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        asyncio.run(serve(args.shards[0], args.bytes, args.milliseconds / 1000))
+        return
+    spark: Any = None
+    if set(args.only.split(",")) - {"plan"}:
+        from kpl_codec.spark.session import local_session
+        from kpl_codec.spark.source.datasource import KinesisDataSource
+
+        spark = local_session("simulation", cores=2, memory="1g")
+        spark.sparkContext.setLogLevel("OFF")  # stopping a query in a batch is not an error here
+        spark.dataSource.register(KinesisDataSource)
+    for shards in args.shards:
+        print(f"{shards:,} shards", flush=True)
+        SHARDS[0] = shards
+        server = Server(shards, args.bytes, args.milliseconds)
+        pause = 1 / args.records_per_second
+        try:
+            if "plan" in args.only:
+                plans(server, parse_options(server.options()), pause)
+            if "batches" in args.only:
+                batches(spark, server, pause, args.seconds)
+            if "latency" in args.only:
+                latency(spark, server, args.seconds)
+        finally:
+            server.close()
+    if spark is not None:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
