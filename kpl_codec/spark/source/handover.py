@@ -6,7 +6,7 @@
                  after the other; the planner waits after the tasks in the same way
 
 Nothing of it is written down. After a restart the tasks read the same records by the offsets alone.
-Specification: spec/07-spark-source.md, SPK-61, SPK-75.
+Specification: spec/07-spark-source.md, SPK-61, SPK-85.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ class Handover:
 
     def split(self, pieces: Iterable[Piece]) -> tuple[Mapping[Piece, Records], list[Piece]]:
         """Pieces with their records, and pieces that a task must read, with what it needs to begin."""
+        # SPK-85: "Records and iterators that the planner gives the tasks MUST NOT change what a batch reads."
+        # Only a piece that is equal to the planned one gets them.
         carried: dict[Piece, Records] = {}
         left: list[Piece] = []
         numbers: dict[str, int] = {}

@@ -119,7 +119,7 @@ def test_idle_shards_are_asked_a_hundred_times_a_second_all_together(shards: int
     assert query.batch()
 
 
-@pytest.mark.requirement("SPK-61", "SPK-75")
+@pytest.mark.requirement("SPK-61", "SPK-85")
 def test_what_tasks_are_spared() -> None:
     """Small batches cost the tasks no call, larger ones a GetRecords call for each answer."""
     stream = ModelKinesis(2)
