@@ -302,8 +302,9 @@ class ProducerCore:
         if isinstance(outcome, RefreshFailed) and self._meter is not None:
             self._meter.map_failed(outcome.error.code)
         moved: list[Pending] = []
-        if isinstance(outcome, MapChanged):
-            moved += self._placer.map_changed(recreated=outcome.recreated)
+        if isinstance(outcome, MapChanged) or outcome.learnt:
+            recreated = isinstance(outcome, MapChanged) and outcome.recreated
+            moved += self._placer.map_changed(recreated=recreated)
             for outgoing, attempt in self._verdicts.map_changed():
                 moved += self._judged(outgoing, attempt, now)
         if not self.live.map_may_come:

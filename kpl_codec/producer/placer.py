@@ -113,8 +113,7 @@ class Placer:
 
     def map_changed(self, *, recreated: bool) -> list[Pending]:
         """Take the user records that must be placed again because of a new map."""
-        assert self._live.shard_map is not None
-        open_ids = [shard.shard_id for shard in self._live.shard_map.open_shards]
+        open_ids = self._live.predicted_shards
         self._router.set_shards(open_ids)
         # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
         # predicted and aggregated anew."

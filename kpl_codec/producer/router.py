@@ -38,7 +38,7 @@ class Router:
     @property
     def ignores_keys(self) -> bool:
         """Whether the stream is known to distribute records AUTO."""
-        return self._live.shard_map is not None and self._live.shard_map.distribution == "AUTO"
+        return self._live.distribution == "AUTO"
 
     def set_shards(self, shard_ids: Sequence[str]) -> None:
         """The open shards have changed."""
@@ -79,7 +79,7 @@ class Router:
 
     def _draw(self, now: float) -> str | None:
         """The partitioner's shard; None while no shard can be predicted."""
-        if self._live.shard_map is None or self.ignores_keys:
+        if self.ignores_keys:
             return None
         if self._partitioner.needs_draw:
             self._partitioner.update_load(self._loads(), now)
@@ -99,6 +99,8 @@ class Router:
     def _start_of(self, shard: str) -> tuple[int, str]:
         found = self._starts.get(shard)
         if found is None:
-            start = self._live.lineage[shard].hash_key_range.starting_hash_key
+            known = self._live.shard(shard)
+            assert known is not None
+            start = known.hash_key_range.starting_hash_key
             found = self._starts[shard] = start, str(start)
         return found

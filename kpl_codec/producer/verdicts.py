@@ -79,7 +79,7 @@ class Verdicts:
             self._parked.append(
                 _Parked(outgoing, judged, generation, min(now + self._patience, outgoing.expires_at))
             )
-            if stored.shard_id in self._live.lineage:
+            if self._live.shard(stored.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
             if self._probe_at is None:
                 self._live.refresh(now)

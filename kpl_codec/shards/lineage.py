@@ -67,7 +67,7 @@ class Lineage:
         by_id: dict[str, Shard] = {}
         for shard in shards:
             known = by_id.get(shard.shard_id)
-            by_id[shard.shard_id] = shard if known is None else _agreed(known, shard)
+            by_id[shard.shard_id] = shard if known is None else agreed(known, shard)
         self.distribution: Distribution = distribution
         self._children: dict[str, list[str]] = {}
         for shard in sorted(by_id.values(), key=lambda shard: shard.shard_id):
@@ -349,7 +349,7 @@ def _last_at(chain: Iterable[tuple[_Moment | None, Shard]], moment: _Moment) -> 
     return found
 
 
-def _agreed(known: Shard, listed: Shard) -> Shard:
+def agreed(known: Shard, listed: Shard) -> Shard:
     """One shard from two listings of it. Raises ShardMapError if they contradict each other."""
     if known.contradicts(listed) or (listed.open and not known.open):
         # LIN-11: "A listing that contradicts what is known of a shard MUST be taken for another life

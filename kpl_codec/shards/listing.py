@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from ..errors import ShardMapError
-from .lineage import Lineage
 from .shard import Distribution, Shard, listed_shards
 
 _NUMBERED = re.compile(r"shardId-([0-9]{1,20})\Z")
 
 
 class StreamSummary(NamedTuple):
-    """What the map needs of DescribeStreamSummary. ``created``: when this life of the stream began."""
+    """What the map needs of DescribeStreamSummary. ``created``: when this life of the stream began.
+    ``retention``: seconds for which records are kept."""
 
     created: datetime | None
     distribution: Distribution
+    retention: float | None
 
 
 def parse_page(answer: Any) -> tuple[list[Shard], str | None]:
@@ -47,70 +48,75 @@ def parse_summary(answer: Any) -> StreamSummary | None:
         return None
     created = summary.get("StreamCreationTimestamp")
     auto = summary.get("RecordDistributionStrategy") == "AUTO"
+    hours = summary.get("RetentionPeriodHours")
     return StreamSummary(
-        created if isinstance(created, datetime) else None, "AUTO" if auto else "USER_PARTITION_KEY"
+        created if isinstance(created, datetime) else None,
+        "AUTO" if auto else "USER_PARTITION_KEY",
+        hours * 3600.0 if type(hours) is int and hours > 0 else None,
     )
 
 
-def _number(shard_id: str) -> int | None:
+def shard_number(shard_id: str) -> int | None:
+    """The number in the id that AWS gives a shard; None in another id."""
     match = _NUMBERED.match(shard_id)
     return int(match[1]) if match else None
 
 
 def another_life(
-    listed: Sequence[Shard], lineage: Lineage, gone: Collection[str], same_creation: bool | None
+    listed: Mapping[str, Shard],
+    changed: Sequence[Shard],
+    known: Mapping[str, Shard],
+    closed: Collection[str],
+    newest: int,
+    *,
+    same_creation: bool | None,
 ) -> bool:
-    """Whether ``listed`` shows another stream than ``lineage``, created again under the same name.
+    """Whether ``listed`` (by id) shows another stream than ``known``, created again under the same name.
 
-    ``gone``: ids of shards known to have closed. ``same_creation``: whether the stream's creation time is
-    unchanged, None if unknown. Raises ShardMapError(code="contradiction") if the listing fits neither the
+    ``changed``: the listed shards that are not as they are known. ``closed``: ids of shards known to have
+    closed. ``newest``: the highest known shard number. ``same_creation``: whether the stream's creation time
+    is unchanged, None if unknown. Raises ShardMapError(code="contradiction") if the listing fits neither the
     same stream at a later time nor another stream.
     """
-    if not lineage:
+    if not known:
         return False
     if same_creation is False:
         return True
-    newest = max((n for shard in lineage if (n := _number(shard.shard_id)) is not None), default=-1)
-    with_heirs = {parent for shard in listed for parent in shard.parent_shard_ids}
     evidence: list[str] = []
-    older: list[str] = []
-    for shard in listed:
-        known = lineage.get(shard.shard_id)
-        number = _number(shard.shard_id)
-        if known is not None:
-            if known.contradicts(shard):
+    for shard in changed:
+        before = known.get(shard.shard_id)
+        number = shard_number(shard.shard_id)
+        if before is not None:
+            if before.contradicts(shard):
                 evidence.append(shard.shard_id)
-            elif shard.open and shard.shard_id in gone and shard.shard_id not in with_heirs:
-                # A closed shard is listed as open: this listing is older than the last one.
-                older.append(shard.shard_id)
         elif (
             shard.open
             and number is not None
             and number <= newest
-            and not any(parent in lineage for parent in shard.parent_shard_ids)
+            and not any(parent in known for parent in shard.parent_shard_ids)
         ):
             # Ids only grow, so a new shard with an old number and no known parent belongs to another stream.
             evidence.append(shard.shard_id)
+    # A closed shard is listed as open, and without its children: this listing is older than the last one.
+    older = [i for i in closed if i in listed and listed[i].open and i not in evidence]
+    if older:
+        with_heirs = {parent for shard in listed.values() for parent in shard.parent_shard_ids}
+        older = [shard_id for shard_id in older if shard_id not in with_heirs]
     if older or (evidence and same_creation):
         reason = f"{older[0]} was closed" if older else f"{evidence[0]} is not what it was"
         raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*older, *evidence))
     return bool(evidence)
 
 
-def not_known_closed(listed: Iterable[Shard], lineage: Lineage) -> list[Shard]:
-    """``listed`` without shards that are listed as open but are known to be closed."""
-    return [
-        shard
-        for shard in listed
-        if not (shard.open and shard.shard_id in lineage and not lineage[shard.shard_id].open)
-    ]
-
-
 _Intervals = tuple[tuple[int, int], ...]
 
 
-def superseded_shards(listed: Sequence[Shard]) -> frozenset[str]:
+def superseded_shards(listed: Collection[Shard]) -> frozenset[str]:
     """Shards that are listed as open although their listed open descendants cover their whole range."""
+    with_children = {shard.parent_shard_id for shard in listed}
+    with_children |= {shard.adjacent_parent_shard_id for shard in listed}
+    if not any(shard.shard_id in with_children and shard.open for shard in listed):
+        return frozenset()
     # MAP-12: "A shard listed as open together with open descendants that cover its range MUST be taken
     # for closed."
     by_id = {shard.shard_id: shard for shard in listed}

@@ -10,17 +10,19 @@
 
     state     | predict | what happens                      | becomes
     ----------+---------+-----------------------------------+------------------------------------------
-    INVALID   | None(*) | no map, waits for timer()         | UPDATING when a refresh starts
+    INVALID   | None(*) | no whole map, waits for timer()   | UPDATING when a refresh starts
     UPDATING  | None(*) | a refresh runs                    | READY if the listing is sound, else INVALID
     READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is accepted, or
               |         | does not change that)             | the stream is gone (INVALID if that is all
               |         |                                   | that the refresh finds)
 
-(*) After `invalidate` only the doubted shards are not predicted: one split does not stop the others.
+(*) After `invalidate` only the doubted shards are not predicted, and after a listing with a gap or an overlap
+only the shards and hash keys that this concerns: one split does not stop the others.
+
 `trust.py` has the rules for trusting the map. Without trust there is no prediction: a user record sent alone
 needs none, and an aggregate made for a shard that has split would be misplaced. All times are seconds of one
-monotonic clock of the caller. Not thread-safe, but `predict` only reads.
-Specification: spec/08-live-shard-map.md, MAP-1 to MAP-17, MAP-19.
+monotonic clock of the caller. Not thread-safe, but `predict` only reads one attribute, replaced as a whole.
+Specification: spec/08-live-shard-map.md, MAP-1 to MAP-21.
 """
 
 from __future__ import annotations
@@ -32,11 +34,12 @@ from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..errors import ShardMapError
 from ..format.hash_keys import HashKeyRange
-from .known_stream import KnownStream
+from .known_stream import Disputed, KnownStream
 from .lineage import Lineage
 from .map_events import MapChanged, RefreshFailed, StreamUnavailable
 from .refresh import Failure, Refresh, Request, ShardFilterType
-from .shard import Shard
+from .routes import NO_ROUTES
+from .shard import Distribution, Shard
 from .shard_map import ShardMap
 from .trust import Trust, TrustState
 
@@ -99,7 +102,10 @@ class LiveShardMap:
         self._max_results = max_results
         self._backoff = Backoff(first_backoff, max_backoff, backoff_factor)
         self._trust = Trust(self._backoff)
-        self._known = KnownStream(closed_shard_ttl)
+        self._known = KnownStream(closed_shard_ttl, shard_filter)
+        #: Those of the known stream without the shards that are in doubt. Replaced as a whole: other threads
+        #: predict.
+        self._routes = NO_ROUTES
         self._refresh: Refresh | None = None
         self._retry_at: float | None = None
         self._failures = 0
@@ -124,13 +130,28 @@ class LiveShardMap:
 
     @property
     def shard_map(self) -> ShardMap | None:
-        """The last sound map, trusted or not; None before the first."""
-        return self._known.shard_map
+        """The last sound map, trusted or not; None before the first. Made when it is first read."""
+        return self._known.shards.shard_map
 
     @property
     def lineage(self) -> Lineage:
-        """Every shard seen in this life of the stream."""
-        return self._known.lineage
+        """Every shard of this life of the stream that is not forgotten (MAP-20). Made when it is first
+        read."""
+        return self._known.shards.lineage
+
+    @property
+    def distribution(self) -> Distribution:
+        """How the stream distributes records, as far as known."""
+        return self._known.shards.distribution
+
+    @property
+    def predicted_shards(self) -> tuple[str, ...]:
+        """The open shards by hash key range, without those that dispute a range with another."""
+        return self._known.routes.shard_ids
+
+    def shard(self, shard_id: str) -> Shard | None:
+        """A known shard, open or closed; None if it is not known, or forgotten."""
+        return self._known.shards.all.get(shard_id)
 
     @property
     def updated_at(self) -> float | None:
@@ -160,21 +181,22 @@ class LiveShardMap:
 
         O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
         """
-        shard_map = self._known.shard_map
-        state = self._trust.state
-        if state is TrustState.NONE or shard_map is None:
-            return None
-        # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
-        if shard_map.distribution == "AUTO":
-            return None
-        shard_id = shard_map.shard_for(hash_key).shard_id
+        return self._routes.predict(hash_key)
+
+    def _reroute(self) -> None:
+        """What may be predicted has changed."""
+        in_doubt = self._trust.in_doubt
         # MAP-1: "A prediction MUST come from a map that is trusted for its shard; otherwise the answer is
         # that none can be made."
-        return shard_id if state is TrustState.TRUSTED or self._trust.covers(shard_id) else None
+        # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
+        if in_doubt is None or self.distribution == "AUTO":
+            self._routes = NO_ROUTES
+        else:
+            self._routes = self._known.routes.without(in_doubt)
 
     def trusts(self, shard_id: str) -> bool:
-        """Whether the map is trusted for this shard, so that it may be predicted."""
-        return self._trust.covers(shard_id)
+        """Whether this shard may be predicted."""
+        return shard_id in self._routes
 
     def hash_key_range(self, shard_id: str, now: float) -> HashKeyRange | None:
         """The range of a shard that is open, or closed at most ``closed_shard_ttl`` ago; else None.
@@ -221,21 +243,18 @@ class LiveShardMap:
         ``predicted_shard``: None to doubt all shards. Give the shard that was predicted, not the one on which
         the record is: after a split the map does not know that one.
         """
-        shard_map, listed_at = self._known.shard_map, self._known.listed_at
-        if shard_map is None or listed_at is None:
-            return False
+        listed_at = self._known.listed_at
         # MAP-4: "A report MUST be ignored if the map's refresh began at or after the record was sent: it
         # covers what the record saw."
-        if seen_at <= listed_at:
+        if listed_at is not None and seen_at <= listed_at:
             return False
         # MAP-5: "A report MUST be ignored if the predicted shard is not open in the map: the map has
         # learnt that already."
-        if predicted_shard is not None and (
-            predicted_shard not in shard_map or not shard_map[predicted_shard].open
-        ):
+        if predicted_shard is not None and not self._known.is_open(predicted_shard):
             return False
         if not self._trust.report(predicted_shard, seen_at, now):
             return False
+        self._reroute()
         if self._refresh is None:
             self._start(now)
         return True
@@ -245,6 +264,7 @@ class LiveShardMap:
         # MAP-17: "When a failure says that the stream is gone, trust in the map MUST end until a listing
         # that began after it."
         self._trust.end(now)
+        self._reroute()
         if self._refresh is not None:
             self._refresh.outdated = True
         elif not self._failures:
@@ -291,8 +311,8 @@ class LiveShardMap:
             refresh.listed(answer)
             return self._listed(refresh, now) if refresh.whole else None
         except ShardMapError as error:
-            # MAP-7: "A listing that is not sound (gap, overlap, cycle, duplicate, contradiction) MUST NOT
-            # become the map; the refresh has failed and is tried again."
+            # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
+            # MUST NOT become the map; the refresh has failed and is tried again."
             return self._failed("ListShards", error.code, error.describe(), now)
 
     def fail(self, request: Request, failure: Failure, now: float) -> RefreshFailed | None:
@@ -309,7 +329,9 @@ class LiveShardMap:
             return None
         return self._failed(request.operation, failure.code, failure.reason, now)
 
-    def _failed(self, operation: str, code: str, reason: str, now: float) -> RefreshFailed:
+    def _failed(
+        self, operation: str, code: str, reason: str, now: float, *, learnt: bool = False
+    ) -> RefreshFailed:
         self._refresh = None
         permanent = is_permanent(code)
         if permanent != self._failed_for_good:
@@ -319,6 +341,7 @@ class LiveShardMap:
         )
         if code == "ResourceNotFoundException":
             self._trust.end(now)
+            self._reroute()
         # MAP-8: "An error that no retry can mend (no such stream, access denied) MUST be given at once to
         # every caller that waits. The map is asked for again after a backoff that grows from 1 s to at most
         # 300 s, and at once when a caller asks."
@@ -328,16 +351,22 @@ class LiveShardMap:
         self._retry_at = now + backoff.seconds(self._failures)
         self._failures += 1
         self._failed_at = now
-        return RefreshFailed(now, self.error, self._retry_at)
+        return RefreshFailed(now, self.error, self._retry_at, learnt)
 
-    def _listed(self, refresh: Refresh, now: float) -> MapChanged:
-        """Ends the refresh. Raises ShardMapError for a listing that is not sound."""
+    def _listed(self, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
+        """Ends the refresh. Raises ShardMapError for a listing from which nothing is learnt."""
         changed = self._known.learn(refresh.shards, refresh.summary, refresh.begun, now)
+        begun = float("-inf") if refresh.outdated else refresh.begun
+        if isinstance(changed, Disputed):
+            self._trust.disputed(begun, changed.shard_ids)
+            self._reroute()
+            error = changed.error
+            return self._failed("ListShards", error.code, error.describe(), now, learnt=True)
         self._refresh = self.error = None
         self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None
         anything = bool(changed.opened or changed.closed or changed.recreated)
-        begun = float("-inf") if refresh.outdated else refresh.begun
         if self._trust.listed(begun, changed=anything, now=now):
             self._start(now)
+        self._reroute()
         return changed

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from ..errors import KplError
+from .lineage import Lineage
+from .shard import Distribution, Shard
 from .shard_map import ShardMap
 
 
@@ -21,6 +25,32 @@ class StreamUnavailable(KplError):
     text = "{operation} of stream {stream} failed: {code}: {reason}"
 
 
+class KnownShards:
+    """The shards known after a listing. Never changes: the next listing makes a new one.
+
+    ``all``: every shard of this life that is not forgotten, by id. ``listed``: those of the last sound
+    listing. ``shard_map`` and ``lineage`` are made when they are first read, which takes 50 ms for 10,000
+    shards. The producer needs neither.
+    """
+
+    def __init__(
+        self, all: Mapping[str, Shard], listed: Mapping[str, Shard], distribution: Distribution
+    ) -> None:
+        self.all = all
+        self.listed = listed
+        self.distribution: Distribution = distribution
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """Every known shard."""
+        return Lineage(self.all.values())
+
+    @cached_property
+    def shard_map(self) -> ShardMap | None:
+        """Of the last sound listing; None before the first."""
+        return ShardMap(self.listed.values(), self.distribution) if self.listed else None
+
+
 class MapChanged(NamedTuple):
     """A refresh has given a map, perhaps the same as before.
 
@@ -30,16 +60,25 @@ class MapChanged(NamedTuple):
     """
 
     at: float
-    shard_map: ShardMap
+    shards: KnownShards
     opened: tuple[str, ...]
     closed: tuple[str, ...]
     recreated: bool
     superseded: tuple[str, ...]
 
+    @property
+    def shard_map(self) -> ShardMap:
+        """The new map. Made when it is first read."""
+        shard_map = self.shards.shard_map
+        assert shard_map is not None
+        return shard_map
+
 
 class RefreshFailed(NamedTuple):
-    """A refresh has failed; ``retry_at`` is when the next one starts."""
+    """A refresh has failed; ``retry_at`` is when the next one starts. ``learnt``: its listing had a gap or an
+    overlap, and what it says of the other shards counts."""
 
     at: float
     error: StreamUnavailable
     retry_at: float
+    learnt: bool = False

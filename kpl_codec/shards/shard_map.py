@@ -9,7 +9,7 @@ Specification: spec/04-shards-and-placement.md, SHD-2 to SHD-8.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
@@ -29,24 +29,15 @@ class ShardMap:
     """
 
     def __init__(self, shards: Iterable[Shard], distribution: Distribution = "USER_PARTITION_KEY") -> None:
-        listed = sorted(shards, key=lambda shard: shard.shard_id)
-        if not listed:
-            raise ShardMapError(code="empty", reason="no shards", shard_ids=())
         if distribution not in ("USER_PARTITION_KEY", "AUTO"):
             raise ShardMapError(code="malformed", reason=f"distribution {distribution!r}", shard_ids=())
-        self._by_id: dict[str, Shard] = {}
-        for shard in listed:
-            # SHD-3: "A listing that names one shard twice with different facts MUST be refused."
-            if self._by_id.setdefault(shard.shard_id, shard) != shard:
-                raise ShardMapError(
-                    code="duplicate", reason=f"{shard.shard_id} is listed twice", shard_ids=(shard.shard_id,)
-                )
+        self._by_id = distinct_shards(sorted(shards, key=lambda shard: shard.shard_id))
         self.distribution: Distribution = distribution
         #: How the listed shards descend from one another.
-        self.lineage = Lineage(listed, distribution)
+        self.lineage = Lineage(self._by_id.values(), distribution)
         unknown = {
             shard.shard_id: missing
-            for shard in listed
+            for shard in self._by_id.values()
             if (missing := tuple(p for p in shard.parent_shard_ids if p not in self._by_id))
         }
         # SHD-5: "A parent that is not listed MUST be reported and MUST NOT be an error: closed shards
@@ -55,36 +46,11 @@ class ShardMap:
         opens = (shard for shard in self._by_id.values() if shard.open)
         #: The open shards, by hash key range.
         self.open_shards: tuple[Shard, ...] = tuple(sorted(opens, key=lambda shard: shard.hash_key_range))
-        self._refuse_holes()
+        hole = first_hole(self.open_shards)
+        if hole is not None:
+            raise hole
         #: The last hash key of each open shard, ascending.
         self.endings: list[int] = [shard.hash_key_range.ending_hash_key for shard in self.open_shards]
-
-    def _refuse_holes(self) -> None:
-        # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
-        # overlap MUST be refused."
-        expected = 0
-        before: tuple[str, ...] = ()
-        for shard in self.open_shards:
-            start, end = shard.hash_key_range.starting_hash_key, shard.hash_key_range.ending_hash_key
-            if start > expected:
-                raise ShardMapError(
-                    code="gap",
-                    reason=f"no open shard has hash keys {expected} to {start - 1}",
-                    shard_ids=(*before, shard.shard_id),
-                )
-            if start < expected:
-                raise ShardMapError(
-                    code="overlap",
-                    reason=f"{before[-1]} and {shard.shard_id} both have hash key {start}",
-                    shard_ids=(*before, shard.shard_id),
-                )
-            expected, before = end + 1, (shard.shard_id,)
-        if expected <= MAX_HASH_KEY:
-            raise ShardMapError(
-                code="gap",
-                reason=f"no open shard has hash keys {expected} to {MAX_HASH_KEY}",
-                shard_ids=before,
-            )
 
     @classmethod
     def from_list_shards(
@@ -186,6 +152,46 @@ class ShardMap:
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
         """Whether ``shard_id`` descends from ``ancestor_id``, as far as listed."""
         return self.lineage.is_descendant(shard_id, ancestor_id)
+
+
+def distinct_shards(listed: Iterable[Shard]) -> dict[str, Shard]:
+    """The shards by id, in their order. Raises ShardMapError: empty, duplicate."""
+    by_id: dict[str, Shard] = {}
+    for shard in listed:
+        # SHD-3: "A listing that names one shard twice with different facts MUST be refused."
+        if by_id.setdefault(shard.shard_id, shard) != shard:
+            raise ShardMapError(
+                code="duplicate", reason=f"{shard.shard_id} is listed twice", shard_ids=(shard.shard_id,)
+            )
+    if not by_id:
+        raise ShardMapError(code="empty", reason="no shards", shard_ids=())
+    return by_id
+
+
+def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
+    """The error for the first gap or overlap; None if the shards cover every hash key once.
+
+    ``open_shards``: in the order of their hash key ranges.
+    """
+    # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
+    # overlap MUST be refused."
+    expected = 0
+    before: tuple[str, ...] = ()
+    for shard in open_shards:
+        start, end = shard.hash_key_range
+        if start != expected:
+            code = "gap" if start > expected else "overlap"
+            reason = (
+                f"no open shard has hash keys {expected} to {start - 1}"
+                if start > expected
+                else f"{before[-1]} and {shard.shard_id} both have hash key {start}"
+            )
+            return ShardMapError(code=code, reason=reason, shard_ids=(*before, shard.shard_id))
+        expected, before = end + 1, (shard.shard_id,)
+    if expected <= MAX_HASH_KEY:
+        reason = f"no open shard has hash keys {expected} to {MAX_HASH_KEY}"
+        return ShardMapError(code="gap", reason=reason, shard_ids=before)
+    return None
 
 
 def _not_json(text: str | bytes, error: Exception) -> str:

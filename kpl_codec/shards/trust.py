@@ -4,6 +4,8 @@
     --------+-------------------------------------------+---------+--------------------------------------
     NONE    | a listing, begun since trust ended        | TRUSTED |
     NONE    | a listing, begun before                   | NONE    | another refresh is needed
+    any     | a listing with a gap or an overlap, begun | DOUBTED | the shards that this concerns are in doubt
+            | since trust ended and since the reports   |         |
     TRUSTED | a report, while reports count             | DOUBTED | a refresh is needed
     TRUSTED | a report, while they do not               | TRUSTED |
     TRUSTED | a listing that changed the map            | TRUSTED | reports count again
@@ -23,6 +25,7 @@ Specification: spec/08-live-shard-map.md, MAP-1, MAP-15, MAP-17.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 
 from ..backoff import Backoff
@@ -48,11 +51,10 @@ class Trust:
         self._in_vain = 0  # reports in a row whose listings changed nothing
         self._reports_count_from = float("-inf")
 
-    def covers(self, shard_id: str) -> bool:
-        """Whether this shard may be predicted."""
-        if self.state is TrustState.DOUBTED:
-            return self._in_doubt is not None and shard_id not in self._in_doubt
-        return self.state is TrustState.TRUSTED
+    @property
+    def in_doubt(self) -> Collection[str] | None:
+        """The shards that may not be predicted; None if none may be."""
+        return None if self.state is TrustState.NONE else self._in_doubt
 
     def report(self, shard_id: str | None, seen_at: float, now: float) -> bool:
         """Take a report of something seen at ``seen_at``. Returns whether it needs a refresh.
@@ -76,7 +78,18 @@ class Trust:
 
     def end(self, now: float) -> None:
         """The stream is gone, or may be another one under its name."""
-        self.state, self._since = TrustState.NONE, now
+        self.state, self._since, self._in_doubt = TrustState.NONE, now, set()
+
+    def disputed(self, begun: float, shard_ids: Collection[str]) -> None:
+        """Take a listing with a gap or an overlap, of a refresh that began at ``begun``.
+
+        ``shard_ids``: those that cannot be predicted because of it.
+        """
+        if self.state is TrustState.TRUSTED or begun >= self._since:
+            self.state, self._since, self._in_doubt = TrustState.DOUBTED, begun, set(shard_ids)
+            self._changed = True
+        elif self._in_doubt is not None:
+            self._in_doubt.update(shard_ids)
 
     def listed(self, begun: float, *, changed: bool, now: float) -> bool:
         """Take a listing of a refresh that began at ``begun``. ``changed``: it changed the map.

@@ -12,6 +12,7 @@ import pytest
 from kpl_codec.cli.main import main
 from kpl_codec.cli.shard_changes import tell
 from kpl_codec.shards.live_shard_map import MapChanged, RefreshFailed, StreamUnavailable
+from kpl_codec.shards.map_events import KnownShards
 from kpl_codec.shards.shard_map import ShardMap
 
 from ..shards.model import ModelStream, sequence_number
@@ -155,16 +156,16 @@ def test_what_watch_tells_people(capsys):
     stream = ModelStream(2, now=0)
     old = stream.shards[0].shard_id
     stream.split(0)
-    shard_map = ShardMap(stream.shards)
+    known = KnownShards({}, {s.shard_id: s for s in stream.shards}, "USER_PARTITION_KEY")
     opened = tuple(s.shard_id for s in stream.shards[2:])
-    tell(MapChanged(0.0, shard_map, opened, (old,), False, ()), False, first=False)
+    tell(MapChanged(0.0, known, opened, (old,), False, ()), False, first=False)
     line, _, bar = capsys.readouterr().out.splitlines()
     said = "0 closed, 2 opened (25.0%, out of 0), 3 opened (25.0%, out of 0), 3 open shards"
     assert line.endswith("  " + said)
     assert bar.startswith("├──")
-    tell(MapChanged(0.0, shard_map, (), (), False, ()), False, first=False)
+    tell(MapChanged(0.0, known, (), (), False, ()), False, first=False)
     assert capsys.readouterr().out == ""  # nothing new, nothing said
-    tell(MapChanged(0.0, shard_map, opened, (), True, ()), False, first=False)
+    tell(MapChanged(0.0, known, opened, (), True, ()), False, first=False)
     assert "the stream was made anew" in capsys.readouterr().out
     error = StreamUnavailable(
         stream="s", operation="ListShards", code="LimitExceededException", reason="slow"

@@ -47,7 +47,7 @@ class KplRuleCore(ProducerCore):
             self._end([(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))])
         outgoing.remove(done)
         misplaced = attempt._replace(outcome=Outcome.MISPLACED)
-        return self._failed(outgoing, misplaced, now) if outgoing.records else []
+        return self._failures.failed(outgoing, misplaced, now) if outgoing.records else []
 
 
 class KplRuleMachine(ProducerMachine):

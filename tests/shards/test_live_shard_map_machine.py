@@ -24,8 +24,15 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.stream = ModelStream(shards, now=0)
         self.size = size
-        self.everything = everything  # a server that ignores the filter
-        self.live = LiveShardMap("s", describe=describe, max_results=size)
+        self.everything = everything  # closed shards are listed, too, until they expire
+        self.expired: set[str] = set()
+        self.live = LiveShardMap(
+            "s",
+            describe=describe,
+            max_results=size,
+            shard_filter="FROM_TRIM_HORIZON" if everything else "AT_LATEST",
+            closed_shard_ttl=0.0,
+        )
         self.live.refresh(self.now)
         self.request = None
         self.begun = 0.0  # when the refresh under way began
@@ -62,9 +69,16 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         self.stream.merge(data.draw(st.integers(0, len(self.stream.open_shards()) - 2)))
         self.reshaped()
 
+    @rule()
+    def retention_ends(self):
+        """Nothing is left in the closed shards: the service no longer lists them."""
+        self.tick()
+        self.expired |= {shard.shard_id for shard in self.stream.shards if not shard.open}
+
     @rule(shards=st.integers(1, 4))
     def make_again(self, shards):
         self.life += 1
+        self.expired.clear()
         self.stream = ModelStream(shards, now=self.stream.now + 100)
         self.reshaped()
 
@@ -100,7 +114,9 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     # the server
 
     def listing(self):
-        return self.stream.shards if self.everything else self.stream.open_shards()
+        if not self.everything:
+            return self.stream.open_shards()
+        return [shard for shard in self.stream.shards if shard.shard_id not in self.expired]
 
     def page(self, arguments):
         listed = sorted(self.listing(), key=lambda s: s.shard_id)
@@ -183,8 +199,8 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         for key in KEYS:
             predicted = self.live.predict(key)
             if self.live.state is not State.READY:
-                # Only shards that no report is about are predicted.
-                assert predicted is None or key in shard_map[predicted].hash_key_range
+                # Only shards are predicted that no report is about, and no other shard disputes.
+                assert predicted is None or key in self.live.shard(predicted).hash_key_range
             else:
                 (linear,) = [s.shard_id for s in shard_map if s.open and key in s.hash_key_range]
                 assert predicted == linear
@@ -194,7 +210,10 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     @invariant()
     def ranges_are_kept(self):
         for shard_id, hash_key_range in self.seen.items():
-            assert self.live.lineage.hash_key_range(shard_id) == hash_key_range
+            known = self.live.shard(shard_id)
+            assert known is not None or (self.everything and shard_id in self.expired)
+            assert known is None or known.hash_key_range == hash_key_range
+            assert self.live.lineage.get(shard_id) == known
         if self.live.shard_map is not None:
             for shard in self.live.shard_map.open_shards:
                 assert self.live.hash_key_range(shard.shard_id, self.now) == shard.hash_key_range
