@@ -1,7 +1,7 @@
 """The last hour of a watch as a page that renews itself, at http://127.0.0.1:PORT/ unless told otherwise.
 
 The page is the report's (`kpl_codec.report`): one file, no script or style from anywhere else. It shows only
-the records that were read, a sample; above it is the estimate of lost records.
+the records that were read, a sample; its banner also has the estimate of lost user records.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ def report_of(watch: Watch, now: float) -> Report:
     for shard_id in sentinel.shard_ids:
         for number, minute in sorted(sentinel.minutes(shard_id).items()):
             lost = sum(losses.total + losses.certain for losses in minute.losses.values())
-            user_records = minute.user_records + minute.past  # the lost ones include those outside the slots
-            kept = user_records - lost
-            size = minute.bytes * kept // max(1, user_records)
+            kept = minute.user_records - lost
+            size = minute.bytes * kept // max(1, minute.user_records)
             aggregated = minute.kinesis_records - minute.plain_records
             tally.add_group(shard_id, shard_id, str(Verdict.EXPECTED), "delivered", kept, size, None)
             if lost:
@@ -48,8 +47,8 @@ def report_of(watch: Watch, now: float) -> Report:
                 )
             tally.add_kinesis_records(shard_id, minute.kinesis_records, aggregated)
             tally.add_arrivals(shard_id, number * MINUTE, number * MINUTE + MINUTE - 1)
-            if user_records:
-                tally.add_cell(number * MINUTE, shard_id, user_records, minute.bytes, lost)
+            if minute.user_records:
+                tally.add_cell(number * MINUTE, shard_id, minute.user_records, minute.bytes, lost)
             tally.kinesis_records += minute.kinesis_records
             tally.plain_records += minute.plain_records
             tally.aggregates[""] += aggregated
@@ -76,7 +75,6 @@ def report_of(watch: Watch, now: float) -> Report:
         )
     lost_all = sentinel.lost(now)
     read = f"{watch.cost().share:.0%} of each shard's time" if watch.cost().share < 1 else "everything"
-    what = f"lost in the last hour: {lost_all} user records" if lost_all.seen else "no loss was seen"
     return build_report(
         tally,
         sentinel.shard_map,
@@ -84,7 +82,8 @@ def report_of(watch: Watch, now: float) -> Report:
         version=__version__,
         title="Live watch of the last hour",
         stream_name=sentinel.stream,
-        source=f"read: {read}; {what}; all other counts are of what was read",
+        source=f"read: {read}; counts are of what was read",
+        estimated_loss=str(lost_all) if lost_all.low < lost_all.high else None,
     )
 
 

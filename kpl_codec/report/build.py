@@ -56,13 +56,15 @@ def build_report(
     source: str | None = None,
     inputs: Sequence[str] = (),
     complete: bool = True,
+    estimated_loss: str | None = None,
     findings: Iterable[Finding] = (),
 ) -> Report:
     """The report on what ``tally`` counted.
 
     ``findings``: further ones, which neither the scan nor `findings_of_the_whole` makes (for example
     duplicates). ``source``: one line on where the records came from; ``inputs``: files or shards read.
-    ``generated`` is shown, with its time zone; ``version`` is kpl_codec's. The tally is not changed.
+    ``generated`` is shown, with its time zone; ``version`` is kpl_codec's. ``estimated_loss``: see `Report`.
+    The tally is not changed.
     """
     tally = Tally.merged([tally])
     per_shard = Loads(tally)
@@ -86,6 +88,7 @@ def build_report(
         inputs=tuple(inputs[:MAX_SHOWN_INPUTS]),
         distribution=shard_map.distribution if shard_map is not None else None,
         complete=complete,
+        estimated_loss=estimated_loss,
         kinds=kinds,
         findings=shown,
         kcl_losses=tuple(

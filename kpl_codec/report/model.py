@@ -198,7 +198,8 @@ class Report:
     ``generated``: when, with a time zone. ``complete``: False while a job is still running (--follow) or
     ended early. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key space.
     ``skew``: what lies on the fullest open shard against the mean of those that have any (1.0 is even),
-    None where fewer than two have any.
+    None where fewer than two have any. ``estimated_loss``: where a sample was read, how many user records the
+    KCL drops in all, with an interval ("about 400 (95%: 120 to 900)").
     ``omitted``: what was left out to keep this bounded, by name ("shards", "findings", "inputs", ...).
     """
 
@@ -221,6 +222,7 @@ class Report:
     rate: tuple[RateCell, ...] = ()
     key_space: tuple[tuple[int, int], ...] = ()
     skew: float | None = None
+    estimated_loss: str | None = None
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     omitted: Mapping[str, int] = field(default_factory=dict)

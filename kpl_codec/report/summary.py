@@ -45,6 +45,12 @@ def verdict(report: Report) -> str:
     lost = report.totals.lost_at_kcl
     if not report.totals.kinesis_records:
         return "Not one Kinesis record was read, so nothing is known about the stream."
+    if report.estimated_loss is not None:
+        return (
+            f"A KCL consumer drops {report.estimated_loss} user records, without a log line. This is an "
+            f"estimate: {number(report.totals.user_records)} user records were read, of which it drops "
+            f"{number(lost)}."
+        )
     if lost:
         dropped = (
             f"A KCL consumer drops {plural(lost, 'user record')} of {number(report.totals.user_records)} "

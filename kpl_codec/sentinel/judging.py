@@ -45,13 +45,15 @@ class Fault:
 
 @dataclass(slots=True)
 class Judged:
-    """The counts of some Kinesis records of one shard. ``past``: user records read past the end of the slot,
-    which the other counts leave out. ``bytes``: of the data. ``keys``: user records by partition key.
-    ``writers``: Kinesis records by kind of writer. ``reread``: seen before."""
+    """The counts of some Kinesis records of one shard. ``slot_records``, ``slot_user_records``,
+    ``slot_bytes``: without those past the end of the slot. ``bytes``: of the data. ``keys``: user records in
+    the slot by partition key. ``writers``: Kinesis records by kind of writer. ``reread``: seen before."""
 
+    slot_records: int = 0
+    slot_user_records: int = 0
+    slot_bytes: int = 0
     kinesis_records: int = 0
     user_records: int = 0
-    past: int = 0
     bytes: int = 0
     reread: int = 0
     faults: dict[Wrong, Fault] = field(default_factory=dict)
@@ -150,13 +152,14 @@ class Judge:
             found.newest = seconds if found.newest is None else max(found.newest, seconds)
         writer = writer_of(record, rows)
         user_records = sum(row.sub_sequence_number >= 0 for row in rows)
-        if not inside:
-            found.past += user_records
-        else:
-            found.kinesis_records += 1
-            found.user_records += user_records
-            found.bytes += len(record.data)
-            found.writers[writer] += 1
+        found.kinesis_records += 1
+        found.user_records += user_records
+        found.bytes += len(record.data)
+        found.writers[writer] += 1
+        if inside:
+            found.slot_records += 1
+            found.slot_user_records += user_records
+            found.slot_bytes += len(record.data)
             found.keys.update(row.partition_key for row in rows if row.partition_key is not None)
         # SEN-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from ..errors import KplError
 from .judging import Wrong
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 #: A shard's id, None where it is not known, and what is wrong on it.
 FindingKey = tuple[str | None, Wrong]
@@ -44,21 +44,26 @@ class Losses:
 
 @dataclass(slots=True)
 class Minute:
-    """What was read of one shard in one minute. ``looks``: how often; ``read_ms``: how much of its time;
-    ``past``: user records read past the slots, which only this counts.
-    ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they were drawn from, also those that
-    were missed."""
+    """What was read of one shard in one minute.
 
-    kinesis_records: int = 0
-    plain_records: int = 0
-    user_records: int = 0
-    past: int = 0
-    bytes: int = 0
+    ``slot_records``, ``slot_user_records``, ``slot_bytes``: in the slots looked at. ``looks``: how often;
+    ``read_ms``: how much of its time. ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they
+    were drawn from, also those that were missed. ``kinesis_records`` and what follows, which is not kept:
+    all that was read, also past the slots.
+    """
+
+    slot_records: int = 0
+    slot_user_records: int = 0
+    slot_bytes: int = 0
     looks: int = 0
     read_ms: int = 0
     looked_ms: int = 0
     stands_for_ms: int = 0
     losses: dict[Wrong, Losses] = field(default_factory=dict)
+    kinesis_records: int = 0
+    plain_records: int = 0
+    user_records: int = 0
+    bytes: int = 0
 
     def to_json(self) -> list[Any]:
         """The numbers in order, then each `Wrong` with its losses."""
@@ -74,11 +79,9 @@ class Minute:
 
 
 _MINUTE_NUMBERS: Final = (
-    "kinesis_records",
-    "plain_records",
-    "user_records",
-    "past",
-    "bytes",
+    "slot_records",
+    "slot_user_records",
+    "slot_bytes",
     "looks",
     "read_ms",
     "looked_ms",

@@ -115,8 +115,10 @@ class Sentinel:
         minute.kinesis_records += judged.kinesis_records
         minute.plain_records += judged.writers["plain"]
         minute.user_records += judged.user_records
-        minute.past += judged.past
         minute.bytes += judged.bytes
+        minute.slot_records += judged.slot_records
+        minute.slot_user_records += judged.slot_user_records
+        minute.slot_bytes += judged.slot_bytes
         self.totals["kinesis_records"] += judged.kinesis_records
         self.totals["user_records"] += judged.user_records
         self.totals["bytes"] += judged.bytes

@@ -72,7 +72,10 @@ def per_second(minutes: Iterable[Minute]) -> tuple[float, float]:
     """User records and bytes a second, of the time that was read."""
     read = [minute for minute in minutes if minute.read_ms]
     seconds = sum(minute.read_ms for minute in read) / 1000 or 1.0
-    user_records, size = sum(minute.user_records for minute in read), sum(minute.bytes for minute in read)
+    user_records, size = (
+        sum(minute.slot_user_records for minute in read),
+        sum(minute.slot_bytes for minute in read),
+    )
     return user_records / seconds, size / seconds
 
 
@@ -81,7 +84,7 @@ def skewed(minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]
     by_shard = {shard_id: list(some) for shard_id, some in minutes.items()}
     if len(by_shard) < 2:
         return
-    seen = sum(minute.user_records for some in by_shard.values() for minute in some)
+    seen = sum(minute.slot_user_records for some in by_shard.values() for minute in some)
     looks = min(sum(minute.looks for minute in some) for some in by_shard.values())
     rates = {shard_id: per_second(some)[1] for shard_id, some in by_shard.items()}
     mean = sum(rates.values()) / len(rates)

@@ -207,7 +207,7 @@ class Watch:
         looked = max(0, round(until - window.start))
         self.sentinel.looked(state.shard_id, looked, round(window.period_end - state.covered), now)
         if looked:
-            seen = sum(minute.kinesis_records for minute in self.sentinel.minutes(state.shard_id).values())
+            seen = sum(minute.slot_records for minute in self.sentinel.minutes(state.shard_id).values())
             read = sum(minute.read_ms for minute in self.sentinel.minutes(state.shard_id).values())
             state.records_rate = seen / read * 1000 if read else 0.0
             state.looks += 1

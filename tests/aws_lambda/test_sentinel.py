@@ -227,7 +227,8 @@ def test_a_state_is_kept_and_the_first_of_two_runs_wins(table):
 
 def test_a_state_of_500_shards_and_an_hour_fits_into_an_item():
     minutes = {
-        n: Minute(500 + n, 3, 5_000 + n * 7, 12, 512_345 + n, 1, 3_000, 3_000, 60_000) for n in range(60)
+        n: Minute(500 + n * 31 % 97, 5_000 + n * 701 % 997, 512_345 + n * 9973, 1, 3_000, 3_000, 60_000)
+        for n in range(60)
     }
     shard_ids = [f"shardId-{n:012d}" for n in range(500)]
     number = 49590338271490256608559692538361571095921575989136588898
