@@ -31,11 +31,13 @@ def register_consumer(
     stream_arn: str,
     name: str,
     *,
+    may_register: bool = True,
     patience: float = 300.0,
     sleep: Sleep = time.sleep,
     clock: Clock = time.monotonic,
 ) -> str:
-    """The ARN of a stream's consumer of this name, registered if there is none, once it is active.
+    """The ARN of a stream's consumer of this name, once it is active. It is registered if there is none and
+    ``may_register``.
 
     ``patience``: seconds for which it waits and retries. Raises StreamUnavailable.
     """
@@ -48,10 +50,10 @@ def register_consumer(
         consumer = found["ConsumerDescription"] if found else {"ConsumerStatus": "not registered"}
         if consumer["ConsumerStatus"] == "ACTIVE":
             return str(consumer["ConsumerARN"])
-        if not found:
+        if not found and may_register:
             _call(client, "register_stream_consumer", end, sleep, clock, **named)
         pause = _BACKOFF.seconds(failures)
-        if clock() + pause > end:
+        if clock() + pause > end or not (found or may_register):
             reason = f"{name} is {consumer['ConsumerStatus']}"
             raise _unavailable(stream_arn, "describe_stream_consumer", Failure("ConsumerNotFound", reason))
         sleep(pause)

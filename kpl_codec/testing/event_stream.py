@@ -72,7 +72,11 @@ class Subscriptions:
         consumer, shard_id, position = (
             request[name] for name in ("ConsumerARN", "ShardId", "StartingPosition")
         )
-        ask("DescribeStreamConsumer", {"ConsumerARN": consumer})
+        described = ask("DescribeStreamConsumer", {"ConsumerARN": consumer})["ConsumerDescription"]
+        if described["ConsumerStatus"] != "ACTIVE":
+            creating = described["ConsumerStatus"] == "CREATING"
+            code = "ResourceInUseException" if creating else "ResourceNotFoundException"
+            raise Refused.by(code, f"the consumer is {described['ConsumerStatus']}")
         iterator = ask(
             "GetShardIterator",
             {

@@ -8,72 +8,28 @@ Specification: spec/07-spark-source.md, SPK-64 to SPK-66, and the table of secti
 
 from __future__ import annotations
 
-import difflib
-import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
+from urllib.parse import quote
 
 from ...deaggregation.policies import POLICIES, Policy
 from ...producer.config import ConfigError, ProducerConfig
+from .consumer import Consumer, consumer_option
+from .option_texts import OptionTexts
 from .positions import OptionError, Position, parse_position
-
-_log = logging.getLogger("kpl_codec.spark")
-
-#: Options that Spark adds.
-_SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
-_TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-
-_FIXED_ENDS = "the end of a batch is fixed before it is read; maxSecondsPerShard limits it"
-_NO_STORE = "Spark's checkpoint is all that is kept"
-_RETRIES = "retryTimeoutSeconds says how long a call is tried again"
-_ONLY_EFO = "there is no enhanced fan-out"
-_FROM_OFFSET = "the offset says how many records a task asks for"
-#: Options of the other connectors that change nothing here, and why. Accepted with a warning.
-NOT_NEEDED: Final[Mapping[str, str]] = {
-    "avoidEmptyBatches": "a batch is only made where there are records",
-    "minBatchesToRetain": _NO_STORE,
-    "metadataCommitterType": _NO_STORE,
-    "metadataPath": _NO_STORE,
-    "metadataNumRetries": _NO_STORE,
-    "metadataRetryIntervalsMs": _NO_STORE,
-    "metadataMaxRetryIntervalMs": _NO_STORE,
-    "dynamodb.tableName": _NO_STORE,
-    "checkNewRecordThreads": "the driver uses 32 threads",
-    "clientNumRetries": _RETRIES,
-    "clientRetryIntervalsMs": _RETRIES,
-    "clientMaxRetryIntervalMs": _RETRIES,
-    "maxFetchTimePerShardSec": _FIXED_ENDS,
-    "maxFetchTimeInMs": _FIXED_ENDS,
-    "maxFetchDuration": _FIXED_ENDS,
-    "fetchBufferSize": "nothing is read before its batch begins",
-    "getRecords.numberOfRecordsPerFetch": _FROM_OFFSET,
-    "maxRecordsPerFetch": _FROM_OFFSET,
-    "coalesceThresholdBlockSize": "records are not kept in blocks",
-    "coalesce": "records are not kept in blocks",
-    "coalesceBinSize": "records are not kept in blocks",
-    "consumerName": _ONLY_EFO,
-    "consumerNamePrefix": _ONLY_EFO,
-    "consumerRefreshInterval": _ONLY_EFO,
-    "registeredConsumerId": _ONLY_EFO,
-    "registeredConsumerIdType": _ONLY_EFO,
-    "requireConsumerDeregistration": _ONLY_EFO,
-    "subscribeToShard.timeoutSec": _ONLY_EFO,
-    "subscribeToShard.maxRetries": _ONLY_EFO,
-    "sink.flushWaitTimeMs": "a task waits until each of its rows is in the stream",
-}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secrets:
-    """A text that must not be printed."""
+    """Texts that must not be printed. The URL of a proxy may have a password."""
 
     secret_access_key: str | None = None
     session_token: str | None = None
+    proxy_url: str | None = None
 
     # SPK-66: "A secret among the options MUST NOT show in a text form of them."
     def __repr__(self) -> str:
@@ -127,6 +83,7 @@ class Options:
     max_span: int | None
     max_piece: int | None
     shards_per_task: int | None
+    max_partitions: int | None
     idle_time: float
     describe_interval: float
     calls_per_second: float
@@ -134,6 +91,7 @@ class Options:
     retry_timeout: float
     max_batch_bytes: int
     producer: ProducerConfig
+    consumer: Consumer | None
 
     def client(self) -> Any:
         """A Kinesis client; the same one for the same settings in one process."""
@@ -150,79 +108,6 @@ class Options:
         return {"stream_arn": self.stream_arn} if self.stream_arn else {"stream_name": self.stream_name}
 
 
-class _Taken:
-    """Takes options one by one, by any of their names."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._known: list[str] = []
-        self._left = {
-            name.lower().removeprefix("kinesis."): (name, value)
-            for name, value in options.items()
-            if name.lower() not in _SPARKS_OWN
-        }
-
-    def text(self, *names: str) -> str | None:
-        self._known += names
-        found = [self._left.pop(name.lower()) for name in names if name.lower() in self._left]
-        if len(found) > 1:
-            raise OptionError(option=found[1][0], value="...", expected=f"only one of {', '.join(names)}")
-        return found[0][1] if found else None
-
-    def number(self, name: str, default: float, low: float, kind: Callable[[str], float] = float) -> float:
-        text = self.text(name)
-        if text is None:
-            return default
-        try:
-            value = kind(text)
-        except ValueError:
-            value = low - 1
-        if not low <= value < float("inf"):
-            what = "an integer" if kind is int else "a number"
-            raise OptionError(option=name, value=text, expected=f"{what} of at least {low:g}")
-        return value
-
-    def limit(self, name: str, default: int | None, factor: int = 1) -> int | None:
-        """A positive number; 0 is no limit."""
-        value = int(self.number(name, default or 0, 0, int if factor == 1 else float) * factor)
-        return value or None
-
-    def seconds(self, *names: str, default: float, unit: str = "s") -> float:
-        """A duration: a number of ``unit``, or with a unit of its own ("500ms", "2m")."""
-        text = self.text(*names)
-        if text is None:
-            return default
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
-        if match is None or (match[2] or unit) not in _UNITS:
-            expected = f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m"
-            raise OptionError(option=names[0], value=text, expected=expected)
-        return float(match[1]) * _UNITS[match[2] or unit]
-
-    def flag(self, name: str, default: bool) -> bool:
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.lower() not in _TRUE | _FALSE:
-            raise OptionError(option=name, value=text, expected="true or false")
-        return text.lower() in _TRUE
-
-    def done(self) -> None:
-        for name, reason in NOT_NEEDED.items():
-            if self._left.pop(name.lower(), None) is not None:
-                _log.warning("option %s changes nothing: %s", name, reason)
-        # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
-        # anything is read, with its name and what was expected."
-        if self._left:
-            short, (name, value) = next(iter(self._left.items()))
-            known = {name.lower(): name for name in self._known}
-            like = " or ".join(known[found] for found in difflib.get_close_matches(short, known, 2))
-            hint = f" ({like}, perhaps)" if like else ""
-            raise OptionError(
-                option=name,
-                value="..." if "secret" in short or "token" in short else value,
-                expected=f"an option of kpl-kinesis{hint}: {', '.join(sorted(self._known, key=str.lower))}",
-            )
-
-
 def parse_options(options: Mapping[str, str]) -> Options:
     """Check the options of a read or write. Raises OptionError. Durations may have a unit: 500ms, 10s, 2m.
 
@@ -234,8 +119,14 @@ def parse_options(options: Mapping[str, str]) -> Options:
     roleArn (stsRoleArn)           none                 assume this role; roleSessionName, roleExternalId,
                                                         stsEndpointUrl
     profile                        boto3's              a profile of the AWS configuration
+    proxyAddress                   boto3's              an HTTP proxy; proxyPort, proxyUsername, proxyPassword
     awsAccessKeyId ...             boto3's              awsSecretAccessKey (awsSecretKey), awsSessionToken
     startingPosition (init...)     TRIM_HORIZON         LATEST, AT_TIMESTAMP <time>, a time, or JSON
+    consumerType (consumerMode)    polling              or efo: enhanced fan-out, with consumerName or
+                                                        consumerArn
+    consumerName                   none                 the consumer, registered if it is not there
+    consumerArn                    none                 the consumer, which must be there
+    requireConsumerDeregistration  false                deregister the consumer when the query ends
     endingPosition                 LATEST               batch reads only; the same forms
     policy                         strict               strict, kcl, report, or none: do not deaggregate
     placement                      false                judge every user record; adds columns
@@ -245,6 +136,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
     maxSecondsPerShard             600                  seconds of arrival time per shard and batch; 0: all
     maxSecondsPerPartition         300                  longer batches of a shard are cut; 0: never
     shardsPerTask                  automatic            shards that one task reads, at the same time
+    maxPartitions                  no limit             tasks of a batch
     idleTimeBetweenReadsInMs       250                  between two looks for new records
     describeShardInterval          10s                  between two listings; one more when a shard ends
     fetchCallsPerSecondPerShard    4                    of the 5 that a shard allows, planning included
@@ -260,16 +152,11 @@ def parse_options(options: Mapping[str, str]) -> Options:
     """
     # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
     # with or without their prefix and whatever their case."
-    taken = _Taken(options)
+    taken = OptionTexts(options)
     stream, arn, region = _stream(taken)
     policy = (taken.text("policy") or "strict").lower()
     if policy not in (*POLICIES, "none"):
         raise OptionError(option="policy", value=policy, expected="strict, kcl, report or none")
-    consumer = taken.text("consumerType", "consumerMode") or "GetRecords"
-    if consumer.lower() not in ("getrecords", "polling"):
-        raise OptionError(
-            option="consumerType", value=consumer, expected="GetRecords or polling: " + _ONLY_EFO
-        )
     calls_per_second = taken.number("fetchCallsPerSecondPerShard", 4.0, 0)
     interval = taken.seconds("getRecords.fetchIntervalMs", "fetchIntervalMs", default=0, unit="ms")
     interval = interval or taken.seconds("minFetchPeriod", default=0)
@@ -290,6 +177,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         max_span=taken.limit("maxSecondsPerShard", 600, 1000),
         max_piece=taken.limit("maxSecondsPerPartition", 300, 1000),
         shards_per_task=taken.limit("shardsPerTask", None),
+        max_partitions=taken.limit("maxPartitions", None),
         idle_time=taken.seconds("idleTimeBetweenReadsInMs", default=0.25, unit="ms"),
         describe_interval=taken.seconds("describeShardInterval", "shardFetchInterval", default=10.0),
         calls_per_second=min(calls_per_second, 1 / interval) if interval else calls_per_second,
@@ -297,6 +185,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         retry_timeout=taken.seconds("retryTimeoutSeconds", default=300.0),
         max_batch_bytes=int(taken.number("maxBatchBytes", 4 * 1024 * 1024, 1024, int)),
         producer=_producer(taken),
+        consumer=consumer_option(taken, stream),
     )
     taken.done()
     if found.policy == "none" and (found.placement or found.tags):
@@ -306,7 +195,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
     return found
 
 
-def _stream(taken: _Taken) -> tuple[str, str | None, str | None]:
+def _stream(taken: OptionTexts) -> tuple[str, str | None, str | None]:
     """Name, ARN and region of the stream, the latter two where an ARN was given."""
     text = taken.text("streamName", "stream", "streamARN")
     if not text:
@@ -324,8 +213,8 @@ def _stream(taken: _Taken) -> tuple[str, str | None, str | None]:
     return match[2], text, match[1]
 
 
-def _connection(taken: _Taken, region_of_arn: str | None) -> Connection:
-    endpoint = taken.text("endpointUrl")
+def _connection(taken: OptionTexts, region_of_arn: str | None) -> Connection:
+    endpoint = taken.text("endpointUrl", "endpoint")
     of_endpoint = re.search(r"\bkinesis(?:-fips)?\.([a-z]+-[a-z-]+-\d)\.", endpoint or "")
     region = taken.text("region", "regionName", "regionOverride", "kinesisRegion")
     return Connection(
@@ -338,12 +227,26 @@ def _connection(taken: _Taken, region_of_arn: str | None) -> Connection:
         sts_endpoint_url=taken.text("stsEndpointUrl", "stsEndpoint"),
         access_key_id=taken.text("awsAccessKeyId", "awsAccessKey"),
         secrets=Secrets(
-            taken.text("awsSecretAccessKey", "awsSecretKey"), taken.text("awsSessionToken", "sessionToken")
+            taken.text("awsSecretAccessKey", "awsSecretKey"),
+            taken.text("awsSessionToken", "sessionToken"),
+            _proxy_url(taken),
         ),
     )
 
 
-def _producer(taken: _Taken) -> ProducerConfig:
+def _proxy_url(taken: OptionTexts) -> str | None:
+    address, port = taken.text("proxyAddress"), taken.text("proxyPort")
+    user, password = taken.text("proxyUsername"), taken.text("proxyPassword")
+    if address is None:
+        if port or user or password:
+            raise OptionError(option="proxyAddress", value=None, expected="the host of an HTTP proxy")
+        return None
+    scheme, _, host = address.rpartition("://")
+    who = f"{quote(user, safe='')}:{quote(password or '', safe='')}@" if user else ""
+    return f"{scheme or 'http'}://{who}{host}{f':{port}' if port else ''}"
+
+
+def _producer(taken: OptionTexts) -> ProducerConfig:
     try:
         return ProducerConfig(
             aggregation_enabled=taken.flag("sink.aggregationEnabled", True),

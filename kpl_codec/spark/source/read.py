@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from ...aws.calls import CALL_ERRORS, failure_of, stream_argument
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
+from ...aws.subscription import REFUSED_FOR
 from ...aws_errors import is_permanent
 from ...backoff import Backoff
 from ...shards.place import LATEST, TRIM_HORIZON, Place
@@ -49,9 +50,17 @@ class _Reader(TaskReader):
     """On the driver it plans, too."""
 
     _planner: Planner | None = None
+    _consumer: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
+
+    def consumer(self) -> str | None:
+        """The ARN of the consumer that reads, registered if need be; None to poll."""
+        options = self.options
+        if self._consumer is None and options.consumer is not None:
+            self._consumer = options.consumer.find(options.client(), options.called, options.retry_timeout)
+        return self._consumer
 
     @property
     def planner(self) -> Planner:
@@ -144,7 +153,7 @@ class KinesisBatchReader(_Reader, DataSourceReader):
 
         by_shard = planner.each(found, [shard.shard_id for shard in planner.lineage()])
         found_pieces = [piece for run in by_shard for piece in run]
-        return self.partitions_of(found_pieces, planner.handover, planner.lineage)
+        return self.partitions_of(found_pieces, planner.handover, planner.lineage, self.consumer)
 
     def _pieces(self, shard_id: str, start: Place, end: Place) -> list[Piece]:
         planner = self.planner
@@ -182,6 +191,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         self._unjudged: dict[str, Any] | None = None  # planned without knowing the query's offset
         self._looked_at: float | None = None
         self._behind: dict[str, int] = {}
+        self._subscribed_at = float("-inf")
 
     # -- offsets ------------------------------------------------------------------------------
 
@@ -231,8 +241,10 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     def _idle(self) -> None:
         """After an empty answer Spark asks again at once; this asks the shards less often."""
         # SPK-63: "A query that finds nothing to read MUST wait between two looks."
-        if self._looked_at is not None:
-            time.sleep(max(0.0, self._looked_at + self.options.idle_time - time.monotonic()))
+        waits = [0.0 if self._looked_at is None else self._looked_at + self.options.idle_time]
+        # Tasks that subscribe sooner would only wait themselves.
+        waits.append(self._subscribed_at + REFUSED_FOR)
+        time.sleep(max(0.0, max(waits) - time.monotonic()))
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Shown with the progress of the query as the source's latest offset: how far behind it is."""
@@ -253,11 +265,16 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             self.planner.refuse_unread(before)
         self._known = end
         after = StreamOffset.from_json(end, stream)
-        planner = self.planner
-        return self.partitions_of(batch_pieces(before, after), planner.handover, planner.lineage)
+        planner, found = self.planner, batch_pieces(before, after)
+        partitions = self.partitions_of(found, planner.handover, planner.lineage, self.consumer)
+        if any(partition.consumer for partition in partitions):
+            self._subscribed_at = time.monotonic()
+        return partitions
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: Spark has the checkpoint."""
 
     def stop(self) -> None:
-        """Nothing to do."""
+        """The query ends: its consumer is deregistered if the options ask for it."""
+        if self.options.consumer is not None and self._consumer is not None:
+            self.options.consumer.end(self.options.client(), self._consumer)

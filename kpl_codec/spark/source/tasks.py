@@ -10,6 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -21,10 +22,12 @@ from pyspark.sql.types import StructType
 from ...arrow import FIELDS, Deaggregator, coalesce, output_schema
 from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
 from ...aws.shard_map import fetch_shard_map
+from ...aws.subscription import SubscriptionCursor
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
+from .consumer import joined
 from .handover import Handover
 from .looks import GONE
 from .offsets import DataLoss, Piece
@@ -71,11 +74,13 @@ def spark_arrow_schema(schema: StructType) -> pa.Schema:
 @dataclass
 class KinesisPartition(InputPartition):
     """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
-    that the planner has read already, columns `KINESIS_FIELDS`."""
+    that the planner has read already, columns `KINESIS_FIELDS`; ``consumer``: the ARN of the consumer that
+    subscribes to the shards, None to poll them."""
 
     pieces: tuple[Piece, ...]
     listing: str | None = None
     carried: pa.RecordBatch | None = None
+    consumer: str | None = None
 
 
 def shared_out(pieces: list[Piece], shards_per_task: int | None = None) -> list[tuple[Piece, ...]]:
@@ -109,22 +114,46 @@ def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
 
 
 class PieceReader:
-    """Reads pieces in a task, with its own client. ``clock`` in seconds, ``now`` in seconds since 1970."""
+    """Reads pieces in a task, with its own client. ``consumer``: as in `KinesisPartition`. ``clock`` in
+    seconds, ``now`` in seconds since 1970."""
 
     def __init__(
         self,
         client: Any,
         options: Options,
         *,
+        consumer: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._client, self._options = client, options
+        self._client, self._options, self._consumer = client, options, consumer
         self._clock, self._now, self._sleep = clock, now, sleep
+
+    def _cursor(
+        self, done: ExitStack, shard_id: str, place: Place, pace: Pace, iterator: str | None = None
+    ) -> ShardCursor:
+        """A cursor that is closed with ``done``."""
+        settings: dict[str, Any] = {
+            "patience": self._options.retry_timeout,
+            "clock": self._clock,
+            "now": self._now,
+            "sleep": self._sleep,
+        }
+        if self._consumer is not None:
+            cursor = SubscriptionCursor(self._client, self._consumer, shard_id, place, **settings)
+            done.callback(cursor.close)
+            return cursor
+        return ShardCursor(
+            self._client, self._options.called, shard_id, place, pace=pace, iterator=iterator, **settings
+        )
 
     def records(self, piece: Piece) -> Iterator[list[dict[str, Any]]]:
         """The Kinesis records of a piece, answer by answer. Raises DataLoss, StreamUnavailable."""
+        with ExitStack() as done:
+            yield from self._records(piece, done)
+
+    def _records(self, piece: Piece, done: ExitStack) -> Iterator[list[dict[str, Any]]]:
         options = self._options
         # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
         # and the bytes a second that the options allow."
@@ -136,19 +165,10 @@ class PieceReader:
         wait = piece.not_before - self._now()
         pace.begin_in(min(max(wait, 0.0), pace.interval + _CLOCK_SKEW))
         start = piece.start
-        hint = piece.iterator if wait > -_ITERATOR_LIFE else None
+        hint = piece.iterator if wait > -_ITERATOR_LIFE and self._consumer is None else None
         seen = start.kind == "AFTER_SEQUENCE_NUMBER" and hint is None
-        cursor = ShardCursor(
-            self._client,
-            options.called,
-            piece.shard_id,
-            at_record(start.sequence_number) if seen else start,
-            pace=pace,
-            patience=options.retry_timeout,
-            iterator=hint,
-            clock=clock,
-            sleep=sleep,
-        )
+        begin = at_record(start.sequence_number) if seen else start
+        cursor = self._cursor(done, piece.shard_id, begin, pace, hint)
         must_see = start.sequence_number if seen or start.kind == "AT_SEQUENCE_NUMBER" else None
         # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
         left = None if piece.records is None else piece.records + seen
@@ -165,15 +185,7 @@ class PieceReader:
                 if must_see is None or error.code == "ResourceNotFoundException":
                     return
                 must_see = left = None
-                cursor = ShardCursor(
-                    self._client,
-                    options.called,
-                    piece.shard_id,
-                    TRIM_HORIZON,
-                    pace=pace,
-                    clock=clock,
-                    sleep=sleep,
-                )
+                cursor = self._cursor(done, piece.shard_id, TRIM_HORIZON, pace)
                 continue
             records = answer.records
             if records and must_see is not None:
@@ -244,17 +256,29 @@ class TaskReader:
         self.schema = schema
 
     def partitions_of(
-        self, found: list[Piece], handover: Handover, lineage: Callable[[], Lineage]
+        self,
+        found: list[Piece],
+        handover: Handover,
+        lineage: Callable[[], Lineage],
+        consumer: Callable[[], str | None],
     ) -> list[KinesisPartition]:
-        """The partitions of a batch. ``lineage`` is called if placement is judged."""
+        """The partitions of a batch. ``lineage`` is called if placement is judged, ``consumer`` if there is
+        something to read."""
         options = self.options
         judged = bool(found) and (options.placement or options.policy == "kcl")
         listing = name_of(lineage()) if judged else None
-        known, left = handover.split(found)
+        known, left = handover.split(found if options.consumer is None else joined(found))
         carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
+        arn = consumer() if found else None
+        if options.max_partitions is None:
+            runs = shared_out(left, options.shards_per_task)
+        else:
+            count = min(options.max_partitions, len(left))
+            runs = [tuple(left[number::count]) for number in range(count)]
         return [
             *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), _CARRIED_BY_TASK)),
-            *(KinesisPartition(run, listing) for run in shared_out(left, options.shards_per_task)),
+            # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
+            *(KinesisPartition(run, listing, consumer=arn) for run in runs),
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -267,7 +291,8 @@ class TaskReader:
         if partition.carried is not None:
             source = iter((partition.carried,))
         elif partition.pieces:
-            source = PieceReader(options.client(), options).batches(partition.pieces)
+            reader = PieceReader(options.client(), options, consumer=partition.consumer)
+            source = reader.batches(partition.pieces)
         if options.policy != "none":
             source = self._deaggregated(source, partition)
         for batch in coalesce(source, options.max_batch_bytes):

@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
+from kpl_codec.aws.stream_consumer import register_consumer
+from kpl_codec.spark.source.consumer import joined
 from kpl_codec.spark.source.ends import Caps
 from kpl_codec.spark.source.offsets import DataLoss, Piece, StreamOffset, batch_pieces
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.plan import moves
 from kpl_codec.spark.source.read import make_planner
 from kpl_codec.spark.source.tasks import PieceReader
+from tests.aws.model_fan_out import ARN, FanOutKinesis
 
 from .model import HOUR, ModelKinesis
 
 
 class ModelQuery:
-    """A query without Spark: the offset survives a restart as JSON, nothing else does."""
+    """A query without Spark: the offset survives a restart as JSON, nothing else does. ``consumers``: the
+    ARNs that the batches are read with, in turn; None: polling."""
 
-    def __init__(self, stream: ModelKinesis, caps: Caps, **options: Any) -> None:
-        self.stream, self.caps = stream, caps
+    def __init__(
+        self, stream: ModelKinesis, caps: Caps, *, consumers: Sequence[str | None] = (None,), **options: Any
+    ) -> None:
+        self.stream, self.caps, self.consumers = stream, caps, consumers
         settings = {"streamName": "s", "fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
         self.options = parse_options({key: str(value) for key, value in {**settings, **options}.items()})
         self.log: list[str] = []
@@ -50,12 +57,14 @@ class ModelQuery:
             return False
         self.log.append(json.dumps(end.to_json()))
         end = StreamOffset.from_json(json.loads(self.log[-1]), "s")
+        consumer = self.consumers[len(self.log) % len(self.consumers)]
         pieces = batch_pieces(start, end)
+        pieces = pieces if consumer is None else joined(pieces)
         carried, left = self.planner.handover.split(pieces)
         rows = [
             (piece.shard_id, record["SequenceNumber"]) for piece in carried for record in carried[piece]
-        ] + self._rows(left)
-        assert sorted(self._rows(pieces)) == sorted(rows)  # another attempt has the offsets only
+        ] + self._rows(left, consumer)
+        assert sorted(self._rows(pieces, consumer)) == sorted(rows)  # another attempt has the offsets only
         self.read.update(rows)
         counts = Counter(shard_id for shard_id, _ in rows)
         assert self.caps.records is None or max(counts.values(), default=0) <= self.caps.records
@@ -64,9 +73,16 @@ class ModelQuery:
         assert not over & counts.keys(), "a parent is read with or after its child"
         return True
 
-    def _rows(self, pieces: list[Piece]) -> list[tuple[str, str]]:
+    def _rows(self, pieces: list[Piece], consumer: str | None = None) -> list[tuple[str, str]]:
         stream = self.stream
-        reader = PieceReader(stream, self.options, clock=stream.clock, now=stream.clock, sleep=stream.sleep)
+        reader = PieceReader(
+            stream,
+            self.options,
+            consumer=consumer,
+            clock=stream.clock,
+            now=stream.clock,
+            sleep=stream.sleep,
+        )
         return [
             (piece.shard_id, record["SequenceNumber"])
             for piece in pieces
@@ -120,6 +136,7 @@ LIVES = {
     "silent": st.booleans(),
     "shards": st.integers(1, 4),
     "position": st.sampled_from(["TRIM_HORIZON", "LATEST"]),
+    "consumer": st.sampled_from(["polling", "efo", "either in turn"]),
     "last": st.tuples(st.integers(0, 3), st.sampled_from([0, 23 * HOUR, 30 * HOUR])),
 }
 
@@ -131,14 +148,17 @@ def no_record_is_skipped_without_an_error(
     silent: bool,
     shards: int,
     position: str,
+    consumer: str,
     last: tuple[int, float],
 ) -> None:
-    stream = ModelKinesis(shards, silent=silent)
+    stream = FanOutKinesis(shards, silent=silent, faults=0.05)
+    arn = register_consumer(stream, ARN, "reader", sleep=stream.sleep, clock=stream.clock)
+    consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
     for step, value in before:
         getattr(stream, step)(value)
     past, kept = stream.names(), stream.names(left=True) if position == "TRIM_HORIZON" else set()
     stream.now += 1
-    query = ModelQuery(stream, caps, startingPosition=position)
+    query = ModelQuery(stream, caps, startingPosition=position, consumers=consumers)
     query.batch()  # the start is settled: all that comes is the query's
     attended, longest = stream.now, 0.0
     try:

@@ -41,7 +41,7 @@ class Stream:
             "idleTimeBetweenReadsInMs": 50,
             "describeShardInterval": 0,
         }
-        return {key: str(value) for key, value in {**settings, **more}.items()}
+        return {key: str(value) for key, value in {**settings, **more}.items() if value is not None}
 
     def parsed(self, **more: Any) -> Options:
         return parse_options(self.options(**more))

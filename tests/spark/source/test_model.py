@@ -19,7 +19,7 @@ from .model import HOUR, ModelKinesis, refusal
 from .model_query import LIVES, ModelQuery, no_record_is_skipped_without_an_error
 
 
-@pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71")
+@pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71", "EFO-9", "EFO-10")
 @settings(max_examples=300)
 @given(**LIVES)
 def test_no_record_is_skipped_without_an_error(**life: Any) -> None:

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, after_record, at_record, at_time
 from kpl_codec.shards.shard_map import ShardMap
+from kpl_codec.spark.source.consumer import Consumer
 from kpl_codec.spark.source.offsets import BatchEnd, StreamOffset, pieces, ready, with_listed
-from kpl_codec.spark.source.options import NOT_NEEDED, parse_options
+from kpl_codec.spark.source.option_texts import NOT_NEEDED
+from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.positions import OptionError
 
 NUMBERS = st.integers(0, 10**56).map(str)
@@ -167,7 +169,7 @@ def test_children_wait_for_their_parent_and_a_drained_shard_is_not_new_again() -
         ({"streamName": "s", "streamARN": "arn:aws:kinesis:eu-west-1:1:stream/s"}, "streamARN"),
         ({"streamName": "s", "describeShardInterval": "soon"}, "describeShardInterval"),
         ({"streamName": "s", "describeShardInterval": "5 parsecs"}, "describeShardInterval"),
-        ({"streamName": "s", "consumerType": "SubscribeToShard"}, "consumerType"),
+        ({"streamName": "s", "consumerType": "SubscribeToShard"}, "consumerName"),
         ({"streamName": "s", "serviceCredential": "c"}, "serviceCredential"),
         (
             {"streamName": "s", "startingPosition": '{"at_timestamp": "1", "format": "yyyy"}'},
@@ -279,6 +281,50 @@ def test_a_time_as_the_databricks_source_takes_it(text: str, pattern: str | None
     assert found.starting_position == at_time(1593105825000)
 
 
+@pytest.mark.requirement("SPK-64", "SPK-65", "EFO-8")
+def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> None:
+    def consumer(**options: str) -> Any:
+        return parse_options({"streamName": "s", **options}).consumer
+
+    arn = EXAMPLES["consumerArn"]
+    assert consumer() is consumer(consumerType="GetRecords") is None
+    for kind in ("efo", "EFO", "SubscribeToShard"):
+        assert consumer(consumerType=kind, consumerName="c") == Consumer("c")
+    assert consumer(consumerMode="efo", consumerName="c", consumerNamePrefix="p_") == Consumer("p_c")
+    asked = consumer(consumerType="efo", consumerName="c", requireConsumerDeregistration="true")
+    assert asked == Consumer("c", deregister=True)
+    assert consumer(consumerType="efo", consumerArn=arn) == Consumer(arn=arn)
+    assert consumer(fanoutConsumerARN=arn) == Consumer(arn=arn)
+    named = consumer(consumerMode="efo", registeredConsumerId="c", registeredConsumerIdType="name")
+    assert named == Consumer("c", may_register=False)
+    assert not caplog.records
+    assert consumer(consumerName="c") is None
+    assert "consumerName changes nothing" in caplog.text
+    for wrong in (
+        {"consumerType": "push"},
+        {"consumerType": "efo"},
+        {"consumerType": "efo", "consumerName": "c", "consumerArn": arn},
+        {"consumerType": "efo", "consumerName": "a b"},
+        {"consumerType": "efo", "consumerArn": arn, "requireConsumerDeregistration": "true"},
+        {"consumerType": "efo", "consumerArn": arn.replace("stream/s", "stream/other")},
+        {"consumerType": "efo", "consumerArn": "c"},
+    ):
+        with pytest.raises(OptionError):
+            consumer(**wrong)
+
+
+@pytest.mark.requirement("SPK-65", "SPK-66")
+def test_a_proxy_is_used_and_its_password_is_not_shown() -> None:
+    found = parse_options(
+        {"streamName": "s", "region": "eu-west-1", "proxyAddress": "http://proxy", "proxyPort": "3128"}
+        | {"proxyUsername": "me", "proxyPassword": "hu:sh", "awsAccessKeyId": "a", "awsSecretKey": "b"}
+    )
+    assert "hu" not in repr(found)
+    assert found.client().meta.config.proxies["https"] == "http://me:hu%3Ash@proxy:3128"
+    with pytest.raises(OptionError):
+        parse_options({"streamName": "s", "proxyPort": "3128"})
+
+
 def test_equal_connections_share_a_client() -> None:
     options = {"streamName": "s", "region": "eu-west-1", "awsAccessKeyId": "a", "awsSecretAccessKey": "b"}
     one, other = parse_options(options), parse_options({**options, "policy": "report"})
@@ -293,7 +339,21 @@ EXAMPLES = {
     "initialPosition": "latest",
     "consumerType": "GetRecords",
     "consumerMode": "polling",
+    "registeredConsumerId": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
+    "fanoutConsumerARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
+    "consumerArn": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
     "sink.recordTtl": "1000",
+}
+#: What an option needs beside it.
+_EFO = {"consumerType": "efo"}
+NEEDED: dict[str, dict[str, str]] = {
+    "consumerName": _EFO,
+    "consumerArn": _EFO,
+    "registeredConsumerId": _EFO,
+    "consumerNamePrefix": {**_EFO, "consumerName": "c"},
+    "requireConsumerDeregistration": {**_EFO, "consumerName": "c"},
+    "registeredConsumerIdType": {**_EFO, "consumerArn": EXAMPLES["consumerArn"]},
+    **{name: {"proxyAddress": "h"} for name in ("proxyPort", "proxyUsername", "proxyPassword")},
 }
 #: Options with another unit than the one they are accepted as, or other words.
 OTHER_VALUES = ("maxFetchRate", "getRecords.fetchIntervalMs", "minFetchPeriod", "consumerMode")
@@ -301,7 +361,10 @@ TABLE = [
     (name, status)
     for name, status in re.findall(
         r"^\| `([\w.]+)` \| [^|]+ \| ([^|]+?) \|",
-        (Path(__file__).parents[3] / "spec" / "07-spark-source.md").read_text().partition("## 7.9")[2],
+        (Path(__file__).parents[3] / "spec" / "07-spark-source.md")
+        .read_text()
+        .partition("## 7.9")[2]
+        .partition("Columns:")[0],
         re.MULTILINE,
     )
 ]
@@ -314,7 +377,7 @@ def test_the_table_of_the_other_connectors_options_is_true(
 ) -> None:
     def parsed(name: str) -> Any:
         stream = {} if name in ("streamName", "streamARN") else {"streamName": "s"}
-        return parse_options({**stream, f"kinesis.{name}": EXAMPLES.get(name, "1")})
+        return parse_options({**stream, **NEEDED.get(name, {}), f"kinesis.{name}": EXAMPLES.get(name, "1")})
 
     if status == "missing":
         with pytest.raises(OptionError) as caught:

@@ -183,7 +183,7 @@ class CountingClient:
 def rows_of_piece(stream: Stream, piece: Piece, **options: Any) -> Iterator[tuple[Name, str, bytes]]:
     parsed = stream.parsed(**options)
     reader = KinesisStreamReader(parsed, _schema(parsed))
-    yield from rows_of(reader, KinesisPartition((piece,)))
+    yield from rows_of(reader, KinesisPartition((piece,), consumer=reader.consumer()))
 
 
 @pytest.mark.requirement("SPK-56")

@@ -1,0 +1,130 @@
+"""Enhanced fan-out in the source: the consumer that the options name, found or registered on the driver.
+
+Tasks read with SubscribeToShard as that consumer. Planning polls: a shard has only one subscription per
+consumer, and the tasks need it. Offsets do not say how they were made, so a query may change its consumer
+type, and its consumer, whenever it starts.
+Specification: spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...aws.calls import CALL_ERRORS, failure_of, stream_argument
+from ...aws.stream_consumer import consumer_status, deregister_consumer, register_consumer
+from ...aws_errors import is_permanent
+from ...shards.live_shard_map import StreamUnavailable
+from .offsets import Piece
+from .option_texts import OptionTexts
+from .positions import OptionError
+
+_TYPES: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
+_ARN: Final = re.compile(
+    r"arn:aws[a-z-]*:kinesis:[a-z0-9-]*:\d*:stream/([a-zA-Z0-9_.-]+)/consumer/[^:/]+:\d+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """``name``: of a consumer that is registered if it is not there and ``may_register``; or ``arn``, of one
+    that is there. ``deregister`` when the query ends."""
+
+    name: str | None = None
+    arn: str | None = None
+    may_register: bool = True
+    deregister: bool = False
+
+    def find(self, client: Any, stream: str, patience: float) -> str:
+        """The ARN of the consumer, once it is active. ``stream``: name or ARN. Raises StreamUnavailable."""
+        if self.arn is not None:
+            status = consumer_status(client, self.arn, patience=patience)
+            if status != "ACTIVE":
+                raise StreamUnavailable(
+                    stream=self.arn,
+                    operation="describe_stream_consumer",
+                    code="ConsumerNotFound",
+                    reason=f"the consumer is {status or 'not registered'}",
+                    permanent=True,
+                )
+            return self.arn
+        assert self.name is not None
+        return register_consumer(
+            client,
+            _stream_arn(client, stream),
+            self.name,
+            may_register=self.may_register,
+            patience=patience,
+        )
+
+    def end(self, client: Any, arn: str) -> None:
+        """The query has ended."""
+        # EFO-8: "A consumer MUST be deregistered only where the options ask for it, and never one that was
+        # given by its ARN."
+        if self.deregister:
+            deregister_consumer(client, arn)
+
+
+def _stream_arn(client: Any, stream: str) -> str:
+    if stream.startswith("arn:"):
+        return stream
+    try:
+        summary = client.describe_stream_summary(**stream_argument(stream))["StreamDescriptionSummary"]
+        return str(summary["StreamARN"])
+    except CALL_ERRORS as error:
+        failure = failure_of(error)
+        raise StreamUnavailable(
+            stream=stream,
+            operation="describe_stream_summary",
+            code=failure.code,
+            reason=failure.reason,
+            permanent=is_permanent(failure.code),
+        ) from None
+
+
+def consumer_option(taken: OptionTexts, stream_name: str) -> Consumer | None:
+    """The consumer that the options name, None to poll. Raises OptionError."""
+    glue = taken.text("fanoutConsumerARN")
+    kind = taken.text("consumerType", "consumerMode") or ("efo" if glue else "polling")
+    if kind.lower() not in _TYPES:
+        raise OptionError(
+            option="consumerType", value=kind, expected="polling (or GetRecords), efo (or SubscribeToShard)"
+        )
+    name = taken.text("consumerName")
+    prefix = taken.text("consumerNamePrefix") or ""
+    arn = taken.text("consumerArn", "registeredConsumerId") or glue
+    by_name = (taken.text("registeredConsumerIdType") or "ARN").lower() == "name"
+    deregister = taken.flag("requireConsumerDeregistration", False)
+    if not _TYPES[kind.lower()]:
+        if name or arn:
+            taken.warn("consumerName" if name else "consumerArn", "consumerType is not efo")
+        return None
+    if (name is None) == (arn is None):
+        raise OptionError(option="consumerName", value=name, expected="consumerName or consumerArn with efo")
+    if name is None and deregister:
+        expected = "false: a consumer that is given by consumerArn is not the query's"
+        raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
+    if arn is not None and by_name:
+        return Consumer(arn, may_register=False)
+    if arn is not None:
+        match = _ARN.fullmatch(arn)
+        if match is None or match[1] != stream_name:
+            expected = f"arn:aws:kinesis:REGION:ACCOUNT:stream/{stream_name}/consumer/NAME:TIME"
+            raise OptionError(option="consumerArn", value=arn, expected=expected)
+        return Consumer(arn=arn)
+    full = f"{prefix}{name}"
+    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", full):
+        raise OptionError(option="consumerName", value=full, expected="1 to 128 of a-z A-Z 0-9 _ . -")
+    return Consumer(full, deregister=deregister)
+
+
+def joined(found: list[Piece]) -> list[Piece]:
+    """The pieces of each shard as one: a consumer has one subscription to a shard at a time."""
+    # EFO-9: "Two pieces of one shard MUST NOT be read at the same time by one consumer."
+    by_shard: dict[str, Piece] = {}
+    for piece in found:
+        first = by_shard.setdefault(piece.shard_id, piece)
+        if first is not piece:
+            by_shard[piece.shard_id] = first._replace(end=piece.end, siblings=1, records=None)
+    return [piece._replace(siblings=1) for piece in by_shard.values()]

@@ -1,0 +1,148 @@
+"""The texts of options: taken one by one, by any of their names, and checked.
+
+Options of the other connectors that change nothing here are accepted with a warning (`NOT_NEEDED`); all
+others that nobody takes are refused.
+Specification: spec/07-spark-source.md, SPK-64 and the table of section 7.9.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from .positions import OptionError
+
+_log = logging.getLogger("kpl_codec.spark")
+
+#: Options that Spark adds.
+_SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
+_TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+_FIXED_ENDS = "the end of a batch is fixed before it is read; maxSecondsPerShard limits it"
+_NO_STORE = "Spark's checkpoint is all that is kept"
+_RETRIES = "retryTimeoutSeconds says how long a call is tried again"
+_NO_QUEUE = "a task ends with the last record of its batch, which is known"
+_FROM_OFFSET = "the offset says how many records a task asks for"
+#: Options of the other connectors that change nothing here, and why. Accepted with a warning.
+NOT_NEEDED: Final[Mapping[str, str]] = {
+    "avoidEmptyBatches": "a batch is only made where there are records",
+    "minBatchesToRetain": _NO_STORE,
+    "metadataCommitterType": _NO_STORE,
+    "metadataPath": _NO_STORE,
+    "metadataNumRetries": _NO_STORE,
+    "metadataRetryIntervalsMs": _NO_STORE,
+    "metadataMaxRetryIntervalMs": _NO_STORE,
+    "dynamodb.tableName": _NO_STORE,
+    "checkNewRecordThreads": "the driver uses 32 threads",
+    "clientNumRetries": _RETRIES,
+    "clientRetryIntervalsMs": _RETRIES,
+    "clientMaxRetryIntervalMs": _RETRIES,
+    "maxFetchTimePerShardSec": _FIXED_ENDS,
+    "maxFetchTimeInMs": _FIXED_ENDS,
+    "maxFetchDuration": _FIXED_ENDS,
+    "fetchBufferSize": "nothing is read before its batch begins",
+    "getRecords.numberOfRecordsPerFetch": _FROM_OFFSET,
+    "maxRecordsPerFetch": _FROM_OFFSET,
+    "coalesceThresholdBlockSize": "records are not kept in blocks",
+    "coalesce": "records are not kept in blocks",
+    "coalesceBinSize": "records are not kept in blocks",
+    "consumerRefreshInterval": "it is looked up when a query starts and when a task does not find it",
+    "subscribeToShard.timeoutSec": _RETRIES,
+    "subscribeToShard.maxRetries": _RETRIES,
+    "maxShardsPerDescribe": "a listing has as many pages as it needs",
+    "internal.avoidEmptyBatches": "a batch is only made where there are records",
+    "internal.dataQueueCapacity": _NO_QUEUE,
+    "internal.maxDataQueueEmptyCount": _NO_QUEUE,
+    "internal.dataQueueWaitTimeoutSec": _NO_QUEUE,
+    "internal.maintenanceTaskIntervalSec": _NO_STORE,
+    "addIdleTimeBetweenReads": "fetchCallsPerSecondPerShard limits the calls",
+    "addRecordTimestamp": "the column approximateArrivalTimestamp is always there",
+    "emitConsumerLagMetrics": "the query's progress says how far behind it is",
+    "maxRecordPerRead": _FROM_OFFSET,
+    "numRetries": _RETRIES,
+    "retryIntervalMs": _RETRIES,
+    "maxRetryIntervalMs": _RETRIES,
+    "sink.flushWaitTimeMs": "a task waits until each of its rows is in the stream",
+}
+
+
+class OptionTexts:
+    """Takes options one by one, by any of their names."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._known: list[str] = []
+        self._left = {
+            name.lower().removeprefix("kinesis."): (name, value)
+            for name, value in options.items()
+            if name.lower() not in _SPARKS_OWN
+        }
+
+    def text(self, *names: str) -> str | None:
+        self._known += names
+        found = [self._left.pop(name.lower()) for name in names if name.lower() in self._left]
+        if len(found) > 1:
+            raise OptionError(option=found[1][0], value="...", expected=f"only one of {', '.join(names)}")
+        return found[0][1] if found else None
+
+    def number(self, name: str, default: float, low: float, kind: Callable[[str], float] = float) -> float:
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            value = kind(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value < float("inf"):
+            what = "an integer" if kind is int else "a number"
+            raise OptionError(option=name, value=text, expected=f"{what} of at least {low:g}")
+        return value
+
+    def limit(self, name: str, default: int | None, factor: int = 1) -> int | None:
+        """A positive number; 0 is no limit."""
+        value = int(self.number(name, default or 0, 0, int if factor == 1 else float) * factor)
+        return value or None
+
+    def seconds(self, *names: str, default: float, unit: str = "s") -> float:
+        """A duration: a number of ``unit``, or with a unit of its own ("500ms", "2m")."""
+        text = self.text(*names)
+        if text is None:
+            return default
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+        if match is None or (match[2] or unit) not in _UNITS:
+            expected = f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m"
+            raise OptionError(option=names[0], value=text, expected=expected)
+        return float(match[1]) * _UNITS[match[2] or unit]
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in _TRUE | _FALSE:
+            raise OptionError(option=name, value=text, expected="true or false")
+        return text.lower() in _TRUE
+
+    def warn(self, name: str, reason: str) -> None:
+        """An option was given that changes nothing."""
+        _log.warning("option %s changes nothing: %s", name, reason)
+
+    def done(self) -> None:
+        """Raises OptionError for an option that nobody took."""
+        for name, reason in NOT_NEEDED.items():
+            if self._left.pop(name.lower(), None) is not None:
+                self.warn(name, reason)
+        # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
+        # anything is read, with its name and what was expected."
+        if self._left:
+            short, (name, value) = next(iter(self._left.items()))
+            known = {name.lower(): name for name in self._known}
+            like = " or ".join(known[found] for found in difflib.get_close_matches(short, known, 2))
+            hint = f" ({like}, perhaps)" if like else ""
+            raise OptionError(
+                option=name,
+                value="..." if any(word in short for word in ("secret", "token", "password")) else value,
+                expected=f"an option of kpl-kinesis{hint}: {', '.join(sorted(self._known, key=str.lower))}",
+            )

@@ -1,0 +1,167 @@
+"""Enhanced fan-out in the source, on a real server behind the proxy: the same records, offsets and errors.
+
+The waits that AWS asks for are taken away here; `test_model` and tests/aws keep to them, in the model's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kpl_codec.aws import subscription
+from kpl_codec.aws.stream_consumer import consumer_status, register_consumer
+from kpl_codec.shards.live_shard_map import StreamUnavailable
+from kpl_codec.shards.place import TRIM_HORIZON, after_record
+from kpl_codec.spark.source import handover, read
+from kpl_codec.spark.source.consumer import joined
+from kpl_codec.spark.source.offsets import DataLoss, Piece
+from kpl_codec.testing.faults import (
+    FaultProxy,
+    cut_events,
+    end_events,
+    error,
+    fail_events,
+    throttle,
+)
+
+from .support import Stream
+from .test_plan import Query, rows_of_piece
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def proxied(make_stream: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Stream, FaultProxy]]:
+    waits = [(subscription, "REFUSED_FOR"), (subscription, "_BETWEEN_CALLS"), (read, "REFUSED_FOR")]
+    for module, name in waits:
+        monkeypatch.setattr(module, name, 0.0)
+    monkeypatch.setattr(handover, "CARRIED_OF_SHARD", -1)  # nor is anything left to the planner
+    stream = make_stream(2)
+    with FaultProxy(stream.kinesis.endpoint_url, resubscribe_after=0.0) as proxy:
+        yield stream, proxy
+
+
+def efo(proxy: FaultProxy, **more: Any) -> dict[str, Any]:
+    return {
+        "endpointUrl": proxy.endpoint_url,
+        "consumerType": "efo",
+        "consumerName": "reader",
+        "retryTimeoutSeconds": 8,
+        **more,
+    }
+
+
+def stream_arn(stream: Stream) -> str:
+    summary = stream.client.describe_stream_summary(StreamName=stream.name)["StreamDescriptionSummary"]
+    return str(summary["StreamARN"])
+
+
+@pytest.mark.requirement("SPK-50", "SPK-54", "EFO-3", "EFO-9", "EFO-10")
+def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
+    proxied: tuple[Stream, FaultProxy],
+) -> None:
+    stream, proxy = proxied
+    faults = [
+        throttle(),
+        cut_events(),
+        end_events(),
+        fail_events("InternalFailureException"),
+        fail_events("ResourceInUseException", after=1),
+        error("ExpiredTokenException"),
+    ]
+    rules = [proxy.on("SubscribeToShard", fault, after=1, times=1, rate=0.25) for fault in faults]
+    pushing, polling = Query(stream, **efo(proxy)), Query(stream)
+    for turn in range(8):
+        stream.put(6)
+        query, other = (pushing, polling) if turn % 4 < 2 else (polling, pushing)
+        start = query.at
+        read_now = query.batch()
+        if start and read_now:
+            # Another attempt at the batch, of the other type, reads the same.
+            assert sorted(other.read(start, query.at)) == sorted(read_now)
+        other.log, other.rows = query.log, query.rows
+        other.restart()
+        if turn % 3 == 1:
+            stream.split(stream.open_shards[0].shard_id)
+    pushing.until_idle()
+    stream.check(pushing.rows)
+    assert sum(rule.acted for rule in rules) >= 4
+    assert len(stream.open_shards) >= 4
+
+
+@pytest.mark.requirement("EFO-7", "EFO-8")
+def test_a_consumer_is_registered_and_deregistered_as_asked(proxied: tuple[Stream, FaultProxy]) -> None:
+    stream, proxy = proxied
+    stream.put(3)
+    for ends in (False, True):
+        query = Query(stream, **efo(proxy, requireConsumerDeregistration=ends))
+        query.until_idle()
+        arn = query.reader.consumer()
+        assert arn is not None
+        assert consumer_status(stream.client, arn) == "ACTIVE"
+        query.reader.stop()
+        assert consumer_status(stream.client, arn) in ((None, "DELETING") if ends else ("ACTIVE",))
+    given = register_consumer(stream.client, stream_arn(stream), "given")
+    query = Query(stream, **efo(proxy, consumerName=None, consumerArn=given))
+    query.until_idle()
+    stream.check(query.rows)
+    query.reader.stop()
+    assert consumer_status(stream.client, given) == "ACTIVE"
+
+
+@pytest.mark.requirement("EFO-6", "EFO-7")
+def test_a_consumer_that_is_not_there_is_said_to_be_missing(proxied: tuple[Stream, FaultProxy]) -> None:
+    stream, proxy = proxied
+    stream.put(3)
+    named = efo(proxy, consumerName=None, registeredConsumerId="nobody", registeredConsumerIdType="name")
+    gone = f"{stream_arn(stream)}/consumer/nobody:1"
+    for options in (named, efo(proxy, consumerName=None, consumerArn=gone)):
+        with pytest.raises(StreamUnavailable) as caught:
+            Query(stream, **options).until_idle()
+        assert caught.value.code == "ConsumerNotFound"
+    for lossy in (True, False):
+        # A new name, because kinesis-local at times never ends the deregistration of an old one.
+        query = Query(stream, **efo(proxy, failOnDataLoss=not lossy, consumerName=f"reader-{lossy}"))
+        query.batch()
+        arn = query.reader.consumer()
+        stream.put(3)
+        stream.client.deregister_stream_consumer(ConsumerARN=arn)
+        with pytest.raises(StreamUnavailable) as caught:
+            query.batch()
+        assert caught.value.code == "ConsumerNotFound"
+
+
+@pytest.mark.requirement("SPK-60")
+@pytest.mark.parametrize("how", ["error", "silent"])
+def test_records_that_are_gone_are_data_loss(proxied: tuple[Stream, FaultProxy], how: str) -> None:
+    stream, proxy = proxied
+    stream.put(20)
+    shard = "shardId-000000000000"
+    numbers = sorted((int(number) for name, number, _ in stream.sent if name == shard))
+    gone, left, end = str(numbers[2]), str(numbers[4]), str(numbers[-1])
+
+    def trimmed(exchange: Any) -> Any:
+        position = exchange.request["StartingPosition"]
+        if position.get("SequenceNumber") == gone:
+            if how == "error":
+                return error("InvalidArgumentException")(exchange)
+            exchange.request["StartingPosition"] = {**position, "SequenceNumber": left}
+        return exchange.forward()
+
+    proxy.on("SubscribeToShard", trimmed)
+    piece = Piece(shard, after_record(gone), after_record(end))
+    options = efo(proxy)
+    with pytest.raises(DataLoss):
+        list(rows_of_piece(stream, piece, **options))
+    rest = {number for (_, number, _), _, _ in rows_of_piece(stream, piece, **options, failOnDataLoss=False)}
+    assert rest == {str(number) for number in numbers if number > int(gone)} if how == "error" else rest
+    assert max(rest, key=int) == end
+
+
+def test_pieces_of_a_shard_are_joined() -> None:
+    cuts = [TRIM_HORIZON, *(after_record(str(number)) for number in (5, 7, 9))]
+    found = [Piece("a", cuts[n], cuts[n + 1], 3) for n in range(3)]
+    other = Piece("b", cuts[0], cuts[1], 1, 5)
+    assert joined([*found, other]) == [Piece("a", cuts[0], cuts[3]), other]
