@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .aio_shard_map import AsyncStreamShardMap as AsyncStreamShardMap
     from .delivery_future import DeliveryFuture as DeliveryFuture
     from .producer import Producer as Producer
+    from .producer_threads import ProducerThreads as ProducerThreads
     from .reading import read_record as read_record
     from .reading import read_shard as read_shard
     from .reading import read_stream as read_stream
@@ -35,6 +36,7 @@ _HOMES = {
     "read_stream": "reading",
     "read_record": "reading",
     "Producer": "producer",
+    "ProducerThreads": "producer_threads",
     "DeliveryFuture": "delivery_future",
     "AsyncProducer": "aio_producer",
 }

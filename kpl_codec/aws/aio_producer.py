@@ -13,62 +13,43 @@ delivery.
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..format.records import Tag
 from ..lazy import needing_extras
-from ..producer import Delivery, Pending, ProducerClosed, ProducerConfig
+from ..producer import Delivery, DeliveryError, Pending, ProducerClosed
 from ..producer.collector import PutRecordsRequest
-from ..producer.metrics import Observe
 from ..shards.live_shard_map import Request, State
-from .calls import CALL_ERRORS, KinesisClient, call, what_failed
-from .producer_base import Flush, ProducerBase, client_config, end
+from .calls import CALL_ERRORS, call, what_failed
+from .producer_base import Flush, ProducerBase, Result, client_config
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .producer_base import ProducerOptions
+
+#: Seconds for which puts that need not wait keep the event loop from its other tasks, and from sending.
+_LONGEST_RUN = 0.001
 
 
 class AsyncProducer(ProducerBase):
-    """A producer for one stream, in one event loop.
+    """A producer for one stream, in one event loop. ``options``: see
+    `kpl_codec.aws.producer_base.ProducerOptions`."""
 
-    Give ``stream_name`` or ``stream_arn``. ``client_settings`` go to aiobotocore's create_client
-    (endpoint_url, region_name ...); or give ``client``, made without retries; the caller closes it.
-    ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`. ``chance(n)``: one
-    of 0..n-1. ``clock``: seconds, monotonic.
-    """
-
-    def __init__(
-        self,
-        stream_name: str | None = None,
-        *,
-        stream_arn: str | None = None,
-        config: ProducerConfig | None = None,
-        client: KinesisClient | None = None,
-        client_settings: Mapping[str, Any] | None = None,
-        observe: Observe | None = None,
-        chance: Callable[[int], int] = random.randrange,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(
-            stream_name,
-            stream_arn=stream_arn,
-            config=config,
-            client=client,
-            client_settings=client_settings,
-            observe=observe,
-            chance=chance,
-            clock=clock,
-        )
+    def __init__(self, stream_name: str | None = None, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(stream_name, **options)
         self._own_client: Any = None
         self._core = self._new_core()
         self._forgotten = weakref.finalize(self, log_never_closed, self._core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
+        self._ran_at = float("-inf")  # when the event loop was last seen to run
         self._calls: set[asyncio.Task[None]] = set()
         self._waiting: deque[tuple[Pending, asyncio.Future[None]]] = deque()  # puts, for room
         self._map_waiters: list[asyncio.Future[None]] = []  # of wait_ready
@@ -84,7 +65,9 @@ class AsyncProducer(ProducerBase):
                 from aiobotocore.config import AioConfig
                 from aiobotocore.session import get_session
 
-            settings = {"config": AioConfig(**client_config(self.config)), **self._client_settings}
+            connections = self.config.max_connections + 1
+            ours = AioConfig(**client_config(self.config), max_pool_connections=connections)
+            settings = {"config": ours, **self._client_settings}
             self._own_client = get_session().create_client("kinesis", **settings)
             self._client = await self._own_client.__aenter__()
         self._core.start(self._clock())
@@ -114,7 +97,11 @@ class AsyncProducer(ProducerBase):
         future: asyncio.Future[Delivery] = loop.create_future()
         pending.token = future
         if not self._waiting and self._core.has_room(pending.size):
-            self._accept(pending)
+            if self._accept(pending) >= self._ran_at + _LONGEST_RUN:
+                # PRD-46: "A caller that puts without waiting MUST NOT keep the producer from sending: put
+                # lets the event loop run, at least every millisecond."
+                await asyncio.sleep(0)
+                self._ran_at = self._clock()
         elif self.config.when_full == "drop":
             self._drop(future)
         elif self.config.when_full == "fail":
@@ -125,10 +112,14 @@ class AsyncProducer(ProducerBase):
             await waiter
         return future
 
-    def _accept(self, pending: Pending) -> None:
-        self._core.accept(pending, self._clock())
+    def _accept(self, pending: Pending) -> float:
+        """Returns when it was put."""
+        now = self._clock()
+        self._core.accept(pending, now)
         self._unresolved.add(pending)
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
+        return now
 
     def _let_in(self) -> None:
         """Accept waiting user records while there is room; each waiting task is woken once."""
@@ -233,6 +224,7 @@ class AsyncProducer(ProducerBase):
         self._scheduled = False
         loop = self._loop
         assert loop is not None
+        self._ran_at = self._clock()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -266,9 +258,8 @@ class AsyncProducer(ProducerBase):
     def _resolve(self) -> None:
         results = self._core.results()
         log_not_delivered(results)
-        for pending, result in results:
-            self._unresolved.discard(pending)
-            end(pending.token, result)
+        _end_all(results)
+        self._unresolved.difference_update([pending for pending, _ in results])
         done = [waiter for flush, waiter in self._flushes if flush.ended(results)]
         self._flushes = [entry for entry in self._flushes if not entry[0].done]
         self._wake(done)
@@ -279,8 +270,7 @@ class AsyncProducer(ProducerBase):
         self._broken = error
         self._forgotten.detach()
         log_left_behind(len(self._unresolved), "the producer has broken")
-        for pending in self._unresolved:
-            end(pending.token, self._broken_off(pending, error))
+        _end_all((pending, self._broken_off(pending, error)) for pending in self._unresolved)
         self._unresolved.clear()
         self._refuse_waiting()
         self._wake_map_waiters()
@@ -303,3 +293,15 @@ class AsyncProducer(ProducerBase):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _end_all(results: Iterable[Result]) -> None:
+    """Give the futures of user records their results, unless their owners have cancelled them."""
+    for pending, result in results:
+        future: asyncio.Future[Delivery] = pending.token
+        if future.done():
+            continue
+        if isinstance(result, DeliveryError):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

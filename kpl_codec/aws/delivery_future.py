@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from functools import partial
 from typing import Any, Final
 
-from ..producer import Delivery
+from ..producer import Delivery, DeliveryError, Outcome, Pending
 from .producer_log import logger
 
 _PENDING: Final = "PENDING"
@@ -17,19 +17,6 @@ _FINISHED: Final = "FINISHED"
 _ENDED_LOCK: Final = threading.RLock()
 #: The condition of every future that ended before anybody waited for it. Nobody ever waits on it.
 _ENDED: Final = threading.Condition(_ENDED_LOCK)
-
-
-class _WhenNeeded:
-    """An attribute made when it is first asked for; threads that ask at once get the same one."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, future: Any, owner: type) -> Any:
-        return future.__dict__.setdefault(self._name, self._make())
 
 
 class DeliveryFuture(Future[Delivery]):
@@ -42,14 +29,41 @@ class DeliveryFuture(Future[Delivery]):
     """
 
     _state = _PENDING
-    _result = None
-    _exception = None
-    _condition = _WhenNeeded(threading.Condition)
-    _waiters = _WhenNeeded(list)
-    _done_callbacks = _WhenNeeded(list)
+    _result: Delivery | None = None
+    _exception: BaseException | None = None
+    _made_condition: threading.Condition | None = None
+    _made_lists: tuple[list[Any], list[Any]] | None = None
 
     def __init__(self) -> None:  # Future's would make them all
         pass
+
+    # Threads, and signal handlers, that ask at once get the same one: no signal comes between the last look
+    # and the assignment.
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        if self._made_condition is None:
+            new = threading.Condition()
+            with _ENDED_LOCK:
+                if self._made_condition is None:
+                    self._made_condition = new
+        return self._made_condition
+
+    @property
+    def _lists(self) -> tuple[list[Any], list[Any]]:
+        if self._made_lists is None:
+            new: tuple[list[Any], list[Any]] = [], []
+            with _ENDED_LOCK:
+                if self._made_lists is None:
+                    self._made_lists = new
+        return self._made_lists
+
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
+        return self._lists[0]
+
+    @property
+    def _done_callbacks(self) -> list[Any]:
+        return self._lists[1]
 
     def cancel(self) -> bool:
         return False
@@ -75,7 +89,9 @@ class DeliveryFuture(Future[Delivery]):
         Who asks for the condition meanwhile gets the one whose lock is held here, and sees the end.
         """
         with _ENDED_LOCK:
-            if self.__dict__.setdefault("_condition", _ENDED) is not _ENDED:
+            if self._made_condition is None:
+                self._made_condition = _ENDED
+            if self._made_condition is not _ENDED:
                 return False
             if self._state == _FINISHED:
                 raise InvalidStateError(f"{self._state}: {self!r}")
@@ -83,8 +99,40 @@ class DeliveryFuture(Future[Delivery]):
             self._state = _FINISHED
             return True
 
+    def orphan(self) -> None:
+        """In a forked child: fail, without the parent's callbacks."""
+        # A thread of the parent may have held the lock, and cannot release it in the child.
+        self._made_condition = threading.Condition()
+        # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
+        self._made_lists = None
+        if not self.done():
+            self.set_exception(DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=()))
+
     def add_done_callback(self, fn: Callable[[Future[Delivery]], object]) -> None:
         super().add_done_callback(fn if self.done() else partial(_call_back, fn))
+
+
+def end_all(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
+    """Give the futures of user records their results, unless they have one. Their tokens are the futures."""
+    seen: list[tuple[DeliveryFuture, Delivery | DeliveryError]] = []
+    with _ENDED_LOCK:  # one for all: see `_ended_unseen`
+        for pending, result in results:
+            future: DeliveryFuture = pending.token
+            if future._made_condition is not None:
+                seen.append((future, result))
+                continue
+            future._made_condition = _ENDED
+            if isinstance(result, DeliveryError):
+                future._exception = result
+            else:
+                future._result = result
+            future._state = _FINISHED
+    for future, result in seen:
+        if not future.done():
+            if isinstance(result, DeliveryError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
 
 
 def _call_back(fn: Callable[[Future[Delivery]], object], future: Future[Delivery]) -> None:

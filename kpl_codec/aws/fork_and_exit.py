@@ -14,19 +14,32 @@ from .producer_log import logger
 class Producer(Protocol):
     """The methods of a producer that are used here."""
 
-    _started: bool
-    _finished: bool
     _exit_timeout: float
 
     @property
     def outstanding(self) -> int: ...
+
+    @property
+    def _running(self) -> bool: ...
 
     def close(self, timeout: float | None = None) -> bool: ...
 
     def _after_fork_in_child(self) -> None: ...
 
 
+class Threads(Protocol):
+    """The method of `ProducerThreads` that is used here."""
+
+    def _begin(self) -> None: ...
+
+
+_THREADS: weakref.WeakSet[Threads] = weakref.WeakSet()
 _PRODUCERS: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def remember_threads(threads: Threads) -> None:
+    """Reset them in a forked child, before their producers."""
+    _THREADS.add(threads)
 
 
 def remember(producer: Producer) -> None:
@@ -44,7 +57,7 @@ def remember_in_child(producer: Producer) -> None:
 
 def _close_at_exit(reference: weakref.ref[Producer]) -> None:
     producer = reference()
-    if producer is None or not producer._started or producer._finished:
+    if producer is None or not producer._running:
         return
     outstanding = producer.outstanding
     if not producer.close(producer._exit_timeout):
@@ -55,6 +68,8 @@ def _close_at_exit(reference: weakref.ref[Producer]) -> None:
 
 
 def _after_fork_in_child() -> None:
+    for threads in list(_THREADS):
+        threads._begin()
     for producer in list(_PRODUCERS):
         producer._after_fork_in_child()
 

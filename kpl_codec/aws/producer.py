@@ -8,8 +8,9 @@
     put (any thread) ──▶ inbox ──▶ one thread owns the core ──▶ calls ──▶ worker threads (boto3)
       future ◀────────────────────── results ◀───────────────── answers ◀──────┘
 
-`kpl_codec.producer` makes all decisions. Only the owning thread uses the core. Signals go to the main thread,
-so Ctrl-C can interrupt a caller but not the core, and a signal handler may call every method.
+`kpl_codec.producer` makes all decisions. Only the owning thread uses the core (producer_owner.py). Signals go
+to the main thread, so Ctrl-C can interrupt a caller but not the core, and a signal handler may call every
+method. Producers of several streams may share their threads (`ProducerThreads`).
 
 * Leaving the ``with`` block, or `close`, delivers what is outstanding: at most the records' time to live
   and one request's timeouts.
@@ -22,100 +23,57 @@ so Ctrl-C can interrupt a caller but not the core, and a signal handler may call
 
 from __future__ import annotations
 
-import random
-import threading
-import time
-from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..format.records import Tag
-from ..producer import DeliveryError, Outcome, Pending, ProducerClosed, ProducerConfig, ProducerFull
-from ..producer.collector import PutRecordsRequest
-from ..producer.metrics import Observe
-from ..shards.live_shard_map import Failure, Request, State
+from ..producer import ProducerClosed, ProducerFull
+from ..shards.live_shard_map import State
 from .calls import KinesisClient
 from .delivery_future import DeliveryFuture
 from .fork_and_exit import remember, remember_in_child
-from .producer_base import Flush, ProducerBase, Result, boto3_client, end
-from .producer_log import log_left_behind, log_not_delivered
-from .workers import Workers
+from .producer_base import Flush, ProducerBase
+from .producer_owner import Mailbox, Owner
+from .producer_threads import ProducerThreads
 
-#: Seconds that the owning thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
-_LONGEST_SLEEP = 3600.0
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .producer_base import ProducerOptions
 
 
 class Producer(ProducerBase):
     """A producer for one stream. All methods are thread-safe, and may be called from signal handlers.
 
-    Give ``stream_name`` or ``stream_arn``. ``client_settings`` go to ``boto3.client("kinesis", ...)``
-    (endpoint_url, region_name ...); or give ``client``, made without retries; then it cannot be used after a
-    fork. ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`: see
-    `kpl_codec.aws.telemetry` and `kpl_codec.outlets.producer_metrics`. ``exit_timeout``: seconds.
-    ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
+    ``options``: see `kpl_codec.aws.producer_base.ProducerOptions`. ``threads``: those to share with producers
+    of other streams, else it has its own. ``exit_timeout``: seconds, see the module.
 
-    Callbacks of its futures run in the producer's thread: they must be short and must not wait.
+    Callbacks of its futures run in the owning thread: they must be short and must not wait.
     """
 
     def __init__(
         self,
         stream_name: str | None = None,
         *,
-        stream_arn: str | None = None,
-        config: ProducerConfig | None = None,
-        client: KinesisClient | None = None,
-        client_settings: Mapping[str, Any] | None = None,
-        observe: Observe | None = None,
+        threads: ProducerThreads | None = None,
         exit_timeout: float = 10.0,
-        chance: Callable[[int], int] = random.randrange,
-        clock: Callable[[], float] = time.monotonic,
+        **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(
-            stream_name,
-            stream_arn=stream_arn,
-            config=config,
-            client=client,
-            client_settings=client_settings,
-            observe=observe,
-            chance=chance,
-            clock=clock,
-        )
+        super().__init__(stream_name, **options)
         self._exit_timeout = exit_timeout
+        self._threads = ProducerThreads() if threads is None else threads
         self._forked = False
         self._begin()
         remember(self)
 
     def _begin(self) -> None:
         """Set everything that a forked child needs anew. Threads start when they are needed."""
-        # PRD-40: "Every method of the thread producer MUST work in a signal handler, whatever the handler has
-        # interrupted."
-        # A signal handler may run inside a method that holds the lock, in the same thread. So the lock is
-        # re-entrant, and waiting uses its conditions, which release it completely.
-        self._lock = threading.RLock()
-        self._wake = threading.Condition(self._lock)  # the owning thread sleeps here
-        self._space = threading.Condition(self._lock)  # blocked callers of put
-        self._news = threading.Condition(self._lock)  # callers that wait for the map, a flush, or the end
         self._core = self._new_core()
-        # Outstanding: put minus ended. Callers change the first, the owning thread the second.
-        self._put_records = self._put_bytes = 0
-        self._ended_records = self._ended_bytes = 0
-        self._inbox: list[Pending | Flush] = []
-        self._answers: list[tuple[PutRecordsRequest | Request, Any, Failure | None, bool]] = []
-        self._refresh_wanted = False
-        self._closing = False
-        self._give_up_at: float | None = None
-        self._broken: BaseException | None = None
-        self._finished = self._started = False
-        self._asleep = False  # the owning thread
-        self._thread: threading.Thread | None = None
-        self._workers: Workers | None = None
-        # Used only by the owning thread.
-        self._taken: list[Pending | Flush] = []
-        self._unresolved: set[Pending] = set()
-        self._flushes: list[Flush] = []
-        self._told_to_close = self._gave_up = False
+        self._box = Mailbox(self._threads.lock, self._threads.wake)
+        self._owner = Owner(self._core, self._box, self._clock, self._broken_off)
+        self._started = False
 
-    # -- callers ------------------------------------------------------------------------------
+    # -- putting ------------------------------------------------------------------------------
 
     def put(
         self,
@@ -133,30 +91,46 @@ class Producer(ProducerBase):
         """
         pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         future = pending.token = DeliveryFuture()
-        with self._lock:
-            self._ensure_running()
-            while not self._has_room(pending.size):
+        box, size = self._box, pending.size
+        if not self._started:
+            self._connect()
+        with self._threads.lock:
+            if box.closing or box.broken is not None or not self._started:
+                self._ensure_running()
+            while not self._has_room(size):
                 if self.config.when_full == "drop":
                     self._drop(future)
                     return future
-                if self.config.when_full == "fail" or threading.current_thread() is self._thread:
-                    raise ProducerFull(records=self.outstanding, bytes=self._put_bytes - self._ended_bytes)
-                self._space.wait()
+                if self.config.when_full == "fail" or self._threads.is_current():
+                    raise ProducerFull(records=self.outstanding, bytes=box.put_bytes - box.ended_bytes)
+                box.space.wait()
                 self._ensure_running()
             pending.accepted_at = self._clock()
-            self._put_records += 1
-            self._put_bytes += pending.size
+            box.put_records += 1
+            box.put_bytes += size
             # Here the record is accepted, by one append that no signal can interrupt.
-            self._inbox.append(pending)
-            if self._finished and pending in self._inbox:
+            box.inbox.append(pending)
+            if box.finished and pending in box.inbox:
                 # A signal handler has closed the producer since the check: nobody will take it.
-                self._inbox.remove(pending)
-                self._put_records -= 1
-                self._put_bytes -= pending.size
+                box.inbox.remove(pending)
+                box.put_records -= 1
+                box.put_bytes -= size
                 self._ensure_running()
-            if self._asleep:
-                self._wake.notify()
+            self._threads.wake()
         return future
+
+    def _has_room(self, size: int) -> bool:
+        box, config = self._box, self.config
+        return box.put_records - box.ended_records < config.max_outstanding_records and (
+            box.put_bytes - box.ended_bytes + size <= config.max_outstanding_bytes
+        )
+
+    @property
+    def outstanding(self) -> int:
+        """User records accepted that have not ended yet."""
+        return self._box.put_records - self._box.ended_records
+
+    # -- waiting ------------------------------------------------------------------------------
 
     def wait_ready(self, timeout: float = 10.0) -> bool:
         """Start, and wait until there is a shard map. User records put before are sent one by one.
@@ -164,24 +138,21 @@ class Producer(ProducerBase):
         Returns whether there is one within ``timeout`` seconds.
         """
         self._not_from_callback("wait_ready")
-        live = self._core.live
-        with self._lock:
+        self._connect()
+        live, box = self._core.live, self._box
+        with self._threads.lock:
             self._ensure_running()
-            return self._news.wait_for(
-                lambda: live.state is State.READY or self._broken is not None or self._closing, timeout
+            return box.news.wait_for(
+                lambda: live.state is State.READY or box.broken is not None or box.closing, timeout
             ) and (live.state is State.READY)
 
     def refresh_shard_map(self) -> None:
         """Request the shard map now, for example after a permanent error was fixed."""
-        with self._lock:
+        self._connect()
+        with self._threads.lock:
             self._ensure_running()
-            self._refresh_wanted = True
-            self._wake.notify()
-
-    @property
-    def outstanding(self) -> int:
-        """User records accepted that have not ended yet."""
-        return self._put_records - self._ended_records
+            self._box.refresh_wanted = self._box.told = True
+            self._threads.wake()
 
     def flush(self, timeout: float | None = None) -> bool:
         """Send everything at once and wait until all earlier puts have ended, delivered or failed.
@@ -189,32 +160,34 @@ class Producer(ProducerBase):
         Returns whether they did within ``timeout`` seconds. It always ends, because records expire.
         """
         self._not_from_callback("flush")
-        flush = Flush()
-        with self._lock:
-            if not self._started or self._finished:
+        flush, box = Flush(), self._box
+        with self._threads.lock:
+            if not self._running:
                 return not self.outstanding
-            self._inbox.append(flush)
-            self._wake.notify()
-            self._news.wait_for(lambda: flush.done or self._finished, timeout)
-            return flush.done or (self._finished and not self.outstanding)
+            box.inbox.append(flush)
+            self._threads.wake()
+            box.news.wait_for(lambda: flush.done or box.finished, timeout)
+            return flush.done or (box.finished and not self.outstanding)
 
     def close(self, timeout: float | None = None) -> bool:
-        """Accept nothing more, deliver what is outstanding, end the threads. After ``timeout`` seconds the
-        rest fails as "closed". Returns whether all were delivered in time. Closing twice is allowed.
+        """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
+        After ``timeout`` seconds the rest fails as "closed". Returns whether all were delivered in time.
+        Closing twice is allowed.
         """
         self._not_from_callback("close")
-        with self._lock:
-            self._closing = True
+        box, owner = self._box, self._owner
+        with self._threads.lock:
+            box.closing = box.told = True
             if timeout is not None:
-                self._give_up_at = self._clock() + timeout
-            self._wake.notify()
-            self._space.notify_all()
-            self._news.notify_all()
-            self._news.wait_for(lambda: self._finished or not self._started)
-            thread = self._thread
+                box.give_up_at = self._clock() + timeout
+            self._threads.wake()
+            box.space.notify_all()
+            box.news.notify_all()
+            box.news.wait_for(lambda: box.finished or not self._started)
+            thread = owner.ended_thread
         if thread is not None:
             thread.join()  # it no longer takes the lock
-        return self._core.outstanding == 0 and not self._gave_up and self._broken is None
+        return self._core.outstanding == 0 and not owner.gave_up and box.broken is None
 
     def __enter__(self) -> Producer:
         return self
@@ -225,172 +198,47 @@ class Producer(ProducerBase):
         self.close()
 
     def _not_from_callback(self, what: str) -> None:
-        if threading.current_thread() is self._thread:
+        if self._threads.is_current():
             raise RuntimeError(f"{what} would wait for the thread it is called in")
 
-    def _has_room(self, size: int) -> bool:
-        return self._put_records - self._ended_records < self.config.max_outstanding_records and (
-            self._put_bytes - self._ended_bytes + size <= self.config.max_outstanding_bytes
-        )
+    # -- starting -----------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> bool:
+        return self._started and not self._box.finished
+
+    def _connect(self) -> None:
+        """Make the client, which takes long, without the lock."""
+        if self._owner.client is None and not (self._box.closing or self._given_client_forked):
+            client: KinesisClient = self._client or self._threads.client(self.config, self._client_settings)
+            self._owner.client = client
+
+    @property
+    def _given_client_forked(self) -> bool:
+        """Whether the caller gave a client before a fork: its connections are the parent's."""
+        return self._forked and self._client is not None
 
     def _ensure_running(self) -> None:
-        """Called with the lock held. Raises ProducerClosed."""
-        if self._broken is not None:
-            raise ProducerClosed(code="broken") from self._broken
-        if self._closing:
+        """Called with the lock held, after `_connect`. Raises ProducerClosed."""
+        if self._box.broken is not None:
+            raise ProducerClosed(code="broken") from self._box.broken
+        if self._box.closing:
             raise ProducerClosed(code="closed")
-        if self._forked and self._client is not None:
-            raise ProducerClosed(code="forked")  # its connections are the parent's
+        if self._given_client_forked:
+            raise ProducerClosed(code="forked")
         if self._started:
             return
-        if self._workers is None:
-            client = self._client or boto3_client(self.config, self._client_settings)
-            workers = Workers(client, self._stream, self.config.max_connections, self._report)
-            self._workers = self._workers or workers
         if self._forked:
             remember_in_child(self)
-        self._workers.start_one()
-        name = next(iter(self._stream.values()))
-        threading.Thread(
-            target=self._run, args=(self._workers,), name=f"kpl-codec producer {name}", daemon=True
-        ).start()
-        self._started = True  # only now: a signal handler in between would start one, too
-
-    # -- the owning thread --------------------------------------------------------------------
-
-    def _run(self, workers: Workers) -> None:
-        with self._lock:
-            if self._thread is not None:
-                return  # the second of two, see `_ensure_running`
-            self._thread = threading.current_thread()
-        try:
-            self._core.start(self._clock())
-            for request in self._core.requests(self._clock()):  # request the map before the first record
-                workers.give(request)
-            while self._turn(workers):
-                pass
-        except BaseException as error:
-            # A bug: every waiting caller must get an error.
-            self._fall_apart(error)
-            raise
-        finally:
-            workers.stop()
-            with self._lock:
-                self._finished = True
-                self._space.notify_all()
-                self._news.notify_all()
-
-    def _turn(self, workers: Workers) -> bool:
-        """Take puts and answers, let the core decide, make its calls. False: closed and nothing left."""
-        core = self._core
-        with self._lock:
-            news = self._inbox or self._answers or self._refresh_wanted
-            if not news and self._closing == self._told_to_close and not self._all_done():
-                self._asleep = True
-                self._wake.wait(self._sleep())
-                self._asleep = False
-            self._taken, self._inbox = self._inbox, []
-            answers, self._answers = self._answers, []
-            refresh, self._refresh_wanted = self._refresh_wanted, False
-            closing = self._closing
-        now = self._clock()
-        if refresh:
-            core.live.refresh(now)
-        workers.taken(len(answers))
-        for request, answer, failure, answered in answers:
-            if failure is None:
-                core.receive(request, answer, now)
-            else:
-                core.fail(request, failure, now, answered=answered)
-        refused = self._accept_taken(now)
-        if closing:
-            core.close()
-            self._told_to_close = True
-        if self._give_up_at is not None and now >= self._give_up_at and core.outstanding:
-            self._gave_up = True
-            core.abandon(now)
-        for request in core.requests(now):
-            workers.give(request)
-        self._resolve([*refused, *core.results()])
-        if any(isinstance(request, Request) for request, *_ in answers):
-            with self._lock:
-                self._news.notify_all()
-        return not self._all_done()
-
-    def _accept_taken(self, now: float) -> list[Result]:
-        """Give the puts to the core. Returns the results of those it refused: puts that were interrupted by a
-        put or close in a signal handler."""
-        refused: list[Result] = []
-        for item in self._taken:
-            if isinstance(item, Flush):
-                item.begin(self._core, len(self._unresolved))
-                self._flushes.append(item)
-                continue
-            self._unresolved.add(item)
-            try:
-                self._core.accept(item, now, item.accepted_at)
-            except (ProducerClosed, ProducerFull) as error:
-                refused.append((item, DeliveryError(outcome=Outcome.DROPPED, code=error.code, attempts=())))
-        self._taken = []
-        return refused
-
-    def _all_done(self) -> bool:
-        return self._told_to_close and not self._inbox and not self._core.outstanding
-
-    def _sleep(self) -> float:
-        """Seconds until there is something to do if nothing else happens."""
-        times = [at for at in (self._core.timer(), self._give_up_at) if at is not None]
-        return max(0.0, min(min(times, default=float("inf")) - self._clock(), _LONGEST_SLEEP))
-
-    def _resolve(self, results: list[Result]) -> None:
-        if results:
-            with self._lock:
-                self._ended_records += len(results)
-                self._ended_bytes += sum(pending.size for pending, _ in results)
-                self._space.notify(len(results))
-            log_not_delivered(results)
-        for pending, result in results:
-            end(pending.token, result)
-            self._unresolved.discard(pending)  # not before: a forked child ends those that are left
-        done = [flush for flush in self._flushes if flush.ended(results)]
-        if done:
-            self._flushes = [flush for flush in self._flushes if not flush.done]
-            with self._lock:
-                self._news.notify_all()
-
-    def _report(
-        self, request: PutRecordsRequest | Request, answer: Any, failure: Failure | None, answered: bool
-    ) -> None:
-        """Called by workers."""
-        with self._lock:
-            self._answers.append((request, answer, failure, answered))
-            self._wake.notify()
-
-    def _fall_apart(self, error: BaseException) -> None:
-        with self._lock:
-            self._broken = error
-            waiting, self._inbox = self._inbox, []
-        log_left_behind(self.outstanding, "the producer has broken")
-        never_sent = [item for item in (*self._taken, *waiting) if isinstance(item, Pending)]
-        for pending in self._unresolved:
-            end(pending.token, self._broken_off(pending, error))
-        for pending in never_sent:
-            end(pending.token, DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=()))
-        with self._lock:
-            self._ended_records, self._ended_bytes = self._put_records, self._put_bytes
+        self._owner.stream = self._stream
+        self._threads.drive(self._owner, f"kpl-codec producer {next(iter(self._stream.values()))}")
+        self._started = True
 
     def _after_fork_in_child(self) -> None:
         """Empty the child's producer; earlier puts belong to the parent."""
-        orphans = [item for item in (*self._taken, *self._inbox) if isinstance(item, Pending)]
-        futures = {pending.token for pending in (*orphans, *self._unresolved)}
-        closing = self._closing
+        orphans, closing = self._owner.orphans(), self._box.closing
         self._forked = True
         self._begin()
-        self._closing = closing
-        for future in futures:
-            # A thread of the parent may have held the lock, and cannot release it in the child.
-            future._condition = threading.Condition()
-            # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
-            future._done_callbacks = []
-            if not future.done():
-                future.set_exception(DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=()))
+        self._box.closing = closing
+        for pending in orphans:
+            pending.token.orphan()

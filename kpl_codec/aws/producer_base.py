@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
 from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
@@ -14,34 +16,50 @@ from ..shards.live_shard_map import LiveShardMap
 from .calls import KinesisClient
 from .producer_log import guarded
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 Result = tuple[Pending, Delivery | DeliveryError]
+BrokenOff = Callable[[Pending, BaseException], DeliveryError]
+
+
+class ProducerOptions(TypedDict, total=False):
+    """What both producers take by keyword. They need ``stream_arn``, or a ``stream_name``: it comes first.
+
+    ``client_settings`` go to ``boto3.client("kinesis", ...)`` or aiobotocore's create_client (endpoint_url,
+    region_name ...); or give ``client``, made without retries: boto3's then cannot be used after a fork,
+    aiobotocore's is closed by the caller. ``observe(name, value, attributes)`` gets the metrics of
+    `kpl_codec.producer.METRICS`: see `kpl_codec.aws.telemetry` and `kpl_codec.outlets.producer_metrics`.
+    ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
+    """
+
+    stream_arn: str | None
+    config: ProducerConfig | None
+    client: KinesisClient | None
+    client_settings: Mapping[str, Any] | None
+    observe: Observe | None
+    chance: Callable[[int], int]
+    clock: Callable[[], float]
 
 
 class ProducerBase:
-    """See `Producer` and `AsyncProducer` for the parameters. Raises ValueError unless exactly one of
-    ``stream_name`` and ``stream_arn`` is given."""
+    """Raises ValueError unless exactly one of ``stream_name`` and ``stream_arn`` is given, TypeError for an
+    unknown option."""
 
-    def __init__(
-        self,
-        stream_name: str | None,
-        *,
-        stream_arn: str | None,
-        config: ProducerConfig | None,
-        client: KinesisClient | None,
-        client_settings: Mapping[str, Any] | None,
-        observe: Observe | None,
-        chance: Callable[[int], int],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, stream_name: str | None = None, **options: Unpack[ProducerOptions]) -> None:
+        unknown = sorted(options.keys() - ProducerOptions.__annotations__.keys())
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}")
+        stream_arn = options.get("stream_arn")
         if (stream_name is None) == (stream_arn is None):
             raise ValueError("give stream_name or stream_arn")
-        self.config = config or ProducerConfig()
+        self.config = options.get("config") or ProducerConfig()
         self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn or ""}
-        self._client = client
-        self._client_settings = dict(client_settings or {})
-        self._observe = guarded(observe)
-        self._chance = chance
-        self._clock = clock
+        self._client = options.get("client")
+        self._client_settings = dict(options.get("client_settings") or {})
+        self._observe = guarded(options.get("observe"))
+        self._chance = options.get("chance", random.randrange)
+        self._clock = options.get("clock", time.monotonic)
 
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
@@ -69,14 +87,14 @@ class ProducerBase:
 
 
 def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> KinesisClient:
-    """A client of its own session: `boto3.client` shares one that is not thread-safe."""
+    """A client of its own session: `boto3.client` shares one that is not thread-safe. Several producers may
+    share it, and it keeps a connection for each call that was under way at a time."""
     with needing_extras("kpl_codec.aws.Producer"):
         import boto3
     from botocore.config import Config
 
-    client: KinesisClient = boto3.session.Session().client(
-        "kinesis", **{"config": Config(**client_config(config)), **settings}
-    )
+    ours = Config(**client_config(config), max_pool_connections=1000)
+    client: KinesisClient = boto3.session.Session().client("kinesis", **{"config": ours, **settings})
     return client
 
 
@@ -87,18 +105,7 @@ def client_config(config: ProducerConfig) -> dict[str, Any]:
         "connect_timeout": config.connect_timeout / 1000,
         "read_timeout": config.request_timeout / 1000,
         "retries": {"total_max_attempts": 1, "mode": "standard"},
-        "max_pool_connections": config.max_connections + 1,
     }
-
-
-def end(future: Future[Delivery] | asyncio.Future[Delivery], result: Delivery | DeliveryError) -> None:
-    """Give a user record's future its result, unless it has one."""
-    if future.done():
-        return  # an asyncio future that its owner has cancelled
-    if isinstance(result, DeliveryError):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
 
 
 class Flush:

@@ -1,11 +1,11 @@
-"""The threads that make the calls of `kpl_codec.aws.Producer`, started when they are needed."""
+"""The threads that make the calls of the thread producers, started when they are needed."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..producer.collector import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
@@ -13,36 +13,49 @@ from .calls import CALL_ERRORS, KinesisClient, call, what_failed
 from .producer_log import log_failure
 
 
-class Report(Protocol):
-    """Called with the answer or failure of a call, in the worker's thread."""
+class Answer(NamedTuple):
+    """The answer to a call, or its failure. ``answered``: see `what_failed`."""
 
-    def __call__(
-        self, request: PutRecordsRequest | Request, answer: Any, failure: Failure | None, answered: bool
-    ) -> None: ...
+    request: PutRecordsRequest | Request
+    answer: Any
+    failure: Failure | None
+    answered: bool
+
+
+class Report(Protocol):
+    """Called with the answer to a call, in the worker's thread."""
+
+    def __call__(self, answer: Answer) -> None: ...
+
+
+class Call(NamedTuple):
+    """A call to make, for one of the producers. ``stream``: its name or ARN as the call's argument."""
+
+    request: PutRecordsRequest | Request
+    client: KinesisClient
+    stream: Mapping[str, str]
+    report: Report
 
 
 class Workers:
-    """At most ``most`` threads for PutRecords, and one for the shard map. Only its owner calls it."""
+    """At most ``most`` threads for PutRecords, and one for shard maps. Only the owning thread calls it."""
 
-    def __init__(self, client: KinesisClient, stream: Mapping[str, str], most: int, report: Report) -> None:
-        self._client = client
-        self._stream = stream
-        self._most = most
-        self._report = report
-        self._calls: queue.SimpleQueue[PutRecordsRequest | Request | None] = queue.SimpleQueue()
+    def __init__(self) -> None:
+        self.most = 0
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._busy = 0  # calls whose answers the owner has not taken yet
+        self._busy = 0  # calls whose answers the owning thread has not taken yet
 
-    def give(self, request: PutRecordsRequest | Request) -> None:
-        """Make the call in a thread; its result goes to ``report``."""
+    def give(self, call: Call) -> None:
+        """Make the call in a thread; its result goes to its ``report``."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) <= min(self._busy, self._most):
+        if len(self._threads) <= min(self._busy, self.most):
             self.start_one()
         self._busy += 1
-        self._calls.put(request)
+        self._calls.put(call)
 
     def taken(self, answers: int) -> None:
-        """The owner has taken so many answers."""
+        """The owning thread has taken so many answers."""
         self._busy -= answers
 
     def start_one(self) -> None:
@@ -62,24 +75,17 @@ class Workers:
 
     def _work(self) -> None:
         while True:
-            request = self._calls.get()
-            if request is None:
+            given = self._calls.get()
+            if given is None:
                 return
-            answer: Any = None
-            failure: Failure | None = None
-            answered = True
+            request, client, stream, report = given
             try:
-                answer = call(self._client, request, self._stream)
+                answer = Answer(request, call(client, request, stream), None, True)
             except BaseException as error:
                 failure, answered = what_failed(error)
+                log_failure(request, failure, answered)
+                report(Answer(request, None, failure, answered))
                 if not isinstance(error, CALL_ERRORS):
-                    self._tell(request, None, failure, answered)
                     raise  # a bug: the call counts as unanswered, this thread is replaced
-            self._tell(request, answer, failure, answered)
-
-    def _tell(
-        self, request: PutRecordsRequest | Request, answer: Any, failure: Failure | None, answered: bool
-    ) -> None:
-        if failure is not None:
-            log_failure(request, failure, answered)
-        self._report(request, answer, failure, answered)
+            else:
+                report(answer)

@@ -61,7 +61,10 @@ class Stub:
         if operation == "PutRecords":
             self._calls.put_records += 1
             self._calls.kinesis_records += len(arguments["Records"])
-            return {"FailedRecordCount": 0, "Records": [self._stored(entry) for entry in arguments["Records"]]}
+            return {
+                "FailedRecordCount": 0,
+                "Records": [self._stored(entry) for entry in arguments["Records"]],
+            }
         shards = [
             {
                 "ShardId": f"shardId-{index:012}",
