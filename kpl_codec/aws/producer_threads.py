@@ -111,6 +111,8 @@ class ProducerThreads:
 
     def _turn(self, owner: Owner, workers: Workers) -> bool:
         """Make a turn. False when this was the last turn of the last owner."""
+        # PRD-47: "Producers of several streams that share their threads MUST deliver, fail, break and close
+        # each by itself, as with threads of their own."
         try:
             if owner.turn(workers):
                 return True

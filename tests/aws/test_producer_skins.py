@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from kpl_codec.aws import AsyncProducer, Producer
+from kpl_codec.aws import AsyncProducer, Producer, ProducerThreads
 from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
 
 from .model_client import AsyncModelClient, ModelClient
@@ -61,7 +61,9 @@ def test_every_method_may_be_called_from_a_signal_handler_at_any_moment(seed: in
     rng = random.Random(seed)
     client = ModelClient(latency=0.002)
     config = ProducerConfig(record_max_buffered_time=1, max_outstanding_records=20)
-    producer = Producer("s", client=client, config=config)
+    threads = ProducerThreads()
+    producer = Producer("s", client=client, config=config, threads=threads)
+    other = Producer("other", client=ModelClient(), config=FAST, threads=threads)
     futures: list[Any] = []
     handled: Counter[str] = Counter()
     closing_at = 150
@@ -73,7 +75,7 @@ def test_every_method_may_be_called_from_a_signal_handler_at_any_moment(seed: in
             return
         nested = True
         try:
-            what = rng.choice(["put", "flush", "outstanding", "ready"])
+            what = rng.choice(["put", "flush", "outstanding", "ready", "other"])
             if sum(handled.values()) >= closing_at:
                 what = "close"
             handled[what] += 1
@@ -85,6 +87,9 @@ def test_every_method_may_be_called_from_a_signal_handler_at_any_moment(seed: in
                 assert 0 <= producer.outstanding <= 20
             elif what == "ready":
                 producer.wait_ready(5)
+            elif what == "other":
+                futures.append(other.put("k", b"o%d" % len(futures)))
+                other.close()  # and it is closed from now on
             else:
                 assert producer.close()
         except ProducerClosed:
@@ -114,7 +119,8 @@ def test_every_method_may_be_called_from_a_signal_handler_at_any_moment(seed: in
         signal.signal(SIGNAL, before)
     assert handled["close"] >= 1
     assert producer.close()
-    assert producer.outstanding == 0
+    assert other.close()
+    assert producer.outstanding == other.outstanding == 0
     assert all(isinstance(future.result(1), Delivery) for future in futures)
 
 
