@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -315,3 +316,25 @@ def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
         return [record.data for record in client.stream.stored]
 
     asyncio.run(main())
+
+
+@pytest.mark.requirement("PRD-46")
+def test_putting_in_a_loop_keeps_nothing_from_being_sent() -> None:
+    ticks = itertools.count()
+
+    def clock() -> float:  # every look at it takes 0.1 ms: time does not depend on the machine
+        return next(ticks) / 10_000
+
+    async def main() -> list[float]:
+        client = AsyncModelClient(ModelClient())
+        config = ProducerConfig(record_max_buffered_time=10)
+        async with AsyncProducer("s", client=client, config=config, clock=clock) as producer:
+            assert await producer.wait_ready()
+            put = [(clock(), await producer.put(f"k{n % 9}", b"%d" % n)) for n in range(2000)]
+            ended = sum(future.done() for _, future in put)
+            await producer.flush()
+        assert ended > 1500
+        return [future.result().attempts[0].started_at - put_at for put_at, future in put]
+
+    waited = asyncio.run(main())
+    assert max(waited) < 0.03
