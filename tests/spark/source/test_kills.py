@@ -3,6 +3,9 @@
 After every death the query goes on from its checkpoint into a sink that is idempotent by batch. At the
 end every (shard, sequence number, sub-sequence number) is counted: none missing, none twice; and every
 batch that was written twice was the same both times.
+
+    pytest -m slow tests/spark/source/test_kills.py                       eight lives of a driver
+    KPL_CODEC_LIVES=32 pytest -m slow -s tests/spark/source/test_kills.py    about a hundred kills, 20 minutes
 """
 
 from __future__ import annotations
@@ -58,11 +61,12 @@ def sink_rows(folder: Path) -> Iterator[tuple[Name, str, bytes]]:
 
 
 class Feeder(threading.Thread):
-    """Puts records all the time, and splits and merges now and then, until told to stop."""
+    """Puts records all the time, in some turns so many that tasks must read them, and splits and merges now
+    and then, until told to stop."""
 
-    def __init__(self, stream: Stream, reshards: int, turns: int) -> None:
+    def __init__(self, stream: Stream, reshards: int, turns: int, bursts: int = 0) -> None:
         super().__init__(daemon=True)
-        self.stream, self.reshards, self.turns = stream, reshards, turns
+        self.stream, self.reshards, self.turns, self.bursts = stream, reshards, turns, bursts
         self.stopping = threading.Event()
         self.failure: BaseException | None = None
 
@@ -75,6 +79,9 @@ class Feeder(threading.Thread):
                     continue
                 self.stream.put(chance.randrange(1, 6))
                 turn += 1
+                if turn % 100 == 0 and self.bursts:
+                    self.bursts -= 1
+                    self.stream.put(1500)
                 if turn % 40 == 0 and self.reshards:
                     self.reshards -= 1
                     self.reshard(chance)
@@ -154,10 +161,13 @@ def test_a_driver_and_workers_are_killed_and_nothing_is_missing_or_twice(
     assert feeder.reshards < 4
 
 
+LIVES = int(os.environ.get("KPL_CODEC_LIVES", "8"))
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.requirement("SPK-50", "SPK-54")
-def test_eight_lives(make_stream: Any, tmp_path: Path) -> None:
+@pytest.mark.timeout(200 * LIVES)
+@pytest.mark.requirement("SPK-50", "SPK-54", "SPK-85")
+def test_many_lives(make_stream: Any, tmp_path: Path) -> None:
     chance = random.Random(11)
     stream = make_stream(3)
     workers = 0
@@ -165,11 +175,13 @@ def test_eight_lives(make_stream: Any, tmp_path: Path) -> None:
         proxy.on("GetRecords", slow(0.1), rate=0.3)
         proxy.on("GetRecords", throttle(), rate=0.05)
         proxy.on("GetRecords", expired_iterator(), rate=0.05)
-        options = stream.options(endpointUrl=proxy.endpoint_url, maxFetchRecordsPerShard=60)
-        feeder = Feeder(stream, reshards=24, turns=3000)
+        feeder = Feeder(stream, reshards=3 * LIVES, turns=400 * LIVES, bursts=4 * LIVES)
         feeder.start()
         batch = 0
-        for life in range(8):
+        for life in range(LIVES):
+            # Small batches are carried by partitions; without a limit tasks read.
+            limit = {"maxFetchRecordsPerShard": 60} if life // 4 % 2 else {}
+            options = stream.options(endpointUrl=proxy.endpoint_url, **limit)
             point = ["before-read", "before-sink", "after-sink", "any moment"][life % 4]
             batch += chance.randrange(1, 5)
             die = None if point == "any moment" else [point, batch]
@@ -179,9 +191,9 @@ def test_eight_lives(make_stream: Any, tmp_path: Path) -> None:
                     time.sleep(chance.random())
                     driver.kill()
                 else:
-                    workers += kill_workers_until_it_ends(driver, batch - 1, 2)
+                    workers += kill_workers_until_it_ends(driver, batch - 1, 3)
                     driver.wait_death()
                 batch = driver.batch
         feeder.finish()
-    finish(stream, tmp_path, f"killed: 8 drivers, {workers} workers")
-    assert workers >= 6
+    finish(stream, tmp_path, f"killed: {LIVES} drivers, {workers} workers")
+    assert workers >= LIVES
