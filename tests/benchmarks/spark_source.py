@@ -3,12 +3,12 @@ model over HTTP that takes its time for each call.
 
     python -m tests.benchmarks.spark_source 100 1000        shards
         [--records-per-second 2] [--bytes 100] [--milliseconds 20] [--seconds 30]
-        [--only plan,batches,latency]
+        [--limits] [--only plan,batches,latency]
 
 plan: seconds, CPU seconds and calls of planning, with records on every shard and with none. batches: seconds
 of a query's batches, as Spark reports them, into a sink that keeps nothing. latency: seconds from put to the
 sink, of records put one every 0.2 s. Both with the calls on each shard. The model has its own process and
-shares the machine.
+shares the machine. With --limits it refuses what is beyond the limits of a shard.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class _Connection(asyncio.Protocol):
         self._transport.write(head.encode() + b"\r\n\r\n" + body)
 
 
-async def serve(shards: int, size: int, seconds: float) -> None:
+async def serve(shards: int, size: int, seconds: float, limits: bool) -> None:
     """Serve until the standard input ends. Prints the port."""
-    stream, feed = Serving(shards), {"each": 0.0, "one": 0.0}
+    stream, feed = Serving(shards, limits=limits), {"each": 0.0, "one": 0.0}
     loop = asyncio.get_running_loop()
 
     async def put(pause: str) -> None:
@@ -138,9 +138,9 @@ async def serve(shards: int, size: int, seconds: float) -> None:
 class Server:
     """The model in a process of its own."""
 
-    def __init__(self, shards: int, size: int, milliseconds: float) -> None:
+    def __init__(self, shards: int, size: int, milliseconds: float, limits: bool) -> None:
         command = [sys.executable, "-m", "tests.benchmarks.spark_source", str(shards), "--serve"]
-        command += ["--bytes", str(size), "--milliseconds", str(milliseconds)]
+        command += ["--bytes", str(size), "--milliseconds", str(milliseconds)] + ["--limits"] * limits
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
@@ -249,12 +249,13 @@ def main() -> None:
     parser.add_argument("--records-per-second", type=float, default=2.0, help="of each shard")
     parser.add_argument("--bytes", type=int, default=100, help="of each record")
     parser.add_argument("--milliseconds", type=float, default=20.0, help="for each call")
+    parser.add_argument("--limits", action="store_true", help="of a shard are kept by the model")
     parser.add_argument("--only", default="plan,batches,latency")
     parser.add_argument("--seconds", type=float, default=30.0, help="for which a query runs")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        asyncio.run(serve(args.shards[0], args.bytes, args.milliseconds / 1000))
+        asyncio.run(serve(args.shards[0], args.bytes, args.milliseconds / 1000, args.limits))
         return
     spark: Any = None
     if set(args.only.split(",")) - {"plan"}:
@@ -267,7 +268,7 @@ def main() -> None:
     for shards in args.shards:
         print(f"{shards:,} shards", flush=True)
         SHARDS[0] = shards
-        server = Server(shards, args.bytes, args.milliseconds)
+        server = Server(shards, args.bytes, args.milliseconds, args.limits)
         pause = 1 / args.records_per_second
         try:
             if "plan" in args.only:

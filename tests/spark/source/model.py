@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from operator import itemgetter
@@ -22,6 +22,7 @@ from kpl_codec.shards.shard import Shard
 HOUR = 3600.0
 #: An iterator lives so many seconds.
 _ITERATOR_LIFE = 300.0
+_BYTES_A_SECOND = 2 * 1024 * 1024
 
 
 def refusal(code: str, operation: str) -> ClientError:
@@ -43,13 +44,23 @@ class ModelKinesis:
     """A boto3 client of one stream, and the stream. ``now``: seconds since 1970, moved by `sleep`.
 
     ``silent``: GetShardIterator at a record past retention gives the oldest record left, not an error.
+    ``limits``: of each shard 5 calls of each operation and 2 MiB in a second; what is beyond is refused, and
+    counted as "throttled" in ``calls``.
     """
 
     def __init__(
-        self, shards: int, *, retention: float = 24 * HOUR, silent: bool = False, seed: int = 0
+        self,
+        shards: int,
+        *,
+        retention: float = 24 * HOUR,
+        silent: bool = False,
+        limits: bool = False,
+        seed: int = 0,
     ) -> None:
         self.now = 1_700_000_000.0
-        self.retention, self.silent = retention, silent
+        self.retention, self.silent, self.limits = retention, silent, limits
+        self._latest: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque([0.0] * 5, 5))
+        self._given: dict[str, tuple[float, float]] = {}  # bytes that count at a time
         self.calls: Counter[str] = Counter()
         self.asked: list[int] = []
         self.given = 0
@@ -126,6 +137,15 @@ class ModelKinesis:
             if shard.closed_at is None or shard.closed_at > self.now - self.retention
         ]
 
+    def _within_limits(self, shard_id: str, operation: str) -> None:
+        latest = self._latest[shard_id, operation]
+        size, when = self._given.get(shard_id, (0.0, 0.0))
+        full = operation == "get_records" and size - (self.now - when) * _BYTES_A_SECOND > _BYTES_A_SECOND
+        if self.limits and (full or self.now - latest[0] < 1.0):
+            self.calls[f"throttled {operation}"] += 1
+            raise refusal("ProvisionedThroughputExceededException", operation)
+        latest.append(self.now)
+
     # -- the client ---------------------------------------------------------------------------
 
     def list_shards(self, **_: Any) -> dict[str, Any]:
@@ -163,6 +183,7 @@ class ModelKinesis:
         Timestamp: datetime | None = None,
     ) -> dict[str, Any]:
         self.calls["get_shard_iterator"] += 1
+        self._within_limits(ShardId, "get_shard_iterator")
         shard = self.shards[ShardId]
         if shard not in self.listed():
             raise refusal("ResourceNotFoundException", "GetShardIterator")
@@ -187,6 +208,7 @@ class ModelKinesis:
         self.calls["get_records"] += 1
         self.asked.append(Limit)
         shard_id, bound, made = ShardIterator.split()
+        self._within_limits(shard_id, "get_records")
         if self.now - float(made) > _ITERATOR_LIFE:
             raise refusal("ExpiredIteratorException", "GetRecords")
         shard = self.shards[shard_id]
@@ -196,6 +218,9 @@ class ModelKinesis:
         )
         records, left = shard.records[at : at + Limit], len(shard.records) > at + Limit
         self.given += len(records)
+        size, when = self._given.get(shard_id, (0.0, 0.0))
+        size = max(0.0, size - (self.now - when) * _BYTES_A_SECOND) + sum(len(data) for _, _, data in records)
+        self._given[shard_id] = size, self.now
         answer: dict[str, Any] = {
             "Records": [
                 {
