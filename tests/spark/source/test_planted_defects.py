@@ -1,0 +1,193 @@
+"""The law of `model_query` is worth something: it breaks for each of these defects, planted one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+
+from kpl_codec.shards.place import TRIM_HORIZON, Place, after_record
+from kpl_codec.spark.source import ends, handover, looks, offsets, plan, tasks
+from kpl_codec.spark.source.ends import Caps
+
+from . import model_query
+from .model_query import LIVES, TELLING, no_record_is_skipped_without_an_error
+
+Patch = pytest.MonkeyPatch
+DEFECTS: dict[str, Callable[[Patch], None]] = {}
+
+
+def defect(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    DEFECTS[plant.__name__.replace("_", " ")] = plant
+    return plant
+
+
+def changed(patch: Patch, where: Any, name: str, change: Callable[..., Any]) -> None:
+    """``change`` gets the original as its first argument."""
+    original = getattr(where, name)
+
+    def call(*args: Any, **named: Any) -> Any:
+        return change(original, *args, **named)
+
+    patch.setattr(where, name, call)
+
+
+@defect
+def a_new_shard_is_dated_by_the_new_listing(patch: Patch) -> None:
+    def dated(original: Any, offset: Any, lineage: Any, listed: Any = None) -> Any:
+        found = original(offset, lineage, listed)
+        shards = {
+            key: end if key in offset.shards else replace(end, since=listed)
+            for key, end in found.shards.items()
+        }
+        return replace(found, shards=shards)
+
+    changed(patch, plan, "with_listed", dated)
+
+
+@defect
+def a_drained_shard_is_forgotten_while_it_is_listed(patch: Patch) -> None:
+    def forgetful(original: Any, offset: Any, lineage: Any, listed: Any = None) -> Any:
+        left = {key: end for key, end in offset.shards.items() if not end.drained}
+        return original(replace(offset, shards=left), lineage, listed)
+
+    changed(patch, plan, "with_listed", forgetful)
+
+
+@defect
+def a_child_is_read_before_its_parent_is_drained(patch: Patch) -> None:
+    patch.setattr(plan, "ready", lambda *_: True)
+
+
+@defect
+def an_offset_is_never_renewed(patch: Patch) -> None:
+    patch.setattr(plan, "_RENEW_AFTER", 10**15)
+
+
+@defect
+def a_shard_that_ended_without_records_is_not_written_down(patch: Patch) -> None:
+    patch.setattr(
+        model_query,
+        "moves",
+        lambda old, new: any(
+            key not in old.shards or old.shards[key].place != end.place for key, end in new.shards.items()
+        ),
+    )
+
+
+@defect
+def the_first_record_is_not_named(patch: Patch) -> None:
+    changed(patch, ends.Ends, "after", lambda original, *args: replace(original(*args), first=None))
+
+
+@defect
+def a_limit_is_passed_by_one(patch: Patch) -> None:
+    changed(patch, ends.Ends, "_walk_exactly", lambda original, *args: original(*args[:3], args[3] + 1))
+
+
+@defect
+def a_mark_is_read_by_neither_piece(patch: Patch) -> None:
+    def cut(original: Any, shard_id: str, start: Any, end: Any) -> Any:
+        found = original(shard_id, start, end)
+        return found[:1] + [piece._replace(start=after_record(piece.start.value)) for piece in found[1:]]
+
+    changed(patch, offsets, "pieces", cut)
+
+
+@defect
+def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
+    changed(patch, looks.Looks, "_report", lambda original, self, shard, place, code, why: code == "trimmed")
+    patch.setattr(tasks.PieceReader, "_lost", lambda *_: None)
+
+
+@defect
+def a_place_that_was_unread_too_long_is_read_on(patch: Patch) -> None:
+    patch.setattr(looks.Looks, "judge_unread", lambda *_: None)
+
+
+@defect
+def a_record_that_is_gone_without_loss_is_not_noted(patch: Patch) -> None:
+    changed(patch, ends.Ends, "after", lambda original, *args: replace(original(*args), start_gone=False))
+
+
+@defect
+def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
+    def late(original: Any, self: Any, shard_id: str, cursor: Any, limit: int) -> Any:
+        look = original(self, shard_id, cursor, limit)
+        look.asked_at += 24 * 3600 * 1000
+        return look
+
+    changed(patch, looks.Looks, "_read", late)
+
+
+@defect
+def a_cursor_behind_the_first_record_is_taken_for_one_before_it(patch: Patch) -> None:
+    def keep(original: Any, *args: Any, ahead: Any = None, **named: Any) -> None:
+        original(*args, **named)
+
+    changed(patch, looks.Looks, "keep", keep)
+
+
+@defect
+def the_iterator_of_a_piece_stands_behind_its_first_record(patch: Patch) -> None:
+    def behind(original: Any, self: Any, piece: Any, iterator: str) -> None:
+        shard_id, _, made = iterator.split()
+        original(self, piece, f"{shard_id} {int(piece.start.lowest) + 2} {made}")
+
+    changed(patch, handover.Handover, "stands_at", behind)
+
+
+@defect
+def some_records_that_planning_read_are_not_carried(patch: Patch) -> None:
+    changed(
+        patch,
+        handover.Handover,
+        "has_read",
+        lambda original, self, piece, records: original(self, piece, records[1:]),
+    )
+
+
+@defect
+def a_task_gives_what_lies_before_its_piece(patch: Patch) -> None:
+    patch.setattr(Place, "lowest", property(lambda self: int(self.sequence_number)))
+
+
+@defect
+def a_place_at_the_horizon_has_no_date(patch: Patch) -> None:
+    changed(
+        patch,
+        ends.Ends,
+        "after",
+        lambda original, *args: (
+            replace(end, since=None) if (end := original(*args)).place == TRIM_HORIZON else end
+        ),
+    )
+
+
+@pytest.mark.requirement("SPK-50", "SPK-71")
+@pytest.mark.parametrize("name", DEFECTS)
+def test_the_law_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    DEFECTS[name](monkeypatch)
+
+    @settings(
+        max_examples=2000,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(**LIVES)
+    def law(**life: Any) -> None:
+        no_record_is_skipped_without_an_error(**life)
+
+    for steps, last in TELLING:
+        law = example(
+            before=[], steps=steps, caps=Caps(), silent=False, shards=1, position="LATEST", last=last
+        )(law)
+    with pytest.raises(Exception):  # noqa: B017 - an assertion of the law, or whatever the defect does
+        law()
