@@ -22,11 +22,14 @@ from ..sentinel.findings import Severity, at_least_as_bad
 from ..sentinel.measures import Measure, measures
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request
 from .calls import CALL_ERRORS, failure_of, send
+from .sentinel_subscriptions import Subscriptions
 
 #: Seconds between two routine refreshes of the shard map; the minimum between two others.
 _REFRESH, _REFRESH_AGAIN = 10.0, 2.0
 #: Seconds between two requests for a stream that is gone.
 _GONE: Final = 5.0
+#: Shards that are read by subscription at the same time.
+_MOST_SUBSCRIPTIONS: Final = 1_000
 _METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
 
 _Job = Call | Request
@@ -36,6 +39,7 @@ class StreamWatcher:
     """See the module. ``on_finding`` is called with every finding that is new, has doubled or is over;
     ``on_measures`` with all numbers every ``measure_every`` seconds and at the end, in the thread that runs.
 
+    ``consumer_arn``: of a registered consumer, as which everything is read by enhanced fan-out.
     ``watch_settings`` are those of `kpl_codec.sentinel.Watch`. ``names``: name hot partition keys.
     """
 
@@ -45,6 +49,7 @@ class StreamWatcher:
         stream_name: str | None = None,
         *,
         stream_arn: str | None = None,
+        consumer_arn: str | None = None,
         on_finding: Callable[[Finding], None] = lambda finding: None,
         on_measures: Callable[[list[Measure], float], None] = lambda measured, now: None,
         measure_every: float = 10.0,
@@ -59,6 +64,10 @@ class StreamWatcher:
             stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON", refresh_interval=_REFRESH
         )
         name = stream_name or str(stream_arn).rpartition("/")[2]
+        self._subscriptions = Subscriptions(client, consumer_arn) if consumer_arn else None
+        if consumer_arn:
+            # One for each subscription, which waits for events, and some for the shard map.
+            watch_settings["pushed"], workers = True, workers + _MOST_SUBSCRIPTIONS
         self.watch = Watch(Sentinel(name, names=names, quiet=quiet), **watch_settings)
         self._on_finding, self._on_measures = on_finding, on_measures
         self._measure_every, self._measured_at = measure_every, float("-inf")
@@ -102,6 +111,8 @@ class StreamWatcher:
                     under_way -= 1
                     self._take(*done)
                 self._tick()
+        if self._subscriptions is not None:
+            self._subscriptions.close()
         now = time.time()
         self._tell(self.watch.tick(now))
         self._measure(now)
@@ -116,6 +127,8 @@ class StreamWatcher:
         try:
             if isinstance(job, Request):
                 answer = send(self._client, job)
+            elif self._subscriptions is not None:
+                answer = self._subscriptions.answer(job)
             else:
                 stream = self._stream if job.operation == "GetShardIterator" else {}
                 answer = getattr(self._client, _METHODS[job.operation])(**stream, **job.arguments)
@@ -130,6 +143,8 @@ class StreamWatcher:
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(job, Call):
+            if self._subscriptions is not None:
+                self.watch.measured.calls["SubscribeToShard"] = self._subscriptions.calls
             if isinstance(answer, Failure):
                 self._tell(self.watch.fail(job, answer, now))
             else:

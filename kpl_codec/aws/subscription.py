@@ -98,6 +98,8 @@ class SubscriptionCursor(ShardCursor):
         self._events: Iterator[Any] = iter(())
         self._left: list[dict[str, Any]] = []
         self._behind = 0
+        #: How many calls of SubscribeToShard were made.
+        self.calls = 0
 
     def close(self) -> None:
         """End the subscription. A later fetch makes a new one."""
@@ -134,6 +136,7 @@ class SubscriptionCursor(ShardCursor):
             self._sleep(wait)
         position = subscription.call(self._clock(), int(self._now() * 1000))
         self._place = subscription.place
+        self.calls += 1
         try:
             answer = self._client.subscribe_to_shard(
                 ConsumerARN=self._stream, ShardId=self.shard_id, StartingPosition=position

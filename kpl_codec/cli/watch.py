@@ -60,20 +60,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     reading = parser.add_argument_group("what is read")
     reading.add_argument("--share", type=_share, default=0.05, help="of each shard's time (default: 5%%)")
     reading.add_argument("--all", action="store_true", help="read everything, not a share")
+    reading.add_argument(
+        "--consumer",
+        metavar="NAME",
+        help="with --all: by enhanced fan-out, as this consumer (a name, registered if it is not, or an ARN)",
+    )
     reading.add_argument("--period", type=duration, default=20.0, help="look at each shard this often (20s)")
     reading.add_argument("--since", type=duration, default=0.0, help="with --all: begin so long ago")
-    default = Limits()
+    default, pushed = Limits(), Limits.of_a_consumer()
     for name, what in (
         ("shard_calls", "calls a second on one shard, of the 5 it allows"),
         ("calls", "calls a second in all"),
         ("shard_bytes", "bytes a second of one shard"),
         ("bytes", "bytes a second in all"),
     ):
-        value = getattr(default, name)
-        option = f"--max-{name.replace('_', '-')}"
-        reading.add_argument(
-            option, type=above_zero("number"), default=value, help=f"{what} (default: {value:,.0f})"
-        )
+        value, other = getattr(default, name), getattr(pushed, name)
+        what += f" (default: {value:,.0f}{f'; with --consumer {other:,.0f}' if other != value else ''})"
+        reading.add_argument(f"--max-{name.replace('_', '-')}", type=above_zero("number"), help=what)
     telling = parser.add_argument_group("what is told")
     telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
     telling.add_argument("--names", action="store_true", help="show hot partition keys, not their hash keys")
@@ -141,6 +144,8 @@ def _on_demo(args: argparse.Namespace, stack: ExitStack) -> argparse.Namespace:
 def _watch(args: argparse.Namespace) -> int:
     if args.since and not args.all:
         raise UsageError(reason="--since needs --all: a sample begins now")
+    if args.consumer and not args.all:
+        raise UsageError(reason="--consumer needs --all: a subscription gives everything")
     from ..aws.sentinel import StreamWatcher
 
     with ExitStack() as stack:
@@ -154,13 +159,24 @@ def _watch(args: argparse.Namespace) -> int:
             for outlet in outlets:
                 outlet.measures(measured, now)
 
+        client, consumer = client_of(args), None
+        if args.consumer:
+            from ..aws.sentinel_subscriptions import consumer_arn
+
+            consumer = consumer_arn(client, args.stream, args.consumer)
+            note(f"reads as {consumer}, which stays registered")
+        limits = Limits.of_a_consumer() if consumer else Limits()
+        given = {
+            name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None
+        }
         watcher = StreamWatcher(
-            client_of(args),
+            client,
             **stream_arguments(args.stream),
+            consumer_arn=consumer,
             share=1.0 if args.all else args.share,
             period=args.period,
             since=args.since,
-            limits=Limits(args.max_shard_calls, args.max_calls, args.max_shard_bytes, args.max_bytes),
+            limits=limits._replace(**given),
             names=args.names,
             on_finding=tell,
             on_measures=measure,

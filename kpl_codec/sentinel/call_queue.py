@@ -11,14 +11,15 @@ from heapq import heappop, heappush
 
 from .budget import Budget
 from .costs import Limits, Measured
-from .shard_watch import Call, ShardWatch
+from .shard_watch import Call, Operation, ShardWatch
 
 
 class CallQueue:
-    """Shards by the time at which their next call is due. ``measured`` counts the calls that begin."""
+    """Shards by the time at which their next call is due. ``measured`` counts the calls that begin; where
+    records are ``pushed``, who subscribes counts them."""
 
-    def __init__(self, limits: Limits, measured: Measured) -> None:
-        self._limits, self._measured = limits, measured
+    def __init__(self, limits: Limits, measured: Measured, *, pushed: bool = False) -> None:
+        self._limits, self._measured, self._pushed = limits, measured, pushed
         self._calls, self._bytes = Budget(limits.calls), Budget(limits.bytes)
         self._heap: list[tuple[float, str]] = []
         self._numbers = 0
@@ -66,21 +67,27 @@ class CallQueue:
     def _begin(self, state: ShardWatch, now: float) -> Call:
         self._numbers += 1
         state.under_way = self._numbers
-        state.calls.spend(1, now)
-        self._calls.spend(1, now)
         if state.iterator is None:
-            self._measured.calls["GetShardIterator"] += 1
+            self._spend("GetShardIterator", state, now)
             if not state.look_calls:
                 state.look = self._numbers
             place = {"ShardId": state.shard_id, **state.place}
-            return Call("GetShardIterator", state.shard_id, place, self._numbers)
+            begin: Operation = "SubscribeToShard" if self._pushed else "GetShardIterator"
+            return Call(begin, state.shard_id, place, self._numbers)
         limit = state.limit(self._limits)
         state.reserved = limit * state.records_size
         self._bytes.spend(state.reserved, now)
         state.look_calls += 1
-        self._measured.calls["GetRecords"] += 1
+        self._spend("GetRecords", state, now)
         arguments = {"ShardIterator": state.iterator, "Limit": limit}
-        return Call("GetRecords", state.shard_id, arguments, self._numbers)
+        go_on: Operation = "NextEvent" if self._pushed else "GetRecords"
+        return Call(go_on, state.shard_id, arguments, self._numbers)
+
+    def _spend(self, operation: str, state: ShardWatch, now: float) -> None:
+        if not self._pushed:
+            state.calls.spend(1, now)
+            self._calls.spend(1, now)
+            self._measured.calls[operation] += 1
 
     def settle(self, state: ShardWatch, size: int, now: float) -> None:
         """The answer to the shard's call held ``size`` bytes of data; 0 for a call that failed."""

@@ -21,10 +21,17 @@ _MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
 _SETTLE: Final = 2.0
 
 
-class Call(NamedTuple):
-    """A call to make. Hand it back with the answer; an answer to a call that was given up is ignored."""
+Operation = Literal["GetShardIterator", "GetRecords", "SubscribeToShard", "NextEvent"]
 
-    operation: Literal["GetShardIterator", "GetRecords"]
+
+class Call(NamedTuple):
+    """A call to make. Hand it back with the answer; an answer to a call that was given up is ignored.
+
+    Where records are pushed, SubscribeToShard and NextEvent stand for GetShardIterator and GetRecords, with
+    the same arguments and answers: NextEvent waits for what Kinesis sends, which is no call.
+    """
+
+    operation: Operation
     shard_id: str
     arguments: Mapping[str, Any]
     number: int

@@ -72,11 +72,8 @@ def per_second(minutes: Iterable[Minute]) -> tuple[float, float]:
     """User records and bytes a second, of the time that was read."""
     read = [minute for minute in minutes if minute.read_ms]
     seconds = sum(minute.read_ms for minute in read) / 1000 or 1.0
-    user_records, size = (
-        sum(minute.slot_user_records for minute in read),
-        sum(minute.slot_bytes for minute in read),
-    )
-    return user_records / seconds, size / seconds
+    user_records = sum(minute.slot_user_records for minute in read)
+    return user_records / seconds, sum(minute.slot_bytes for minute in read) / seconds
 
 
 def skewed(minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]:

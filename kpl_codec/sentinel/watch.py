@@ -39,6 +39,8 @@ from .watched_shards import WatchedShards
 _MOST_CALLS: Final = 8
 #: Seconds between two calls for a shard that is read whole and has nothing more.
 _POLL: Final = 1.0
+#: Seconds after which a subscription is renewed; seconds for which Kinesis refuses another one.
+_RENEWED, _RESUBSCRIBE = 270.0, 5.0
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
@@ -48,7 +50,8 @@ class Watch:
     """See the module. ``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which
     every shard is looked at, lengthened where the limits are too tight for it. ``since``: so many
     seconds ago reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole.
-    ``late``: seconds that reading a shard whole may lie behind its end before that is a finding."""
+    ``late``: seconds that reading a shard whole may lie behind its end before that is a finding.
+    ``pushed``: records come by subscription (share 1.0), see `Call`."""
 
     def __init__(
         self,
@@ -60,14 +63,18 @@ class Watch:
         after_reshard: float = 30.0,
         since: float = 0.0,
         late: float = 60.0,
+        pushed: bool = False,
         seed: str = "",
     ) -> None:
         if not 0 < share <= 1:
             raise ValueError("share must be above 0 and at most 1")
+        if pushed and share < 1:
+            raise ValueError("a subscription gives everything: share must be 1")
         self.sentinel = sentinel
-        self.limits = limits or Limits()
+        self._pushed = pushed
+        self.limits = limits or (Limits.of_a_consumer() if pushed else Limits())
         self.measured = Measured()
-        self._queue = CallQueue(self.limits, self.measured)
+        self._queue = CallQueue(self.limits, self.measured, pushed=pushed)
         self._slots = max(1, round(1 / share))
         self._wanted, self._since, self._late = period, since, late
         self._watched = WatchedShards(
@@ -91,6 +98,8 @@ class Watch:
         """What watching costs with so many open shards (default: those there are)."""
         count = len(self.shards) if shards is None else shards
         period = planned_period(self._wanted, count, self.limits.calls)
+        if self._pushed:
+            return Cost(count, _RENEWED, count / _RENEWED, 1 / _RENEWED, 1.0, True)
         if self._slots == 1:
             each = min(self.limits.shard_calls, 1 / _POLL, self.limits.calls / max(1, count))
             return Cost(count, max(_POLL, 1 / each), count * each, each, 1.0)
@@ -160,12 +169,14 @@ class Watch:
             return []
         # SEN-8: "An answer without an iterator or records where they belong MUST be taken for a call that
         # failed, not for the end of the shard."
-        needed = "ShardIterator" if call.operation == "GetShardIterator" else "Records"
+        begins = call.operation in ("GetShardIterator", "SubscribeToShard")
+        needed = "ShardIterator" if begins else "Records"
         if needed not in answer:
             return self.fail(call, Failure("IncompleteAnswer", f"no {needed}"), now)
         state.under_way = None
-        state.failures = self._stream_failures = 0
-        if call.operation == "GetShardIterator":
+        if not (begins and self._pushed):  # nothing was called yet
+            state.failures = self._stream_failures = 0
+        if begins:
             state.iterator = str(answer["ShardIterator"])
             self._again(state, now)
             return []
@@ -238,7 +249,7 @@ class Watch:
         if state.iterator is None:
             self._end(state)
             return told
-        state.due = now + _POLL
+        state.due = now if self._pushed else now + _POLL
         if now >= state.whole_until:
             state.whole_until = float("inf")
             self._watched.next_slot(state, now)
@@ -275,7 +286,7 @@ class Watch:
         self._queue.settle(state, 0, now)
         told: list[Finding] = []
         kind = error_kind(failure.code)
-        if failure.code == "ExpiredIteratorException":
+        if failure.code == "ExpiredIteratorException" and not self._pushed:
             # SEN-9: "An iterator that has expired MUST be made again behind the last record read."
             state.iterator = None
             self._again(state, now)
@@ -292,7 +303,9 @@ class Watch:
             self._queue.pause(now + _STREAM_WAIT.seconds(self._stream_failures))
             self._stream_failures += 1
             self.map_is_old = True
-        wait = _SHARD_WAIT.seconds(state.failures)
+        # SEN-34: "A watch that subscribes MUST read each record once, and MUST NOT subscribe to a shard again
+        # within 5 seconds of a failure."
+        wait = max(_SHARD_WAIT.seconds(state.failures), _RESUBSCRIBE if self._pushed else 0.0)
         state.failures += 1
         if (
             state.window is not None

@@ -1,0 +1,95 @@
+"""The subscriptions of a watch: SubscribeToShard in place of GetShardIterator and GetRecords.
+
+    subscriptions = Subscriptions(client, consumer_arn)
+    subscriptions.answer(call)           # in a worker; waits for the next event of the call's shard
+
+Kinesis sends an event at least every few seconds, an empty one where a shard is silent.
+Specification: spec/10-sentinel.md, SEN-34; spec/11-enhanced-fan-out.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..aws_errors import is_permanent
+from ..sentinel import Call
+from ..shards.live_shard_map import Failure, StreamUnavailable
+from ..shards.place import TRIM_HORIZON, Place, after_record, at_time
+from .calls import CALL_ERRORS, failure_of
+from .stream_consumer import register_consumer
+from .subscription import SubscriptionCursor
+
+
+class Subscriptions:
+    """One cursor for each shard. Calls of different shards may be answered at the same time."""
+
+    def __init__(self, client: Any, consumer_arn: str) -> None:
+        self._client, self._consumer_arn = client, consumer_arn
+        self._cursors: dict[str, SubscriptionCursor] = {}
+        self._calls_of_old_ones = 0
+
+    @property
+    def calls(self) -> int:
+        """How many calls of SubscribeToShard were made."""
+        return self._calls_of_old_ones + sum(cursor.calls for cursor in list(self._cursors.values()))
+
+    def answer(self, call: Call) -> Mapping[str, Any] | Failure:
+        """As the operations that it replaces answer."""
+        if call.operation == "SubscribeToShard":
+            self._begin(call.shard_id, _place(call.arguments))
+            return {"ShardIterator": call.shard_id}
+        cursor = self._cursors[call.shard_id]
+        try:
+            found = cursor.fetch(int(call.arguments["Limit"]))
+        except StreamUnavailable as error:
+            return Failure(error.code, error.reason)
+        going_on = {} if found.ended else {"NextShardIterator": call.shard_id}
+        return {"Records": found.records, "MillisBehindLatest": found.behind, **going_on}
+
+    def _begin(self, shard_id: str, place: Place) -> None:
+        """The subscription itself begins with the first event that is asked for."""
+        old = self._cursors.get(shard_id)
+        if old is not None:
+            old.close()
+            self._calls_of_old_ones += old.calls
+        # The watch decides when a call is made again.
+        self._cursors[shard_id] = SubscriptionCursor(
+            self._client, self._consumer_arn, shard_id, place, patience=0.0
+        )
+
+    def close(self) -> None:
+        """End all subscriptions. Call it when no call is under way."""
+        for cursor in self._cursors.values():
+            cursor.close()
+
+
+def _place(arguments: Mapping[str, Any]) -> Place:
+    if (number := arguments.get("StartingSequenceNumber")) is not None:
+        return after_record(number)
+    if (when := arguments.get("Timestamp")) is not None:
+        return at_time(round(when.timestamp() * 1000))
+    return TRIM_HORIZON
+
+
+def consumer_arn(client: Any, stream: str, consumer: str) -> str:
+    """The ARN of ``consumer``: an ARN, or the name of a consumer of the stream, registered if it is not.
+
+    ``stream``: name or ARN. Raises StreamUnavailable.
+    """
+    if consumer.startswith("arn:"):
+        return consumer
+    if not stream.startswith("arn:"):
+        try:
+            answer = client.describe_stream_summary(StreamName=stream)
+        except CALL_ERRORS as error:
+            failure = failure_of(error)
+            raise StreamUnavailable(
+                stream=stream,
+                operation="describe_stream_summary",
+                code=failure.code,
+                reason=failure.reason,
+                permanent=is_permanent(failure.code),
+            ) from None
+        stream = str(answer["StreamDescriptionSummary"]["StreamARN"])
+    return register_consumer(client, stream, consumer, patience=60.0)

@@ -1,0 +1,41 @@
+"""A watch by enhanced fan-out: a real server, SubscribeToShard by the proxy, boto3."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from kpl_codec.aws.sentinel_subscriptions import consumer_arn
+from kpl_codec.testing.faults import FaultProxy, throttle
+
+from .test_sentinel import Running, naive
+from .test_shard_map import split
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+
+@pytest.mark.requirement("SEN-34")
+def test_everything_is_read_by_subscription_through_a_split_and_faults(kinesis_local, client, stream):
+    with FaultProxy(kinesis_local.endpoint_url, subscription_lifetime=8.0) as proxy:
+        pushed = kinesis_local.client(endpoint_url=proxy.endpoint_url)
+        consumer = consumer_arn(pushed, stream, "sentinel")
+        assert consumer_arn(pushed, stream, "sentinel") == consumer == consumer_arn(pushed, stream, consumer)
+        proxy.on("SubscribeToShard", throttle(), times=1, after=2)
+        with Running(pushed, stream, share=1.0, consumer_arn=consumer) as running:
+            watch = running.watcher.watch
+            running.wait(lambda: watch.measured.looks >= 2)
+            put = naive(client, stream, 5)
+            split(kinesis_local, stream, "shardId-000000000000", 2**126)
+            put += naive(client, stream, 5, 5)
+            running.wait(lambda: watch.sentinel.totals["user_records"] >= put)
+            running.wait(lambda: len(watch.shards) == 3)
+            time.sleep(9)  # every subscription ends once
+            put += naive(client, stream, 5, 10)
+            running.wait(lambda: watch.sentinel.totals["user_records"] >= put)
+            assert watch.sentinel.totals["user_records"] == put
+            assert watch.sentinel.lost(time.time())[:4] == (put,) * 4
+        made = sum(call.operation == "SubscribeToShard" for call in proxy.calls)
+    assert running.kinds() <= {"naive-aggregator", "throttled"}
+    assert "GetRecords" not in watch.measured.calls
+    assert 5 <= watch.measured.calls["SubscribeToShard"] <= made
