@@ -32,6 +32,7 @@ from .errors import (
     WrongWireType,
 )
 from .format.codec import AggregatedRecordBuilder, decode, encode, encode_many, is_aggregated, is_canonical
+from .format.compression import DecompressionError
 from .format.hash_keys import (
     ALL_HASH_KEYS,
     HashKeyRange,
@@ -62,6 +63,7 @@ __all__ = [
     "DeaggregatedRecord",
     "Deaggregation",
     "DecodeError",
+    "DecompressionError",
     "Drop",
     "EncodeError",
     "Explanation",

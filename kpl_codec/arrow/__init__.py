@@ -27,8 +27,10 @@ from itertools import chain
 from typing import Any
 
 from ..compiled import speedups
+from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import Counts, Opener, Policy, check_policy
 from ..errors import CaptureError, KplError
+from ..format.compression import max_decompressed_size
 from ..lazy import needing_extras
 from ..limits import MAGIC
 from ..shards.placement import Judge
@@ -40,6 +42,7 @@ with needing_extras("kpl_codec.arrow"):
     import pyarrow.compute as pc
 
 from .compiled_columns import CompiledColumns
+from .decompressed import decompressed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
 from .fallback import no_data_batches, object_batches
 from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
@@ -80,6 +83,7 @@ class Deaggregator:
         *,
         shard_map: ShardMap | None = None,
         tags: bool = False,
+        decompress: bool | int = False,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     ) -> None:
         check_policy(policy)
@@ -91,6 +95,7 @@ class Deaggregator:
         self._judge = Judge(shard_map) if shard_map is not None else None
         self._opener = Opener(policy, self._judge, self.counts)
         self._unopened = UnopenedRows(self._layout, self._judge, self.counts)
+        self._max_decompressed = max_decompressed_size(decompress)
 
     @property
     def schema(self) -> pa.Schema:
@@ -102,7 +107,15 @@ class Deaggregator:
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
-            yield from self._process_part(Source(part, self._layout))
+            made = self._process_part(Source(part, self._layout))
+            if self._max_decompressed is None:
+                yield from made
+                continue
+            undo = Decompressor(
+                self._max_decompressed, self.counts.defects if self.policy == "report" else None
+            )
+            for rows in made:
+                yield from decompressed(rows, undo, self.max_batch_bytes)
 
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not source.rows:
@@ -153,12 +166,14 @@ def deaggregate_batches(
     *,
     shard_map: ShardMap | None = None,
     tags: bool = False,
+    decompress: bool | int = False,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The user records of ``batches``, which share one schema, lazily and in order.
 
     ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
-    Small batches are joined up to ``max_batch_bytes`` (hostile input can make very many).
+    ``decompress``: as in `kpl_codec.deaggregate`; of rows that were opened before, too. Small batches are
+    joined up to ``max_batch_bytes`` (hostile input can make very many).
     Raises what `Deaggregator` raises, TypeError for what is no Arrow data; ``strict`` raises DecodeError
     while iterating.
     """
@@ -169,7 +184,12 @@ def deaggregate_batches(
         for batch in batches_of(batches):
             if deaggregator is None:
                 deaggregator = Deaggregator(
-                    batch.schema, policy, shard_map=shard_map, tags=tags, max_batch_bytes=max_batch_bytes
+                    batch.schema,
+                    policy,
+                    shard_map=shard_map,
+                    tags=tags,
+                    decompress=decompress,
+                    max_batch_bytes=max_batch_bytes,
                 )
             yield from deaggregator.process(batch)
 
@@ -182,6 +202,7 @@ def deaggregate_table(
     *,
     shard_map: ShardMap | None = None,
     tags: bool = False,
+    decompress: bool | int = False,
     threads: int | None = None,
 ) -> pa.Table:
     """The user records of ``table``, in order, as one table.
@@ -205,7 +226,9 @@ def deaggregate_table(
 
     def work(share: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         if not hasattr(own, "deaggregator"):
-            own.deaggregator = Deaggregator(first.schema, policy, shard_map=shard_map, tags=tags)
+            own.deaggregator = Deaggregator(
+                first.schema, policy, shard_map=shard_map, tags=tags, decompress=decompress
+            )
         made = (batch for part in share for batch in own.deaggregator.process(part))
         return list(coalesce(made, DEFAULT_BATCH_BYTES))
 

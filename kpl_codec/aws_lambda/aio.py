@@ -59,6 +59,7 @@ async def process_user_records(
     shard_map: ShardMap | ShardMaps | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     sentinel: SeesEvents | None = None,
+    decompress: bool | int = False,
 ) -> dict[str, Any]:
     """Like `events.process_user_records`, with up to ``concurrency`` user records in parallel.
 
@@ -75,7 +76,7 @@ async def process_user_records(
     poisoned: dict[int, Unit] = {}
     # User records in event order, by partition key: each lane runs in order.
     lanes: dict[str | None, list[tuple[int, Unit, DeaggregatedRecord]]] = {}
-    for index, unit in enumerate(units(event, policy, shard_map, on_drop)):
+    for index, unit in enumerate(units(event, policy, shard_map, on_drop, decompress)):
         if unit.poison is not None and on_poison is not None:
             poisoned[index] = unit
         elif unit.poison is not None and not settle_poison(unit.poison, on_poison):

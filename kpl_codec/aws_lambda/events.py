@@ -72,15 +72,20 @@ class Unit(NamedTuple):
 
 
 def user_records(
-    event: Any, policy: Policy = "strict", *, shard_map: ShardMap | None = None
+    event: Any,
+    policy: Policy = "strict",
+    *,
+    shard_map: ShardMap | None = None,
+    decompress: bool | int = False,
 ) -> Iterator[DeaggregatedRecord]:
     """The user records of ``event``, in order, lazily; ``data`` is bytes.
 
-    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads.
+    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``decompress``: as in
+    `kpl_codec.deaggregate`.
     Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
     record to Lambda, use `process_user_records`.
     """
-    return iter(deaggregate(kinesis_records(event), policy, shard_map=shard_map))
+    return iter(deaggregate(kinesis_records(event), policy, shard_map=shard_map, decompress=decompress))
 
 
 def stream_of(record: Mapping[str, Any]) -> str:
@@ -124,6 +129,7 @@ def units(
     policy: Policy,
     shard_map: ShardMap | ShardMaps | None,
     on_drop: Callable[[Drop], None] | None,
+    decompress: bool | int = False,
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one.
 
@@ -148,7 +154,9 @@ def units(
         opened: list[DeaggregatedRecord] = []
         poison = None
         try:
-            opened = list(deaggregate([item], policy, shard_map=known, on_drop=on_drop))
+            opened = list(
+                deaggregate([item], policy, shard_map=known, on_drop=on_drop, decompress=decompress)
+            )
         except DecodeError as error:
             poison = Poison(error, item, raw, stream_arn)
         yield Unit(item.sequence_number or "", stream_arn, opened, poison)
@@ -213,6 +221,7 @@ def process_user_records(
     context: Context | None = None,
     reserve_ms: int = 0,
     sentinel: SeesEvents | None = None,
+    decompress: bool | int = False,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Lambda event, in order; gives Lambda's answer.
 
@@ -225,7 +234,9 @@ def process_user_records(
       of defective aggregates too: look at ``record.defects``);
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
     * ``context``, ``reserve_ms``: if less time is left, the rest is not started but reported;
-    * ``sentinel``: a `sentinel.ConsumerSentinel`, which checks the event first.
+    * ``sentinel``: a `sentinel.ConsumerSentinel`, which checks the event first;
+    * ``decompress``: undo the compression of data, as in `kpl_codec.deaggregate`. A Kinesis record with data
+      that cannot be decompressed counts as one that cannot be opened.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records, and TypeError for what is no
@@ -236,7 +247,7 @@ def process_user_records(
         sentinel.see(event)
     failed: list[str] = []
     failed_keys: set[str | None] = set()
-    for unit in units(event, policy, shard_map, on_drop):
+    for unit in units(event, policy, shard_map, on_drop, decompress):
         # After a failure it comes again, so the hook is not called now.
         if unit.poison is not None and (failed or not settle_poison(unit.poison, on_poison)):
             failed.append(unit.sequence_number)

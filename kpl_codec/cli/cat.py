@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import base64
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,9 +16,6 @@ from ..pictures.labels import utc
 from ..pictures.terminal import json_line, note, write_on
 from .main import CLEAN, FINDINGS
 from .source import UsageError, add_connection, at_least, client_of, time_of
-
-#: The largest user record that --decompress makes, in bytes: a few bytes can unpack to gigabytes.
-MOST_UNPACKED = 64 * 1024 * 1024
 
 _EPILOG = """\
 PATH: files and folders that kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
@@ -57,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--until", metavar="TIME", type=time_of, help="only what arrived before")
     add("--limit", type=at_least(1), metavar="N", help="stop after N user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
-    add("--decompress", action="store_true", help="unpack data that is gzip or zlib")
+    add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,13 +66,12 @@ def run(args: argparse.Namespace) -> int:
     records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
     shown = defective = 0
     try:
-        for stream, record in _user_records(records):
+        for stream, record in _user_records(records, args.decompress):
             if not _wanted(args, record):
                 continue
             codes = _codes(record)
             defective += bool(codes)
-            data = unpacked(record.data) if args.decompress else record.data
-            _write(args, facts(stream, record, data, codes), data)
+            _write(args, facts(stream, record, codes), record.data)
             shown += 1
             if args.limit is not None and shown >= args.limit:
                 break
@@ -114,11 +109,11 @@ def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | N
 
 
 def _user_records(
-    records: Iterable[tuple[str | None, KinesisRecord]],
+    records: Iterable[tuple[str | None, KinesisRecord]], decompress: bool
 ) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
     # One at a time, so that no record waits for the next; under the report policy, so that all are shown.
     for stream, record in records:
-        for user_record in deaggregate([record], "report"):
+        for user_record in deaggregate([record], "report", decompress=decompress):
             yield stream, user_record
 
 
@@ -133,19 +128,6 @@ def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
         and (args.since is None or (arrived is not None and utc(arrived) >= args.since))
         and (args.until is None or (arrived is not None and utc(arrived) < args.until))
     )
-
-
-def unpacked(data: bytes) -> bytes:
-    """``data`` unpacked from gzip or zlib; unchanged if it is neither, is truncated, or unpacks to more than
-    `MOST_UNPACKED` bytes."""
-    if data[:2] != b"\x1f\x8b" and not (data[:1] == b"\x78" and int.from_bytes(data[:2], "big") % 31 == 0):
-        return data
-    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-    try:
-        made = unpacker.decompress(data, MOST_UNPACKED)
-    except zlib.error:
-        return data
-    return made if unpacker.eof else data
 
 
 def _codes(record: DeaggregatedRecord) -> list[str]:
@@ -169,7 +151,7 @@ def _write(args: argparse.Namespace, told: dict[str, Any], data: bytes) -> None:
     write_on(json_line(told))
 
 
-def facts(stream: str | None, record: DeaggregatedRecord, data: bytes, defects: list[str]) -> dict[str, Any]:
+def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
     """One user record as JSON; what is not known is left out."""
     arrived = record.approximate_arrival_timestamp
     values: dict[str, Any] = {
@@ -184,7 +166,7 @@ def facts(stream: str | None, record: DeaggregatedRecord, data: bytes, defects: 
         "defects": defects or None,
     }
     try:
-        values["data"] = data.decode()
+        values["data"] = record.data.decode()
     except UnicodeDecodeError:
-        values["dataBase64"] = base64.b64encode(data).decode()
+        values["dataBase64"] = base64.b64encode(record.data).decode()
     return {name: value for name, value in values.items() if value is not None}

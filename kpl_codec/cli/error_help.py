@@ -32,6 +32,10 @@ HELP = {
     "InvalidHashKey": Help(_READERS, _REPORT),
     "IndexOutOfTable": Help(_READERS, _REPORT),
     "NoUserRecords": Help(_READERS, "Find the writer: the aggregate's user records are not on the stream."),
+    "DecompressionError": Help(
+        _READERS,
+        "Raise the limit if the data may be that large; without `decompress` it is delivered as it is.",
+    ),
     "EncodeError": Help(
         _CALLER,
         "Fix the user record that the error names: a key of 1 to 256 characters, data as bytes.",

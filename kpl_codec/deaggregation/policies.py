@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -23,6 +24,7 @@ from ..compiled import speedups
 from ..errors import DecodeError, MalformedMessage, NoUserRecords
 from ..format import frame, wire
 from ..format.codec import decode_message, is_aggregated
+from ..format.compression import max_decompressed_size
 from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
@@ -30,6 +32,7 @@ from ..limits import DIGEST_SIZE
 from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
 from ..shards.shard_map import ShardMap
 from . import kcl, rows
+from .decompression import Decompressor
 from .kcl import DropReason, Fate
 from .records import DeaggregatedRecord
 
@@ -343,10 +346,15 @@ class Deaggregation(_Chain):
         policy: Policy,
         judge: Judge | None,
         on_drop: Callable[[Drop], None] | None,
+        max_size: int | None,
     ) -> Deaggregation:
         """Use `deaggregate`."""
         counts = Counts()
+        opened: Iterable[Iterable[DeaggregatedRecord]]
         opened = Opener(policy, judge, counts, on_drop).open(kinesis_records)
+        if max_size is not None:
+            undo = Decompressor(max_size, counts.defects if policy == "report" else None)
+            opened = map(partial(map, undo), opened)
         self: Deaggregation = cls.from_iterable(opened)  # type: ignore[assignment]
         self.counts = counts
         return self
@@ -359,6 +367,7 @@ def deaggregate(
     shard_map: ShardMap | None = None,
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
+    decompress: bool | int = False,
 ) -> Deaggregation:
     """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
 
@@ -367,6 +376,9 @@ def deaggregate(
     the map is judged by the map instead. Without both, the KCL's range rule uses the whole space.
     ``on_drop``: called with every drop under the ``kcl`` policy; the counts include drops in any case. User
     records of a list are made some hundred at a time, so ``counts`` may be ahead.
+    ``decompress``: undo the compression of data (`ProducerConfig.compression`); True, or the largest data to
+    make, in bytes (True: 64 MiB). What cannot be decompressed is a defect under the ``report`` policy, and
+    stays as it is; under the others DecompressionError is raised, after the user records before it.
 
     Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy;
     TypeError for anything but KinesisRecords; its text names the function that reads it.
@@ -375,4 +387,4 @@ def deaggregate(
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
         raise _mistakes().wrong_source(kinesis_records)
     judge = None if shard_map is None and hash_key_range is None else Judge(shard_map, hash_key_range)
-    return Deaggregation(kinesis_records, policy, judge, on_drop)
+    return Deaggregation(kinesis_records, policy, judge, on_drop, max_decompressed_size(decompress))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
 from ..errors import KplError
+from ..format.compression import COMPRESSIONS, zstd_module
 from ..limits import (
     DEFAULT_MAX_RECORD_SIZE,
     LARGEST_MAX_RECORD_SIZE,
@@ -61,6 +62,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "when_full": ("block", "fail", "drop"),
     "ordering": ("none", "partition-key"),
     "outer_key": ("fixed", "first", "buckets"),
+    "compression": ("none", *COMPRESSIONS),
 }
 
 
@@ -84,7 +86,8 @@ class ProducerConfig:
     ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
     shard in parallel and keep each key in order). ``ignore_keys``, ``adaptive_partitioning``,
     ``partition_availability_timeout``: KIP-794. ``keyless_partition_key``: written for a record put without a
-    key, because the format needs one.
+    key, because the format needs one. ``compression``: of each user record's data; only readers that are told
+    to decompress undo it, KPL and KCL consumers get it compressed.
     """
 
     aggregation_enabled: bool = True
@@ -111,6 +114,7 @@ class ProducerConfig:
     adaptive_partitioning: bool = True
     partition_availability_timeout: int = 0
     keyless_partition_key: str = "a"
+    compression: Literal["none", "gzip", "zlib", "zstd"] = "none"
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -127,6 +131,9 @@ class ProducerConfig:
                 value=self.max_outstanding_bytes,
                 expected=f"at least max_record_size ({self.max_record_size})",
             )
+        if self.compression == "zstd" and zstd_module() is None:
+            other = "gzip or zlib, or Python 3.14, or kpl-codec with its extra zstd"
+            raise ConfigError(setting="compression", value="zstd", expected=other)
 
     @classmethod
     def from_kpl_properties(cls, properties: str | Mapping[str, object], **settings: Any) -> ProducerConfig:

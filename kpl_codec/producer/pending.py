@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..errors import EncodeError, KplError
+from ..format.compression import Compression, compress
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import format_hash_key, partition_key_hash
 from ..format.records import UserRecord
@@ -120,6 +121,8 @@ class Preparation:
         self._config = config
         self._buckets = config.outer_key_buckets if config.outer_key == "buckets" else 0
         self._hashes: dict[str, int] = {}
+        chosen = config.compression
+        self._compression: Compression | None = None if chosen == "none" else chosen
 
     def __call__(
         self,
@@ -136,6 +139,8 @@ class Preparation:
         if type(explicit_hash_key) is int:
             explicit_hash_key = format_hash_key(explicit_hash_key)
         key = config.keyless_partition_key if partition_key is None else partition_key
+        if self._compression is not None and type(data) is bytes:
+            data = compress(data, self._compression)
         record = UserRecord(key, data, explicit_hash_key, tags)  # type: ignore[arg-type]
         check(record)
         hash_key = self._hash(key) if explicit_hash_key is None else int(explicit_hash_key)

@@ -36,7 +36,7 @@ from ..errors import ShardMapError
 from ..format.hash_keys import HashKeyRange
 from .known_stream import Disputed, KnownStream
 from .lineage import Lineage
-from .map_events import MapChanged, RefreshFailed, StreamUnavailable
+from .map_events import KnownShards, MapChanged, RefreshFailed, StreamUnavailable
 from .refresh import Failure, Refresh, Request, ShardFilterType
 from .routes import NO_ROUTES
 from .shard import Distribution, Shard
@@ -45,6 +45,7 @@ from .trust import Trust, TrustState
 
 __all__ = [
     "Failure",
+    "KnownShards",
     "LiveShardMap",
     "MapChanged",
     "RefreshFailed",

@@ -19,6 +19,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..deaggregation.policies import Policy
+from ..format.compression import max_decompressed_size
 from ..shards.shard_map import ShardMap
 from .columns import Conflicts, matched, output_schema, with_shard_column
 from .shared import Shared, shared
@@ -37,6 +38,7 @@ def deaggregate(
     *,
     shard_map: ShardMap | str | None = None,
     tags: bool = False,
+    decompress: bool | int = False,
     conflicts: Conflicts = "refuse",
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records.
@@ -49,7 +51,8 @@ def deaggregate(
 
     ``strict`` fails the job at the first defect (its place is in the error text); ``kcl`` gives what the
     KCL delivers and logs what it drops, per task; ``report`` gives everything, and ``kcl`` as a column.
-    Rows that were opened before stay unchanged.
+    Rows that were opened before stay unchanged. ``decompress``: as in `kpl_codec.deaggregate`; of rows that
+    were opened before, too.
 
     ``conflicts``: what to do with columns of ``df`` that have a name the result needs: "refuse", or "rename"
     to ``input_NAME``. Columns from an earlier run of these functions do not conflict.
@@ -58,7 +61,10 @@ def deaggregate(
     unknown policy, an ambiguous or a conflicting column, ShardMapError for an invalid listing: all before a
     job starts.
     """
-    return _deaggregated(df, policy, shard_map, tags=tags, conflicts=conflicts, find_shards=False)
+    limit = max_decompressed_size(decompress)
+    return _deaggregated(
+        df, policy, shard_map, tags=tags, conflicts=conflicts, find_shards=False, max_decompressed=limit
+    )
 
 
 def verify(
@@ -84,6 +90,7 @@ def _deaggregated(
     tags: bool,
     conflicts: Conflicts,
     find_shards: bool,
+    max_decompressed: int | None = None,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
@@ -91,7 +98,9 @@ def _deaggregated(
         shard_map = ShardMap.from_json(shard_map)
     df = matched(df, policy, placement=shard_map is not None, tags=tags, conflicts=conflicts)
     schema = output_schema(df.schema, policy, shard_map, tags=tags)
-    work = _task(policy, shared(df.sparkSession, shard_map), tags=tags, find_shards=find_shards)
+    decompress = max_decompressed or False
+    shared_map = shared(df.sparkSession, shard_map)
+    work = _task(policy, shared_map, tags=tags, find_shards=find_shards, decompress=decompress)
     return df.mapInArrow(work, schema)
 
 
@@ -121,7 +130,12 @@ def is_aggregated(column: Column | str) -> Column:
 
 
 def _task(
-    policy: Policy, shard_map: Shared[ShardMap | None], *, tags: bool, find_shards: bool = False
+    policy: Policy,
+    shard_map: Shared[ShardMap | None],
+    *,
+    tags: bool,
+    find_shards: bool = False,
+    decompress: bool | int = False,
 ) -> _Task:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
@@ -132,7 +146,9 @@ def _task(
             only = only_shard(known) if known is not None else None
             batches = (with_shards(batch, only) for batch in batches)
         for first in batches:  # at most one, followed by all the others
-            deaggregator = Deaggregator(first.schema, policy, shard_map=shard_map.get(), tags=tags)
+            deaggregator = Deaggregator(
+                first.schema, policy, shard_map=shard_map.get(), tags=tags, decompress=decompress
+            )
             rows = (deaggregator.process(batch) for batch in chain([first], batches))
             yield from coalesce(chain.from_iterable(rows), DEFAULT_BATCH_BYTES)
             if deaggregator.counts.dropped:

@@ -9,16 +9,12 @@ import json
 import subprocess
 import sys
 import threading
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kpl_codec import UserRecord, encode
-from kpl_codec.cli.cat import MOST_UNPACKED, unpacked
 from kpl_codec.cli.main import main
 
 USERS = [UserRecord("a", b"one"), UserRecord("b", b"\xff\x00"), UserRecord("a", gzip.compress(b"packed"))]
@@ -119,24 +115,6 @@ def test_bad_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         status = error.code
     assert status == 2
     assert capsys.readouterr().err.startswith("kpl-codec: ")
-
-
-@given(st.binary())
-def test_unpacking_is_the_inverse_of_packing_and_touches_nothing_else(data: bytes) -> None:
-    assert unpacked(gzip.compress(data)) == data
-    assert unpacked(zlib.compress(data)) == data
-    for broken in (
-        gzip.compress(data)[:-1],
-        zlib.compress(data)[:-1],
-        b"\x1f\x8b" + data,
-        b"\x78\x9c" + data,
-    ):
-        assert unpacked(broken) == broken or unpacked(broken) == zlib.decompress(broken, 47)
-
-
-def test_a_bomb_is_left_as_it_is() -> None:
-    bomb = zlib.compress(bytes(MOST_UNPACKED + 1))
-    assert unpacked(bomb) == bomb
 
 
 @pytest.mark.server

@@ -1,0 +1,130 @@
+"""Compression of a user record's data: what a producer does and a reader undoes, if both are told to.
+
+    gzip   1F 8B 08       RFC 1952
+    zlib   78 01|5E|9C|DA RFC 1950
+    zstd   28 B5 2F FD    RFC 8878; needs Python 3.14 or the extra zstd
+
+Nothing else marks compressed data. So that a reader can tell, a producer also compresses data that only
+starts like this. Knows bytes only. This is the one home of the codecs' names.
+Specification: spec/05-producer.md, ZIP-1 to ZIP-4.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final, Literal, get_args
+
+from ..errors import DecodeError
+
+Compression = Literal["gzip", "zlib", "zstd"]
+COMPRESSIONS: Final[tuple[Compression, ...]] = get_args(Compression)
+#: The largest data that a reader makes of one user record unless told otherwise, in bytes.
+DEFAULT_MAX_DECOMPRESSED_SIZE: Final = 64 * 1024 * 1024
+
+_GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
+_ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+STARTS = (_GZIP, _ZSTD, *_ZLIB)
+
+
+class DecompressionError(DecodeError):
+    """Data that starts like compressed data and cannot be decompressed. ``code``:
+
+    compressed-damaged (damaged, cut short, or with bytes after the end), decompressed-too-large (more than
+    ``max_size`` bytes), no-zstd (this Python has no zstd). ``compression``: as its first bytes say.
+    """
+
+    code: Literal["compressed-damaged", "decompressed-too-large", "no-zstd"]
+    requirement = "ZIP-4"
+    compression: Compression
+    max_size: int | None = None
+
+    def describe(self) -> str:
+        """The text without the place."""
+        if self.code == "decompressed-too-large":
+            return f"{self.compression} data of more than {self.max_size} bytes"
+        if self.code == "no-zstd":
+            return "zstd data: install kpl-codec with its extra zstd"
+        return f"data that starts like {self.compression} and is none, or damaged"
+
+
+def zstd_module() -> Any:
+    """The module that has zstd: of Python 3.14, or of the extra zstd. None where there is neither."""
+    try:
+        from compression import zstd  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        try:
+            from backports import zstd  # type: ignore[no-redef, unused-ignore]
+        except ImportError:
+            return None
+    return zstd
+
+
+def compression_of(data: bytes) -> Compression | None:
+    """The compression with which ``data`` seems to begin, by its first bytes; None for other data."""
+    if not data.startswith(STARTS):
+        return None
+    return "gzip" if data.startswith(_GZIP) else "zstd" if data.startswith(_ZSTD) else "zlib"
+
+
+def compress(data: bytes, compression: Compression) -> bytes:
+    """``data`` compressed, unless that does not make it smaller. `decompress` undoes it either way.
+
+    Raises ModuleNotFoundError for zstd where there is none.
+    """
+    # ZIP-1: "A producer with compression MUST change the data of a user record only, to gzip (RFC 1952), zlib
+    # (RFC 1950) or zstd (RFC 8878)."
+    if compression == "zstd":
+        zstd = zstd_module()
+        if zstd is None:
+            raise ModuleNotFoundError("zstd needs Python 3.14, or kpl-codec with its extra zstd")
+        made: bytes = zstd.compress(data)
+    else:
+        # (The header of gzip has no time: the same data always gives the same bytes.)
+        packer = zlib.compressobj(wbits=31 if compression == "gzip" else 15)
+        made = packer.compress(data) + packer.flush()
+    # ZIP-2: "Data MUST be compressed if that makes it smaller, or if it starts like compressed data; other
+    # data MUST stay as it is."
+    return made if len(made) < len(data) or compression_of(data) is not None else data
+
+
+def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
+    """``data`` decompressed once if it starts like compressed data, else unchanged.
+
+    Raises DecompressionError; it holds at most ``max_size`` bytes and one more. ValueError for a ``max_size``
+    below 1.
+    """
+    if max_size < 1:
+        raise ValueError("max_size: at least 1 byte")
+    # ZIP-3: "A reader that is told to decompress MUST undo one compression of a user record whose data starts
+    # like compressed data, and leave other data as it is."
+    compression = compression_of(data)
+    if compression is None:
+        return data
+    if compression == "zstd":
+        zstd = zstd_module()
+        if zstd is None:
+            raise DecompressionError(code="no-zstd", compression=compression)
+        unpacker, errors = zstd.ZstdDecompressor(), zstd.ZstdError
+    else:
+        unpacker, errors = zlib.decompressobj(wbits=31 if compression == "gzip" else 15), zlib.error
+    try:
+        made: bytes = unpacker.decompress(data, max_size + 1)
+    except (errors, EOFError):
+        raise DecompressionError(code="compressed-damaged", compression=compression) from None
+    # ZIP-4: "Data that cannot be decompressed, or only to more than the reader's limit, MUST be an error that
+    # says which; it MUST NOT be shortened."
+    if len(made) > max_size:
+        raise DecompressionError(code="decompressed-too-large", compression=compression, max_size=max_size)
+    if not unpacker.eof or unpacker.unused_data:
+        raise DecompressionError(code="compressed-damaged", compression=compression)
+    return made
+
+
+def max_decompressed_size(decompress: bool | int) -> int | None:
+    """The limit that a reader's option ``decompress`` stands for: False is None, True the default, a number
+    itself. Raises ValueError for a number below 1."""
+    if isinstance(decompress, bool):
+        return DEFAULT_MAX_DECOMPRESSED_SIZE if decompress else None
+    if decompress < 1:
+        raise ValueError(f"decompress {decompress}: True, False, or the largest size in bytes")
+    return decompress

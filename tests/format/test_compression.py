@@ -1,0 +1,222 @@
+"""Compression of payloads: undoing it gives what was there, in every reader; bombs stay small."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import tracemalloc
+import zlib
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec import KinesisRecord, UserRecord, deaggregate
+from kpl_codec.arrow import deaggregate_batches, deaggregate_table
+from kpl_codec.format.compression import (
+    COMPRESSIONS,
+    STARTS,
+    Compression,
+    DecompressionError,
+    compress,
+    compression_of,
+    decompress,
+)
+from kpl_codec.producer import ProducerConfig
+
+EACH = pytest.mark.parametrize("compression", COMPRESSIONS)
+#: Any bytes, bytes that start like compressed data, compressed data itself, and what is worth compressing.
+DATA = st.one_of(
+    st.binary(),
+    st.tuples(st.sampled_from(STARTS), st.binary()).map(b"".join),
+    st.binary().map(gzip.compress),
+    st.binary().map(zlib.compress),
+    st.tuples(st.binary(max_size=9), st.integers(0, 500)).map(lambda given: given[0] * given[1]),
+)
+BOMB = zlib.compress(bytes(80 * 1024 * 1024), 9)
+
+
+def broken(data: bytes) -> list[bytes]:
+    """Compressed data cut short, with a byte too many, and of which only the start is right."""
+    return [data[:-1], data + b"x", data[:4] + b"\xff\x07" * 9]
+
+
+@EACH
+@given(data=DATA)
+@pytest.mark.requirement("ZIP-1", "ZIP-2", "ZIP-3")
+def test_undoing_gives_what_was_there(compression: Compression, data: bytes) -> None:
+    made = compress(data, compression)
+    assert decompress(made) == data
+    assert compression_of(made) in (None, compression)
+    assert len(made) < len(data) or made == data or compression_of(data) is not None
+    if compression_of(data) is None:
+        assert decompress(data) is data
+
+
+@EACH
+@pytest.mark.requirement("ZIP-4")
+def test_what_cannot_be_undone_is_an_error(compression: Compression) -> None:
+    whole = compress(b"0123456789" * 100, compression)
+    assert decompress(whole, 1000) == b"0123456789" * 100
+    with pytest.raises(DecompressionError) as caught:
+        decompress(whole, 999)
+    assert (caught.value.code, caught.value.max_size) == ("decompressed-too-large", 999)
+    for data in broken(whole):
+        with pytest.raises(DecompressionError) as caught:
+            decompress(data)
+        assert caught.value.code == "compressed-damaged"
+        assert compression in str(caught.value)
+    with pytest.raises(ValueError, match="at least 1 byte"):
+        decompress(whole, 0)
+
+
+@pytest.mark.requirement("ZIP-4")
+def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
+    tracemalloc.start()
+    with pytest.raises(DecompressionError, match="more than 1000000 bytes"):
+        decompress(BOMB, 1_000_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4_000_000
+
+
+def test_without_zstd_there_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = compress(b"a" * 100, "zstd")
+    monkeypatch.setattr("kpl_codec.producer.config.zstd_module", lambda: None)
+    monkeypatch.setattr("kpl_codec.format.compression.zstd_module", lambda: None)
+    with pytest.raises(DecompressionError, match="extra zstd"):
+        decompress(made)
+    with pytest.raises(ModuleNotFoundError, match="extra zstd"):
+        compress(b"a", "zstd")
+    with pytest.raises(ValueError, match="extra zstd"):
+        ProducerConfig(compression="zstd")
+
+
+# -- readers --------------------------------------------------------------------------------------
+
+
+def records(user_records: list[UserRecord], plain: list[bytes]) -> list[KinesisRecord]:
+    found = (
+        [KinesisRecord("a", kpl.encode(user_records), "7", "shardId-000000000000")] if user_records else []
+    )
+    return found + [
+        KinesisRecord("p", data, str(8 + n), "shardId-000000000001") for n, data in enumerate(plain)
+    ]
+
+
+def table_of(kinesis_records: list[KinesisRecord]) -> pa.Table:
+    names = {"shardId": "shard_id", "sequenceNumber": "sequence_number", "partitionKey": "partition_key"}
+    columns = {name: [getattr(record, of) for record in kinesis_records] for name, of in names.items()}
+    columns["data"] = [record.data for record in kinesis_records]
+    return pa.table(columns)
+
+
+@given(st.lists(DATA, max_size=5), st.lists(DATA, max_size=3), st.sampled_from(COMPRESSIONS))
+@pytest.mark.requirement("ZIP-3")
+def test_every_reader_gives_what_the_producer_was_given(
+    inside: list[bytes], plain: list[bytes], compression: Compression
+) -> None:
+    put = [compress(data, compression) for data in inside]
+    bare = [compress(data, compression) for data in plain]
+    stream = records([UserRecord(f"k{n}", data) for n, data in enumerate(put)], bare)
+    for policy in ("strict", "report", "kcl"):
+        found = list(deaggregate(stream, policy, decompress=True))
+        assert [record.data for record in found] == [*inside, *plain]
+        assert not any(record.defects for record in found)
+    assert [record.data for record in deaggregate(stream)] == [*put, *bare]
+    if stream:
+        batches = deaggregate_batches([batch for batch in table_of(stream).to_batches()], decompress=True)
+        assert [data for batch in batches for data in batch.column("data").to_pylist()] == [*inside, *plain]
+
+
+@pytest.mark.requirement("ZIP-4", "ZIP-5")
+def test_what_cannot_be_undone_is_a_defect_of_its_user_record_only() -> None:
+    good, bad = compress(b"good" * 50, "gzip"), compress(b"bad" * 50, "gzip")[:-1]
+    stream = records([UserRecord("k", good), UserRecord("k", bad), UserRecord("k", BOMB)], [bad, b"x"])
+    for policy in ("strict", "kcl"):
+        opened = deaggregate(stream, policy, decompress=True)
+        assert next(opened).data == b"good" * 50
+        with pytest.raises(DecompressionError) as caught:
+            next(opened)
+        error = caught.value
+        place = error.record_index, error.sequence_number, error.shard_id
+        assert place == (1, "7", "shardId-000000000000")
+    opened = deaggregate(stream, "report", decompress=10_000)
+    found = list(opened)
+    assert [record.data for record in found] == [b"good" * 50, bad, BOMB, bad, b"x"]
+    codes = [[defect.code for defect in record.defects] for record in found]
+    assert codes == [[], ["compressed-damaged"], ["decompressed-too-large"], ["compressed-damaged"], []]
+    assert opened.counts.defects == {"compressed-damaged": 2, "decompressed-too-large": 1}
+    with pytest.raises(ValueError, match="largest size in bytes"):
+        deaggregate(stream, decompress=0)
+
+
+@pytest.mark.requirement("ZIP-5", "SPK-3")
+def test_the_columns_equal_the_objects() -> None:
+    good, bad = compress(b"good" * 50, "zstd"), compress(b"bad" * 50, "zlib")[:-1]
+    stream = records([UserRecord("k", data) for data in (good, bad, b"plain", BOMB)], [bad, good, b"x"])
+    damaged = KinesisRecord("d", stream[0].data[:-1] + b"!", "20", "shardId-000000000001")
+    stream.append(damaged)
+    found = list(deaggregate(stream, "report", decompress=10_000))
+    table = deaggregate_table(table_of(stream), "report", decompress=10_000)
+    first: list[Any] = [record.defects[0] if record.defects else None for record in found]
+    assert table.column("data").to_pylist() == [record.data for record in found]
+    assert table.column("error").to_pylist() == [defect and defect.code for defect in first]
+    assert table.column("errorRecordIndex").to_pylist() == [
+        defect and defect.record_index for defect in first
+    ]
+    assert table.column("errorText").to_pylist() == [defect and defect.describe() for defect in first]
+    assert table.column("errorRequirement").to_pylist() == [defect and defect.requirement for defect in first]
+    assert table.column("errorCount").to_pylist() == [len(record.defects) for record in found]
+    with pytest.raises(DecompressionError):
+        deaggregate_table(table_of(stream), decompress=10_000)
+
+
+@pytest.mark.requirement("ZIP-4")
+def test_columns_of_many_bombs_come_in_batches_of_the_usual_size() -> None:
+    stream = records([UserRecord("k", compress(bytes(1_000_000), "zlib"))] * 20, [])
+    sizes = [batch.nbytes for batch in deaggregate_batches(table_of(stream).to_batches(), decompress=True)]
+    assert sum(sizes) > 20_000_000
+    assert max(sizes) < 5_000_000
+
+
+@EACH
+@pytest.mark.requirement("ZIP-1", "ZIP-2")
+def test_a_producer_compresses_and_a_lambda_function_undoes_it(compression: Compression) -> None:
+    from kpl_codec.aws_lambda import process_user_records
+
+    from ..producer.bench import LOW, Bench
+
+    bench = Bench(compression=compression)
+    put = [b"0123456789" * 30, b"x", compress(b"already" * 30, compression), b"x^2"]
+    for data in put:
+        bench.put(data, LOW)
+    bench.core.flush()
+    for call in bench.puts():
+        bench.serve(call)
+    assert set(bench.results) == set(put)
+    assert sum(len(record.data) for record in bench.stream.stored) < sum(map(len, put))
+    handled: list[bytes] = []
+    event = {
+        "Records": [
+            {
+                "eventSource": "aws:kinesis",
+                "eventID": f"{record.shard_id}:{record.sequence_number}",
+                "eventSourceARN": "arn:aws:kinesis:us-east-1:123456789012:stream/orders",
+                "kinesis": {
+                    "partitionKey": record.partition_key,
+                    "sequenceNumber": record.sequence_number,
+                    "data": base64.b64encode(record.data).decode(),
+                    "approximateArrivalTimestamp": 1.0,
+                },
+            }
+            for record in bench.stream.stored
+        ]
+    }
+    assert process_user_records(event, lambda r: handled.append(r.data), decompress=True) == {
+        "batchItemFailures": []
+    }
+    assert sorted(handled) == sorted(put)
