@@ -23,12 +23,11 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 SURVIVORS = Path(__file__).with_name("survivors.txt")
 
-#: What is mutated.
+#: What is mutated: the core, from below.
+FOLDERS = ("format", "shards", "deaggregation", "adapters", "producer")
 MODULES = (
-    "format.frame", "format.fields", "format.wire", "format.protobuf_parser", "format.message",
-    "format.size", "format.codec",
-    "format.hash_keys", "shards.listing", "shards.shard_map", "shards.placement", "deaggregation.kcl",
-    "deaggregation.policies", "deaggregation.rows",
+    "errors", "backoff",
+    *(f"{name}.{path.stem}" for name in FOLDERS for path in sorted((REPOSITORY / "kpl_codec" / name).glob("[a-z]*.py"))),
 )  # fmt: skip
 
 _SETTINGS = """[mutmut]

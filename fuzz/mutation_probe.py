@@ -1,171 +1,193 @@
-"""What each mutant of `fuzz.mutation` has to stand: run inside mutmut's ``mutants`` directory.
+"""Which mutants the core's tests notice: run inside mutmut's ``mutants`` directory by `fuzz.mutation`.
 
-Forks for each mutant and runs every vector, some fuzzed inputs and the core's tests in the child: a second
-where pytest takes a minute. Writes one JSON object: mutant -> killed, timeout or survived.
+pytest collects the tests once. One run without a mutant measures what each test takes and which functions it
+calls. Then a process is forked for each mutant. It runs the tests that call the mutated function, to the
+first failure: the quickest first, and those that noticed many mutants before. Writes one JSON object:
+mutant -> "noticed", "timeout", "survived" or "no test".
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
+import argparse
 import json
 import os
-import random
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from ctypes import c_uint
+from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
-from hypothesis import settings
+import pytest
+from _pytest.runner import runtestprotocol
+from hypothesis import Phase, settings
+from mutmut.mutation import trampoline
 
-from fuzz import corpus, invariants
-from fuzz.mutation import path_of
-from kpl_codec.format import message
-from spec.reference import model
-from tests.spec import test_vectors
-from tests.spec.vectors import Vector, load
+from fuzz.mutation import MODULES, path_of
 
-#: Of CPU time, for everything; it takes two or three.
-SECONDS = 20
-TESTS = {
-    "decode": (test_vectors.test_decode, test_vectors.test_what_the_kcl_does),
-    "encode": (test_vectors.test_encode,),
-    "hash-key": (test_vectors.test_hash_key,),
-    "hash-key-text": (test_vectors.test_hash_key_text,),
-    "hash-key-range": (test_vectors.test_hash_key_range,),
-    "shard-map": (test_vectors.test_shard_map,),
-    "placement": (test_vectors.test_placement,),
-    "deaggregate": (test_vectors.test_deaggregate,),
-}
-LAWS = (
-    "format.test_hash_keys", "shards.test_shard_map", "format.test_codec", "deaggregation.test_kcl",
-    "shards.test_placement", "deaggregation.test_explanation", "deaggregation.test_policies",
-    "spec.test_refusals",
+TESTS = (
+    "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py", "test_backoff.py",
+    "fuzz/test_targets.py",
 )  # fmt: skip
+#: A test that takes more CPU seconds is left out: every survivor would have to stand it.
+LONGEST = 2.0
+#: Of address space, for one mutant.
+MEMORY = 8 << 30
 
 
-def inputs() -> list[bytes]:
-    """A few hundred messages near those of the vectors, the same every time."""
-    chance = random.Random(1)
-    messages = [seed[1:] for seed in sorted(set(corpus.frames())) if seed[:1] == corpus.MESSAGE]
-    messages = [message for message in messages if len(message) < 300]
-    found = []
-    for _ in range(300):
-        message = bytearray(chance.choice(messages))
-        for _ in range(chance.randint(1, 2)):
-            message[chance.randrange(len(message))] = chance.choice(
-                [0, 1, 8, 10, 26, 127, 128, 255, chance.randrange(256)]
-            )
-        found.append(invariants.frame(bytes(message)))
+class Probe:
+    """Takes the place of pytest's loop over the tests."""
+
+    def __init__(
+        self, results: Path, modules: list[str], *, seconds: float, processes: int, again: bool
+    ) -> None:
+        self._results, self._modules = results, modules
+        self._budget, self._processes, self._again = seconds, processes, again
+
+    def pytest_configure(self) -> None:
+        # Before the test modules take it as their default. No shrinking: that a test fails is enough.
+        settings.register_profile(
+            "probe", settings.get_profile("tests"), max_examples=25, derandomize=True, database=None,
+            phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False,
+        )  # fmt: skip
+        settings.load_profile("probe")
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self._items = session.items
+        self._noticed = RawArray(c_uint, len(self._items))
+        figures = self._results.with_name("tests.json")
+        known = json.loads(figures.read_text()) if figures.exists() else {}
+        if any(item.nodeid not in known for item in self._items):
+            child = forked(lambda: figures.write_text(json.dumps(measured(self._items))))
+            os.waitpid(child, 0)  # forked too: what it fills must not hide a mutant
+            known = json.loads(figures.read_text())
+        self._seconds: dict[int, float] = {}
+        self._tests = defaultdict(list)
+        for number, item in enumerate(self._items):
+            seconds, called, failed = known[item.nodeid]
+            if failed or seconds > LONGEST:
+                print(f"left out, {seconds:.1f} s: {item.nodeid}", flush=True)
+                continue
+            self._seconds[number] = seconds
+            for function in called:
+                self._tests[function].append(number)
+        print(f"{len(self._seconds)} tests, {sum(self._seconds.values()):.1f} s", flush=True)
+        self._check()
+        return True
+
+    def _check(self) -> None:
+        verdicts = json.loads(self._results.read_text()) if self._results.exists() else {}
+        names = [name for module in reversed(self._modules) for name in reversed(mutants(module))]
+        settled = set(verdicts) - {
+            name for name, verdict in verdicts.items() if self._again and verdict in OPEN
+        }
+        names = [name for name in names if name not in settled]
+        running: dict[int, str] = {}
+        while names or running:
+            while names and len(running) < self._processes:
+                name = names.pop()
+                running[forked(lambda: self._stand(name))] = name  # noqa: B023 - forked at once
+            child, status = os.wait()
+            verdicts[running.pop(child)] = verdict(status)
+            written = self._results.with_suffix(".new")
+            written.write_text(json.dumps(verdicts, indent=1))
+            written.replace(self._results)
+
+    def _stand(self, mutant: str) -> int:
+        """Run tests with a mutant, to the first failure."""
+        tests = self._tests[mutant.rpartition("__mutmut_")[0]]
+        if not tests:
+            return NO_TEST
+        trampoline.get_mutant_under_test = lambda: mutant
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        spent = 0.0
+        for number in sorted(tests, key=lambda number: self._seconds[number] / (1 + self._noticed[number])):
+            spent += self._seconds[number]
+            if spent > self._budget:
+                break
+            signal.setitimer(signal.ITIMER_PROF, 1 + 10 * self._seconds[number])
+            signal.alarm(600)  # one that waits instead
+            if failure(self._items[number]):
+                self._noticed[number] += 1
+                return NOTICED
+        return SURVIVED
+
+
+SURVIVED, NOTICED, NO_TEST = range(3)
+#: Verdicts of mutants that no test notices.
+OPEN = ("survived", "no test")
+
+
+def failure(item: pytest.Item) -> bool:
+    """Whether a test fails, in this process."""
+    return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
+
+
+def measured(items: list[pytest.Item]) -> dict[str, tuple[float, list[str], bool]]:
+    """For each test the CPU seconds it takes, the mutated functions it calls, and whether it fails."""
+    called: set[str] = set()
+    trampoline.get_mutant_under_test = lambda: "stats"
+    trampoline.record_trampoline_hit = lambda name, caller=None: called.add(name)
+    found = {}
+    signal.signal(signal.SIGPROF, too_long)
+    for item in items:
+        called.clear()
+        begun = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)
+        failed = failure(item)
+        found[item.nodeid] = time.process_time() - begun, sorted(called), failed
     return found
 
 
-def expectation(data: bytes) -> invariants.Rows | frozenset[str]:
-    """What the executable spec, which is not mutated, says of ``data``."""
-    try:
-        return invariants.rows(model.parse(data))
-    except model.Refused as refused:
-        return refused.requirements
+def too_long(*_: object) -> NoReturn:
+    signal.setitimer(signal.ITIMER_PROF, 0.1)  # what catches it is stopped again
+    raise TimeoutError
 
 
-def cases(test: Callable[..., None]) -> Iterator[Callable[[], None]]:
-    """A test of no fixtures, once for each of its parameters."""
-    runs: list[dict[str, Any]] = [{}]
-    for mark in getattr(test, "pytestmark", ()):
-        if mark.name == "parametrize":
-            names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
-            rows = [values if len(names) > 1 else (values,) for values in mark.args[1]]
-            runs = [{**run, **dict(zip(names, row, strict=True))} for run in runs for row in rows]
-    if set(inspect.signature(test).parameters) == runs[0].keys():
-        yield from (partial(test, **run) for run in runs)
-
-
-def laws() -> list[Callable[[], None]]:
-    """The core's tests, Hypothesis's and plain ones, and those of what must be refused."""
-    found: list[Callable[[], None]] = []
-    for name in LAWS:
-        module = importlib.import_module(f"tests.{name}")
-        for test, function in vars(module).items():
-            slow = "huge" in test or "linear" in test  # under the trampolines of every mutant
-            if test.startswith("test_") and not slow and function.__module__ == module.__name__:
-                found += cases(function)
-    return found
-
-
-def check(vectors: list[Vector], frames: dict[bytes, invariants.Rows | frozenset[str]]) -> None:
-    """Everything; raises whatever a mutant makes it raise."""
-    for vector in vectors:
-        for test in TESTS[vector["kind"]]:
-            test(vector)
-    for data, expected in frames.items():
-        found = invariants.check_frame(data, reference=False)
-        if isinstance(expected, list) or isinstance(found, list):
-            assert found == expected
-    for law in laws():
-        law()
-
-
-def begin(mutant: str, run: Callable[[], None]) -> int:
-    """A process that runs everything with one mutant; its id."""
+def forked(work: Callable[[], object]) -> int:
+    """The id of a process that does ``work``, and ends with the number it returns as its status."""
     child = os.fork()
     if child:
         return child
-    os.environ["MUTANT_UNDER_TEST"] = mutant
-    # Filled by the run without a mutant.
-    for kept in (
-        message._HEADS,
-        message._PARTITION_KEY_INDEX,
-        message._EXPLICIT_HASH_KEY_INDEX,
-        message._LENGTH,
-    ):
-        kept.clear()
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    signal.alarm(60 * SECONDS)  # one that waits instead
+    status = NOTICED  # however it ends
     try:
-        with open(os.devnull, "w") as nowhere:
-            sys.stdout = sys.stderr = nowhere
-            run()
-    except BaseException:  # noqa: BLE001 - noticed, however
-        os._exit(1)
-    os._exit(0)
+        done = work()
+        status = done if isinstance(done, int) else SURVIVED
+    finally:
+        os._exit(status)
 
 
 def verdict(status: int) -> str:
-    """How a process of `begin` ended."""
+    """How a process of `forked` ended."""
     if os.WIFSIGNALED(status):
-        stopped = os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
-        return "timeout" if stopped else "killed"
-    return "survived" if os.WEXITSTATUS(status) == 0 else "killed"
-
-
-def main(results: Path, modules: list[str]) -> None:
-    os.environ["MUTANT_UNDER_TEST"] = ""
-    settings.register_profile("probe", max_examples=20, deadline=None, derandomize=True, database=None)
-    settings.load_profile("probe")
-    # The cheapest first: a mutant is noticed at once or has to stand all of them.
-    vectors = sorted(load(), key=lambda vector: len(str(vector)))
-    vectors = [vector for vector in vectors if len(str(vector)) < 3000]
-    run = partial(check, vectors, {data: expectation(data) for data in inputs()})
-    run()  # sound without a mutant, or nothing it says means anything
-    verdicts = json.loads(results.read_text()) if results.exists() else {}
-    names = [name for module in modules for name in mutants(module)]
-    left = [name for name in reversed(names) if name not in verdicts]
-    running: dict[int, str] = {}
-    while left or running:
-        while left and len(running) < (os.cpu_count() or 1):
-            name = left.pop()
-            running[begin(name, run)] = name
-        child, status = os.wait()
-        verdicts[running.pop(child)] = verdict(status)
-        results.write_text(json.dumps({name: verdicts[name] for name in names if name in verdicts}, indent=1))
+        stopped = os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF)
+        return "timeout" if stopped else "noticed"
+    return {SURVIVED: "survived", NO_TEST: "no test"}.get(os.WEXITSTATUS(status), "noticed")
 
 
 def mutants(module: str) -> list[str]:
     return list(json.loads(Path(f"{path_of(module)}.meta").read_text())["exit_code_by_key"])
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--processes", type=int, required=True)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("modules", nargs="*", choices=MODULES)
+    args = parser.parse_args()
+    options = ["-q", "--tb=no", "--assert=plain", "--capture=sys", "-p", "no:cacheprovider"]
+    options += ["-m", "not server and not spark", "-k", "not linear"]
+    probe = Probe(
+        args.results, args.modules, seconds=args.seconds, processes=args.processes, again=args.again
+    )
+    return pytest.main([*options, *(f"tests/{name}" for name in TESTS)], plugins=[probe])
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    sys.exit(main())

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import answers, captures, commands, events, frames, listings, pages, repairs, spark_source
+from . import (
+    answers,
+    captures,
+    commands,
+    events,
+    frames,
+    listings,
+    pages,
+    programs,
+    repairs,
+    sentinel,
+    spark_source,
+)
 from .target import Target
 
 TARGETS: dict[str, Target] = {
@@ -15,4 +27,6 @@ TARGETS: dict[str, Target] = {
     **commands.TARGETS,
     **pages.TARGETS,
     **repairs.TARGETS,
+    **sentinel.TARGETS,
+    **programs.TARGETS,
 }

@@ -30,7 +30,7 @@ _SHARD = {
 }
 
 
-def _proper(request: PutRecordsRequest | Request) -> dict[str, Any]:
+def proper(request: PutRecordsRequest | Request) -> dict[str, Any]:
     """What a stream of one shard answers."""
     if isinstance(request, PutRecordsRequest):
         stored = {"ShardId": "shardId-000000000000", "SequenceNumber": "2"}
@@ -40,14 +40,14 @@ def _proper(request: PutRecordsRequest | Request) -> dict[str, Any]:
     return {"Shards": [_SHARD]}
 
 
-def _answers(given: bytes) -> list[Any]:
+def read_answers(given: bytes) -> list[Any]:
     value = loaded(given)
     return value[:1000] if isinstance(value, list) else [value]
 
 
 def produce(given: bytes) -> None:
     """Whatever is answered, every accepted user record ends exactly once, in its time."""
-    answers = iter(_answers(given))
+    answers = iter(read_answers(given))
     chance = random.Random(0)
     core = ProducerCore(_CONFIG, LiveShardMap("orders"), chance.randrange)
     now = 1000.0
@@ -61,7 +61,7 @@ def produce(given: bytes) -> None:
             core.accept(pending, now)
             accepted[step] = pending
         for request in core.requests(now):
-            answer = next(answers, _proper(request))
+            answer = next(answers, proper(request))
             if isinstance(answer, str) and answer.startswith("fail:"):
                 core.fail(request, Failure(answer[5:], "as told"), now, answered=True)
             else:
@@ -83,7 +83,7 @@ class _Client:
     """Kinesis, as boto3 shows it, with the input's answers."""
 
     def __init__(self, given: bytes) -> None:
-        self._answers = iter(_answers(given))
+        self._answers = iter(read_answers(given))
 
     def get_shard_iterator(self, **_: Any) -> Any:
         return self._answer({"ShardIterator": "i"})
@@ -95,10 +95,10 @@ class _Client:
         answer = next(self._answers, proper)
         if isinstance(answer, str) and answer.startswith("fail:"):
             raise ClientError({"Error": {"Code": answer[5:], "Message": ""}}, "GetRecords")
-        return _parsed(answer)
+        return parsed(answer)
 
 
-def _parsed(answer: Any) -> Any:
+def parsed(answer: Any) -> Any:
     """JSON as botocore hands it on: data as bytes, times as times, members of the right type or none."""
     if not isinstance(answer, dict):
         return {}

@@ -1,7 +1,8 @@
-"""The command line: arguments, and the files they name.
+"""The command line: arguments, and the files and folders of results they name.
 
 An input is JSON: {"argv": [...], "files": {name: text}}; or else bytes, which become the file of one of the
-commands that read one. The commands run in a folder of their own, without Spark, AWS and a network.
+commands that read one, and the Parquet files of a folder of results (JSON: columns, see `captures`). The
+commands run in a folder of their own, without Spark, AWS and a network.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 import tempfile
 import zlib
@@ -21,6 +23,7 @@ from unittest import mock
 from kpl_codec.cli.main import COMMANDS, main
 
 from .. import corpus
+from .captures import parquet
 from .listings import GROWN as LISTINGS
 from .listings import listing
 from .target import Target, dumped, loaded, repeated
@@ -31,7 +34,12 @@ _OUT_OF_REACH = {
 }
 for _name in COMMANDS:  # once, not anew for each run
     import_module(f"kpl_codec.cli.{_name}")
-_COMMANDS = ("validate", "repair", "inspect", "shards", "keys")
+#: All but those that start other programs.
+_COMMANDS = frozenset(COMMANDS) - {"demo", "conformance"}
+#: No other folder, no other machine.
+_FOREIGN = re.compile(r"^[/~]|\.\.|://|=/")
+#: `generate` makes as many user records as it is told to.
+_MANY = re.compile(r"\d{4}")
 _FILE = (
     ["inspect", "input", "--records", "--no-others"],
     ["inspect", "input", "--json", "--no-others", "--format", "base64"],
@@ -42,6 +50,13 @@ _FILE = (
     ["keys", "skew", "--keys-from", "input", "--shard-count", "3"],
     ["keys", "allocate", "2", "--existing", "input"],
     ["validate", "--input", "input", "--shards", "input", "--output", "out", "--quiet"],
+    ["cat", "input"],
+    ["cat", "-", "--key", "a", "--decompress", "--since", "2020-01-01", "--limit", "3"],
+    ["cat", "input", "--data-only"],
+    ["findings", "results"],
+    ["findings", "results", "--json", "--severity", "error"],
+    ["keys", "hot", "results"],
+    ["repair", "results"],
 )
 
 
@@ -50,7 +65,9 @@ def _folder(files: dict[str, bytes]) -> Iterator[None]:
     before = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-") as folder:
         for name, content in files.items():
-            Path(folder, name).write_bytes(content)
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         os.chdir(folder)
         try:
             yield
@@ -58,12 +75,12 @@ def _folder(files: dict[str, bytes]) -> Iterator[None]:
             os.chdir(before)
 
 
-def run(argv: list[str]) -> tuple[int, str]:
-    """The exit status, and what was printed."""
+def run(argv: list[str], given: bytes = b"a\nb\n") -> tuple[int, str]:
+    """The exit status, and what was printed. ``given``: standard input."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     with (
         mock.patch.dict(sys.modules, _OUT_OF_REACH),
-        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n"), "utf-8")),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), "utf-8")),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(out),
     ):
@@ -79,10 +96,10 @@ def commands(given: bytes) -> None:
     """Exit status 0, 1 or 2, something said unless all is well, never a traceback or a control character."""
     value = loaded(given)
     runs = [_FILE[zlib.crc32(given) % len(_FILE)]]
-    files: dict[str, bytes] = {"input": given}
+    files = _files(given)
     if isinstance(value, dict) and isinstance(value.get("argv"), list):
         argv = [str(argument).replace("\0", "") for argument in value["argv"]][:12]
-        runs = [argv] if argv[:1] and argv[0] in _COMMANDS else []
+        runs = [argv] if _harmless(argv) else []
         texts = value.get("files")
         files = {
             f"file{number}": str(text).encode(errors="replace")
@@ -90,11 +107,34 @@ def commands(given: bytes) -> None:
         }
     for argv in runs:
         with _folder(files):
-            status, printed = run(argv)
+            status, printed = run(argv, given)
         assert status in (0, 1, 2), status
         assert status == 0 or printed.strip()
         assert "Traceback" not in printed or b"Traceback" in given
+        if "--data-only" in argv:  # that is what is asked for
+            continue
         assert not set(printed) & _CONTROL, repr(min(set(printed) & _CONTROL))
+
+
+def _harmless(argv: list[str]) -> bool:
+    """Whether a fuzzer may run it."""
+    return (
+        argv[:1] != []
+        and argv[0] in _COMMANDS
+        and not any(map(_FOREIGN.search, argv))
+        and (argv[0] != "generate" or not any(map(_MANY.search, argv)))
+    )
+
+
+def _files(given: bytes) -> dict[str, bytes]:
+    """``given`` as a file, and as what `validate` leaves."""
+    table = parquet(given) if isinstance(loaded(given), dict) else given
+    return {
+        "input": given,
+        "results/findings/part-0.parquet": table,
+        "results/user-records/part-0.parquet": table,
+        "results/shards.json": given,
+    }
 
 
 #: What a terminal would obey.
@@ -119,6 +159,17 @@ def seeds() -> list[bytes]:
             {"argv": ["inspect", "84mawgoBYRoFCAAaAXg=", "--range", "0:9", "--max-nodes", "3"]},
             {"argv": ["validate", "--input", "file0", "--output", "o", "--shards", "file0"], "files": shards},
             {"argv": ["repair", "."]},
+            {"argv": ["cat", "file0", "--shard-id", "shardId-000000000000"], "files": shards},
+            {"argv": ["cat", "-", "--until", "2026-01-01T00:00:00Z"]},
+            {"argv": ["findings", ".", "--kind", "mixed-aggregate", "--limit", "3"]},
+            {"argv": ["explain", "FRM-3"]},
+            {"argv": ["explain", "truncated", "--json"]},
+            {"argv": ["watch", "--print-alarms", "terraform", "--stream", "orders"]},
+            {"argv": ["watch", "--stream", "orders", "--share", "5%", "--for", "5m", "--page", "8080"]},
+            {"argv": ["completion", "bash"]},
+            {"argv": ["generate", "--output", "o", "--user-records", "20", "--broken-every", "3"]},
+            {"kind": ["stray"], "severity": ["error"], "shardId": ["a"], "userRecords": [3]},
+            {"partitionKey": ["a", "b"], "hashKey": ["x" * 16, "y" * 16]},
         ),
         *listings,
         *(data[1:] for data in list(corpus.frames())[::40]),
@@ -127,8 +178,8 @@ def seeds() -> list[bytes]:
 
 def work(given: bytes) -> Any:
     for argv in _FILE:
-        with _folder({"input": given}):
-            run(argv)
+        with _folder(_files(given)):
+            run(argv, given)
 
 
 GROWN = {

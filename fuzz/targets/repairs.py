@@ -1,17 +1,30 @@
-"""What `kpl-codec repair` finds in a folder of results: logs of what was put, tags of copies."""
+"""What `kpl-codec repair` finds in a folder of results: a plan, logs of what was put, and a record."""
 
 from __future__ import annotations
 
 import json
+import random
 import tempfile
+from collections import Counter
 from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
 
 from kpl_codec.captures import InputError
+from kpl_codec.format.records import Tag
+from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
+from kpl_codec.shards.live_shard_map import LiveShardMap
+from kpl_codec.spark.repair import put_rows
+from kpl_codec.spark.repair_files import LOG_EVERY, Log, planned, recorded_stream
 from kpl_codec.validation.repaired import Repaired, read_logs
 
-from .target import Target, repeated
+from .answers import proper
+from .captures import columns_of, parquet
+from .target import Target, dumped, loaded, repeated
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-")
+_LOCAL = fs.LocalFileSystem()
 
 
 def _read(given: bytes) -> Repaired:
@@ -41,6 +54,81 @@ def work(given: bytes) -> None:
         str(error)
 
 
+class _Producer:
+    """A producer whose stream of one shard stores everything at once."""
+
+    def __init__(self) -> None:
+        self._core = ProducerCore(ProducerConfig(), LiveShardMap("orders"), random.Random(0).randrange)
+        self._core.start(0.0)
+        self._delivered: dict[int, Delivery] = {}
+        self.data: Counter[bytes] = Counter()
+
+    def put(self, key: str, data: bytes, hash_key: str | None, tags: tuple[Tag, ...]) -> Any:
+        pending = self._core.prepare(key, data, hash_key, tags)
+        pending.token = future = _Future(self)
+        self._core.accept(pending, 0.0)
+        self.data[data] += 1
+        return future
+
+    def flush(self) -> None:
+        self._core.flush()
+        while self._core.outstanding:
+            for request in self._core.requests(0.0):
+                self._core.receive(request, proper(request), 0.0)
+            for pending, result in self._core.results():
+                pending.token.delivery = result
+
+
+class _Future:
+    delivery: Any = None
+
+    def __init__(self, producer: _Producer) -> None:
+        self._producer = producer
+
+    def result(self) -> Any:
+        self._producer.flush()
+        return self.delivery
+
+
+def plans(given: bytes) -> None:
+    """Every row of a plan is put, or counted under its decision, and the log has it, so that a second run
+    puts nothing again; or InputError, and still everything put is in the log. A record's stream is text."""
+    with tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-") as folder:
+        plan, record = Path(folder, "plan.parquet"), Path(folder, "record.json")
+        columns = isinstance(loaded(given), dict)
+        plan.write_bytes(parquet(given) if columns else given)
+        first, second = _applied(folder, plan), _applied(folder, plan)
+        assert not second[0]["put"], "put twice"
+        assert second[0]["put-before"] == first[0]["put"] or first[1]
+        assert first[1] == second[1]
+        if not first[1]:
+            count = len(next(iter(columns_of(given).values()), [])) if columns else None
+            assert count is None or sum(first[0].values()) == count
+        record.write_bytes(given)
+        try:
+            assert isinstance(recorded_stream(_LOCAL, str(record)), str)
+        except InputError as error:
+            str(error)
+
+
+def _applied(folder: str, plan: Path) -> tuple[Counter[str], bool]:
+    """What a run does with a plan, and whether the plan cannot be read; and that the log has all of it."""
+    producer, log = _Producer(), Log(_LOCAL, folder, 0)
+    before = len(log.done())
+    counts: Counter[str] = Counter()
+    unreadable = False
+    try:
+        counts = put_rows(planned(_LOCAL, str(plan)), log, producer)  # type: ignore[arg-type]
+    except InputError as error:
+        assert str(error)
+        unreadable = True
+    put = sum(producer.data.values())
+    assert unreadable or put == counts["put"]
+    assert len(log.done()) - before <= put
+    assert put == 0 or len(log.done()) > before
+    return counts, unreadable
+
+
 _PUT = b'{"old": ["shardId-000000000000", "49", %d], "outcome": "put", "new": ["shardId-1", "50", 0]}\n'
 _FAILED = b'{"old": [null, null, 0], "outcome": "failed", "error": "expired", "stored": false}\n'
 
@@ -58,10 +146,49 @@ def seeds() -> list[bytes]:
     ]
 
 
+_ROW: dict[str, Any] = {
+    "shardId": ["shardId-000000000000"],
+    "sequenceNumber": ["49"],
+    "subSequenceNumber": [0],
+    "partitionKey": ["a"],
+    "explicitHashKey": [None],
+    "data": ["x"],
+    "tags": [None],
+    "decision": ["put"],
+}
+
+
+def _plan_seeds() -> list[bytes]:
+    several = {**_ROW, "subSequenceNumber": list(range(LOG_EVERY + 7)), "decision": ["put", "put", "cannot"]}
+    return dumped(
+        _ROW,
+        several,
+        {**_ROW, "explicitHashKey": ["007"], "tags": [[{"key": "k", "value": "v"}]]},
+        {**_ROW, "subSequenceNumber": [0, -1, 2], "decision": ["put", "already-delivered", "put"]},
+        {**_ROW, "partitionKey": ["a", None], "subSequenceNumber": [0, 1]},
+        {"decision": ["put"]},
+        {"stream": "orders", "user_records": {"put": 7}},
+    )
+
+
+def _plan(size: int) -> bytes:
+    return json.dumps({**_ROW, "subSequenceNumber": list(range(size // 8))}).encode()
+
+
+def _plan_work(given: bytes) -> None:
+    with tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-") as folder:
+        plan = Path(folder, "plan.parquet")
+        plan.write_bytes(parquet(given))
+        _applied(folder, plan)
+
+
 GROWN = {
     "lines": repeated(_PUT % 5),
     "other numbers": lambda size: b"".join(_PUT % i for i in range(size // 100)),
     "broken line": repeated(b"x", head=_PUT % 0),
     "largest numbers": repeated(_PUT % 999_999),
 }
-TARGETS = {"repairs": Target(repairs, seeds, GROWN, work=work)}
+TARGETS = {
+    "repairs": Target(repairs, seeds, GROWN, work=work),
+    "plans": Target(plans, _plan_seeds, {"rows": _plan}, json=True, work=_plan_work),
+}

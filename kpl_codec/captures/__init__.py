@@ -11,8 +11,8 @@ Specification: spec/07-spark.md, SPK-10 to SPK-16.
 from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.captures"):
-    from .files import InputError, Piece, is_local, open_path, plan
+    from .files import InputError, Piece, is_local, open_path, plan, readable
     from .reading import read_piece
     from .rows import CAPTURE_SCHEMA
 
-__all__ = ["CAPTURE_SCHEMA", "InputError", "Piece", "is_local", "open_path", "plan", "read_piece"]
+__all__ = ["CAPTURE_SCHEMA", "InputError", "Piece", "is_local", "open_path", "plan", "read_piece", "readable"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import ClassVar
@@ -33,6 +34,17 @@ class InputError(CaptureError):
     def describe(self) -> str:
         """The path, and why it cannot be read."""
         return f"cannot read {self.path}: {self.reason or self._WHAT.get(self.code, self.code)}"
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Raises InputError (unreadable) in place of what pyarrow raises in the block, and for a column that is
+    missing."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(code="unreadable", path=path, reason=reason) from None
 
 
 @dataclass(frozen=True, slots=True)

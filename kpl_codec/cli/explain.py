@@ -144,7 +144,7 @@ def error_classes() -> Iterator[Error]:
 def _import(name: str) -> None:
     try:
         import_module(name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:  # of a package that is missing, or too old
         if (error.name or "").startswith("kpl_codec"):
             raise
 

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, whatever was found. Raises UsageError for a folder without results, OSError."""
+    """0, whatever was found. Raises UsageError for a folder without results, InputError."""
     from ..report.facts import finding_facts
     from ..report.model import order_of
 
@@ -79,7 +79,7 @@ def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
 def _read(folder: str) -> Iterator[Finding]:
     import pyarrow.dataset as ds
 
-    from ..captures import open_path
+    from ..captures import open_path, readable
     from ..report.scan import FINDINGS_SCHEMA, findings_of
 
     system, inner = open_path(folder)
@@ -88,10 +88,10 @@ def _read(folder: str) -> Iterator[Finding]:
     if not there:
         raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")
     for path in there:
-        for batch in ds.dataset(
-            path, schema=FINDINGS_SCHEMA, filesystem=system, format="parquet"
-        ).to_batches():
-            yield from findings_of(batch)
+        with readable(path):
+            rows = ds.dataset(path, schema=FINDINGS_SCHEMA, filesystem=system, format="parquet")
+            for batch in rows.to_batches():
+                yield from findings_of(batch)
 
 
 def _show(findings: list[Finding]) -> None:

@@ -10,44 +10,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from ..captures import open_path
+from ..captures import open_path, readable
 from ..format.hash_keys import partition_key_hash
 from .source import UsageError
 
 #: Into how many parts the hash key space is cut, and in how many of them, the fullest, each key is counted.
 #: Other keys are not held in memory.
 _PARTS, _LOOKED_AT = 1 << 16, 1 << 12
+_SCHEMA = pa.schema([("hashKey", pa.binary(16)), ("partitionKey", pa.string())])
 
 
 def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     """The ``top`` partition keys: key, hash key, user records; and the user records of all keys.
 
     Counts are exact. A key left out has no more user records than the fullest part that was not counted by
-    key, so no hot key is left out. Raises UsageError for a folder without user records.
+    key, so no hot key is left out. Raises UsageError for a folder without user records, InputError.
     """
     system, inner = open_path(results)
     folder = f"{inner}/user-records"
     if system.get_file_info(folder).type.name == "NotFound":
         raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
-    rows = ds.dataset(folder, filesystem=system, format="parquet")
-    if not {"partitionKey", "hashKey"} <= set(rows.schema.names):
-        raise UsageError(reason=f"{folder} has no columns partitionKey and hashKey")
-    known = ds.field("partitionKey").is_valid() & ds.field("hashKey").is_valid()
-    parts = np.zeros(_PARTS, np.int64)
-    for batch in rows.to_batches(columns=["hashKey"], filter=known):
-        parts += np.bincount(_parts(batch["hashKey"]), minlength=_PARTS)
-    fullest = np.zeros(_PARTS, bool)
-    fullest[np.argsort(parts, kind="stable")[-_LOOKED_AT:]] = True
-    counts: Counter[str] = Counter()
-    for batch in rows.to_batches(columns=["hashKey", "partitionKey"], filter=known):
-        wanted = batch["partitionKey"].filter(pa.array(fullest[_parts(batch["hashKey"])]))
-        for pair in pc.value_counts(wanted).to_pylist():
-            counts[pair["values"]] += pair["counts"]
+    with readable(folder):
+        rows = ds.dataset(folder, filesystem=system, format="parquet")
+        if not set(_SCHEMA.names) <= set(rows.schema.names):
+            raise UsageError(reason=f"{folder} has no columns partitionKey and hashKey")
+        rows = rows.replace_schema(_SCHEMA)
+        known = ds.field("partitionKey").is_valid() & ds.field("hashKey").is_valid()
+        parts = np.zeros(_PARTS, np.int64)
+        for batch in rows.to_batches(columns=["hashKey"], filter=known):
+            parts += np.bincount(_parts(batch["hashKey"]), minlength=_PARTS)
+        fullest = np.zeros(_PARTS, bool)
+        fullest[np.argsort(parts, kind="stable")[-_LOOKED_AT:]] = True
+        counts: Counter[str] = Counter()
+        for batch in rows.to_batches(columns=["hashKey", "partitionKey"], filter=known):
+            wanted = batch["partitionKey"].filter(pa.array(fullest[_parts(batch["hashKey"])]))
+            for pair in pc.value_counts(wanted).to_pylist():
+                counts[pair["values"]] += pair["counts"]
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]
     return [(key, partition_key_hash(key), count) for key, count in ranked], int(parts.sum())
 
 
 def _parts(hash_keys: pa.Array) -> Any:
     """The part of the key space of each hash key: its first two bytes."""
-    data = b"".join(hash_keys.cast(pa.binary()).to_pylist())
+    data = b"".join(hash_keys.to_pylist())
     return np.frombuffer(data, ">u2")[::8].astype(np.int64)

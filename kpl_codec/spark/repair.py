@@ -26,25 +26,23 @@ Specification: spec/07-spark.md, SPK-30 to SPK-33.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ..captures import is_local, open_path
 from ..errors import EncodeError, KplError
 from ..format.records import Tag
 from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..producer import DeliveryError, ProducerConfig
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from ..validation import repaired
-from ..validation.storage import write_text
+from .repair_files import IDENTITY, LOG_EVERY, Log, planned, recorded_stream, write_record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,9 +50,8 @@ if TYPE_CHECKING:
     from ..aws.delivery_future import DeliveryFuture
     from ..aws.producer import Producer
 
-#: Deliveries between two writes of the log; equally many more may be under way.
-LOG_EVERY = 250
-_IDENTITY = ("shardId", "sequenceNumber", "subSequenceNumber")
+#: A user record that is put again may wait long: nobody waits for it.
+CONFIG = ProducerConfig(record_ttl=300_000)
 
 
 class RepairError(KplError, ValueError):
@@ -104,7 +101,7 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
     # A plan is applied to one stream; it must not contain records of another.
     if dropped.where("streamName is not null").select("streamName").distinct().limit(2).count() > 1:
         raise RepairError(code="several-streams", path=output)
-    lost = dropped.dropDuplicates(list(_IDENTITY))
+    lost = dropped.dropDuplicates(list(IDENTITY))
     content = [
         f.col("partitionKey").eqNullSafe(f.col("otherKey")),
         f.col("explicitHashKey").eqNullSafe(f.col("otherHashKey")),
@@ -114,7 +111,7 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
         rows.where("kcl = 'delivered'")
         # A copy from a repair replaces only the user record that its tag names, not an equal one.
         .where(f"not coalesce(exists(tags, tag -> tag.key = '{repaired.TAG}'), false)")
-        .dropDuplicates(list(_IDENTITY))
+        .dropDuplicates(list(IDENTITY))
         .groupBy(
             f.col("partitionKey").alias("otherKey"),
             f.col("explicitHashKey").alias("otherHashKey"),
@@ -144,7 +141,7 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
         "decision", f.when(f.col("copy") <= f.coalesce("copies", f.lit(0)), "already-delivered")
     )
     columns = [
-        *_IDENTITY,
+        *IDENTITY,
         "expectedShardId",
         "partitionKey",
         "explicitHashKey",
@@ -198,23 +195,17 @@ def apply_repair(
     )
     system.create_dir(f"{inner}/repair/log", recursive=True)
     record = f"{inner}/repair/record.json"
-    if system.get_file_info(record).type != fs.FileType.NotFound:
-        with system.open_input_stream(record) as source:
-            if json.loads(source.read())["stream"] != stream:
-                raise RepairError(code="other-stream", path=output)
-    _write_record(system, record, stream, {})
+    if recorded_stream(system, record) not in (None, stream):
+        raise RepairError(code="other-stream", path=output)
+    write_record(system, record, stream, {})
     work = _task(files, output, dict(client_settings), stream)
     counts: Counter[str] = Counter()
     for row in (
         spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(work, "outcome string, n long").collect()
     ):
         counts[row["outcome"]] += row["n"]
-    _write_record(system, record, stream, counts)
+    write_record(system, record, stream, counts)
     return dict(counts)
-
-
-def _write_record(system: Any, path: str, stream: str, counts: Mapping[str, int]) -> None:
-    write_text(system, path, json.dumps({"stream": stream, "user_records": dict(sorted(counts.items()))}))
 
 
 def _task(
@@ -232,42 +223,16 @@ def _task(
     return run
 
 
-class _Log:
-    """The log of one plan file's user records, in segments that become visible when complete."""
-
-    def __init__(self, system: Any, folder: str, number: int) -> None:
-        self._system, self._folder, self._prefix = system, folder, f"{number:05d}."
-        self._attempt, self._segment = uuid4().hex, 0
-        self._lines: list[str] = []
-
-    def done(self) -> set[tuple[Any, ...]]:
-        """Identities that earlier attempts have put. Raises InputError (unreadable)."""
-        return {
-            place
-            for file in self._system.get_file_info(fs.FileSelector(self._folder))
-            if file.base_name.startswith(self._prefix) and file.base_name.endswith(".jsonl")
-            for place in repaired.read_log(self._system, file.path)
-        }
-
-    def add(self, entry: dict[str, Any]) -> None:
-        self._lines.append(json.dumps(entry))
-
-    def write(self) -> None:
-        if self._lines:
-            path = f"{self._folder}/{self._prefix}{self._attempt}.{self._segment:06d}.jsonl"
-            with self._system.open_output_stream(path + ".new") as out:
-                out.write("".join(line + "\n" for line in self._lines).encode())
-            self._system.move(path + ".new", path)
-            self._segment, self._lines = self._segment + 1, []
-
-
 def _put_file(
     path: str, output: str, number: int, client_settings: dict[str, Any], stream: str
 ) -> Counter[str]:
     system, inner = open_path(output)
     with _turn(f"{inner}/repair/log/{number:05d}.lock") if is_local(output) else nullcontext():
-        log = _Log(system, f"{inner}/repair/log", number)
-        return _put_rows(pq.ParquetFile(path, filesystem=system), log, client_settings, stream)
+        from ..aws.producer import Producer
+
+        log = Log(system, f"{inner}/repair/log", number)
+        with Producer(stream, config=CONFIG, client_settings=client_settings) as producer:
+            return put_rows(planned(system, path), log, producer)
 
 
 @contextmanager
@@ -278,10 +243,9 @@ def _turn(path: str) -> Iterator[None]:
         yield
 
 
-def _put_rows(rows: pq.ParquetFile, log: _Log, client_settings: dict[str, Any], stream: str) -> Counter[str]:
-    from ..aws.producer import Producer
-    from ..producer import DeliveryError, ProducerConfig
-
+def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Counter[str]:
+    """Put the rows of a plan file (see `planned`) that the log does not have; the number by outcome, as of
+    `apply_repair`. Raises InputError for a log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
     done = log.done()
     counts: Counter[str] = Counter()
@@ -302,24 +266,24 @@ def _put_rows(rows: pq.ParquetFile, log: _Log, client_settings: dict[str, Any], 
                 counts["put"] += 1
         log.write()
 
-    config = ProducerConfig(record_ttl=300_000)
-    with Producer(stream, config=config, client_settings=client_settings) as producer:
-        for batch in rows.iter_batches(LOG_EVERY):
-            for row in batch.to_pylist():
-                old = tuple(row[name] for name in _IDENTITY)
-                if row["decision"] != "put":
-                    counts[row["decision"]] += 1
-                elif old in done:
-                    counts["put-before"] += 1
+    try:
+        for number, row in enumerate(rows, 1):
+            old = tuple(row[name] for name in IDENTITY)
+            if row["decision"] != "put":
+                counts[row["decision"]] += 1
+            elif old in done:
+                counts["put-before"] += 1
+            else:
+                try:
+                    future = _put(producer, row, old)
+                except EncodeError as error:  # larger than the producer may put
+                    log.add({"old": old, "outcome": "failed", "error": str(error), "stored": False})
+                    counts["failed"] += 1
                 else:
-                    try:
-                        future = _put(producer, row, old)
-                    except EncodeError as error:  # larger than the producer may put
-                        log.add({"old": old, "outcome": "failed", "error": str(error), "stored": False})
-                        counts["failed"] += 1
-                    else:
-                        waiting.append((old, future))
-            settle(keep=LOG_EVERY)
+                    waiting.append((old, future))
+            if number % LOG_EVERY == 0:
+                settle(keep=LOG_EVERY)
+    finally:  # also what was put before a row that cannot be read
         producer.flush()
         settle(keep=0)
     return counts
@@ -328,16 +292,8 @@ def _put_rows(rows: pq.ParquetFile, log: _Log, client_settings: dict[str, Any], 
 def _put(producer: Producer, row: dict[str, Any], old: tuple[Any, ...]) -> DeliveryFuture:
     """Puts a copy of the user record, with a tag that names the original. Raises EncodeError."""
     tags = tuple(Tag(tag["key"], tag["value"]) for tag in row["tags"] or ())
-    key, data, hash_key = row["partitionKey"], row["data"], _canonical(row)
+    key, data, hash_key = row["partitionKey"], row["data"], row["explicitHashKey"]
     try:
         return producer.put(key, data, hash_key, (*tags, Tag(repaired.TAG, repaired.tag_value(old))))
     except EncodeError:  # too large with the tag; then only the log has it
         return producer.put(key, data, hash_key, tags)
-
-
-def _canonical(row: dict[str, Any]) -> str | None:
-    """The explicit hash key as it may be written: "007" may be read, but is written as "7"."""
-    from ..format.hash_keys import explicit_hash_key_value
-
-    text = row["explicitHashKey"]
-    return None if text is None else str(explicit_hash_key_value(text))

@@ -27,6 +27,11 @@ Place = tuple[str, str, int]
 _MOST_USER_RECORDS = 1_000_000
 
 
+def may_be_sub_sequence_number(value: object) -> bool:
+    """Whether a log or plan may say so: -1 for a Kinesis record as a whole, or the number in it."""
+    return type(value) is int and -1 <= value < _MOST_USER_RECORDS
+
+
 def tag_value(place: Place) -> str:
     """The value of the tag of a copy of the user record at ``place``."""
     return "/".join(map(str, place))
@@ -153,8 +158,7 @@ def read_log(system: fs.FileSystem, path: str) -> Iterator[tuple[str | None, str
             if entry["outcome"] != "put":
                 continue
             shard_id, sequence_number, index = entry["old"]
-            # See `_place`.
-            if not -1 <= index < _MOST_USER_RECORDS or isinstance(index, float):
+            if not may_be_sub_sequence_number(index):
                 raise ValueError(f"sub-sequence number {index}")
             for text in (shard_id, sequence_number):
                 if not isinstance(text, str | None):

@@ -17,7 +17,8 @@ from kpl_codec.aws import Producer, fetch_shard_map, read_stream
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard_map import Shard, ShardMap
-from kpl_codec.spark.repair import _IDENTITY, _put_file
+from kpl_codec.spark.repair import _put_file
+from kpl_codec.spark.repair_files import IDENTITY
 from tests.captures.test_captures import answer
 
 from .validation.test_stream import Stream, stream
@@ -109,7 +110,7 @@ def test_advice_that_is_followed_ends_clean(spark: Any, stream: Stream, tmp_path
 def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
     rows = [
         {
-            **dict(zip(_IDENTITY, ("shardId-000000000000", str(number), 0), strict=True)),
+            **dict(zip(IDENTITY, ("shardId-000000000000", str(number), 0), strict=True)),
             "partitionKey": f"k{number}",
             "explicitHashKey": None,
             "data": b"%d" % number,

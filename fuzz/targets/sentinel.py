@@ -1,0 +1,117 @@
+"""What the sentinel takes from outside: answers of Kinesis, and the state that an earlier run kept.
+
+An input of `watch` is a list of answers in JSON, as of `answers.read`; one of `kept` is the state.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from kpl_codec.sentinel import Call, Finding, Kept, KeptStateError, Sentinel, Watch
+from kpl_codec.shards.live_shard_map import Failure
+from tests.sentinel.model import START, ModelStream, open_map, run
+
+from .answers import READ, parsed, read_answers
+from .target import Target, dumped, loaded, repeated
+
+
+class _Stream(ModelStream):
+    """A stream that gives the input's answers first, and then its own."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        super().__init__(open_map(2))
+        self._given = iter(answers)
+
+    def answer(self, call: Call, now: float) -> dict[str, Any] | Failure:
+        proper = super().answer(call, now)
+        given = next(self._given, proper)
+        if given is proper:
+            return proper
+        if isinstance(given, str) and given.startswith("fail:"):
+            return Failure(given[5:], "as told")
+        return parsed(given)
+
+
+def _told(found: list[Finding]) -> None:
+    for finding in found:
+        json.dumps(finding.to_json())
+        assert finding.text
+
+
+def watch(given: bytes) -> None:
+    """Whatever is answered, every shard is looked at once Kinesis answers as it should, and all findings can
+    be told."""
+    stream = _Stream(read_answers(given))
+    watched = Watch(Sentinel("orders"), share=0.05)
+    _told(watched.use(stream.shard_map, START))
+    _told(run(watched, stream, START, START + 600))
+    assert {shard.shard_id for shard in stream.shard_map} == set(watched.shards) | watched.keep(0).ended
+    for shard_id, state in watched.shards.items():
+        assert state.looks, shard_id
+    assert json.dumps(watched.keep(START + 600).to_json())
+
+
+def kept(given: bytes) -> None:
+    """A state is resumed, and the watch goes on and keeps a state that can be read; or KeptStateError."""
+    try:
+        state = Kept.from_json(loaded(given))
+    except KeptStateError as error:
+        str(error)
+        return
+    assert Kept.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert math.isfinite(state.at)
+    stream = _Stream([])
+    watched = Watch(Sentinel("orders"), share=0.05)
+    watched.resume(state)
+    _told(watched.use(stream.shard_map, START))
+    _told(run(watched, stream, START, START + 120))
+    again = json.loads(json.dumps(watched.keep(START + 120).to_json()))
+    assert Kept.from_json(again).to_json() == again
+
+
+def _watch_seeds() -> list[bytes]:
+    iterator = {"ShardIterator": "0"}
+    record = {"Data": "a", "PartitionKey": "k", "SequenceNumber": "5", "ApproximateArrivalTimestamp": START}
+    page = {"Records": [record], "MillisBehindLatest": 5, "NextShardIterator": "1"}
+    return dumped(
+        [],
+        [iterator, iterator, page, page],
+        [iterator, iterator, {"Records": []}, {}],
+        [iterator, iterator, {"Records": [{}]}, "fail:ExpiredIteratorException"],
+        ["fail:ProvisionedThroughputExceededException", "fail:AccessDeniedException", {}, iterator],
+    )
+
+
+def _state() -> dict[str, Any]:
+    stream = _Stream([])
+    for second in range(60):
+        stream.put("shardId-000000000000", START + second, "k", b"x")
+        stream.put("shardId-000000000001", START + second, "k", b"\xf3\x89\x9a\xc2" + bytes(16))
+    watched = Watch(Sentinel("orders"), share=1.0)
+    watched.use(stream.shard_map, START)
+    run(watched, stream, START, START + 60)
+    return watched.keep(START + 60).to_json()
+
+
+def _kept_seeds() -> list[bytes]:
+    state = _state()
+    losses = [["stray", "unknown", None, 1, 1, 1, 0]]
+    minute = ["shardId-000000000000", int(START // 60), [1, 2, 3, 0, 5, 6, 7, 8, 9, *losses]]
+    finding = [None, ["hot-key", "unknown", None], [START, START, 1, 1, None, "5", "detail"]]
+    return dumped(state, {**state, "minutes": [minute], "findings": [finding], "ended": ["shardId-1"]})
+
+
+KEPT = {
+    "minutes": repeated(
+        b'["a",1,[1,2,3,0,5,6,7,8,9]],',
+        head=b'{"version":1,"at":1,"shards":{},"ended":[],"findings":[],"minutes":[',
+        tail=b'["a",1,[1,2,3,0,5,6,7,8,9]]]}',
+    ),
+    "open brackets": repeated(b"["),
+}
+TARGETS = {
+    "watch": Target(watch, _watch_seeds, READ, json=True),
+    "kept": Target(kept, _kept_seeds, KEPT, json=True),
+}
