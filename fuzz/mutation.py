@@ -27,7 +27,11 @@ SURVIVORS = Path(__file__).with_name("survivors.txt")
 FOLDERS = ("format", "shards", "deaggregation", "adapters", "producer")
 MODULES = (
     "errors", "backoff",
-    *(f"{name}.{path.stem}" for name in FOLDERS for path in sorted((REPOSITORY / "kpl_codec" / name).glob("[a-z]*.py"))),
+    *(
+        f"{name}.{path.stem}"
+        for name in FOLDERS
+        for path in sorted((REPOSITORY / "kpl_codec" / name).glob("[a-z]*.py"))
+    ),
 )  # fmt: skip
 
 _SETTINGS = """[mutmut]

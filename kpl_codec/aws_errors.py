@@ -1,4 +1,5 @@
-"""What the error codes of AWS and botocore mean, for readers, writers and shard maps.
+"""What the error codes of AWS and botocore mean, for readers, writers and shard maps; and which answers of
+Kinesis were cut short.
 
 kind          | meaning                                             | does a retry help
 --------------+-----------------------------------------------------+---------------------------
@@ -13,7 +14,8 @@ other         | every code that is not listed, InternalFailure, 5xx | yes
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 ErrorKind = Literal["throttled", "invalid", "refused", "unconfigured", "not-sent", "other"]
 
@@ -47,3 +49,19 @@ def error_kind(code: str) -> ErrorKind:
 def is_permanent(code: str) -> bool:
     """Whether a retry cannot help a reader or a shard map."""
     return error_kind(code) in ("invalid", "refused", "unconfigured")
+
+
+def missing_member(answer: Mapping[str, Any], needs: str) -> str | None:
+    """The member that an answer of Kinesis lacks: ``needs``, or one that every record has. None: nothing.
+
+    botocore turns an answer that was cut off into one without members.
+    """
+    if needs not in answer:
+        return needs
+    for record in answer.get("Records", ()):
+        if "Data" not in record:
+            return "Records[].Data"
+        number = record.get("SequenceNumber")
+        if not (isinstance(number, str) and number.isascii() and number.isdigit()):
+            return "Records[].SequenceNumber"
+    return None

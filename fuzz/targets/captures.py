@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import tempfile
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def columns_of(given: bytes) -> dict[str, list[Any]]:
     columns = value if isinstance(value, dict) else {"data": value}
     lists = {name: item if isinstance(item, list) else [item] for name, item in columns.items()}
     longest = max(map(len, lists.values()), default=0)
-    return {name: (items * longest)[:longest] if items else [None] * longest for name, items in lists.items()}
+    return {name: list(islice(cycle(items or [None]), longest)) for name, items in lists.items()}
 
 
 def parquet(given: bytes) -> bytes:

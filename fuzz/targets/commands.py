@@ -177,8 +177,9 @@ def seeds() -> list[bytes]:
 
 
 def work(given: bytes) -> Any:
+    files = _files(given)
     for argv in _FILE:
-        with _folder(_files(given)):
+        with _folder(files):
             run(argv, given)
 
 
@@ -188,5 +189,9 @@ GROWN = {
     "numbers": lambda size: b"".join(b"%d\n" % (i << 100) for i in range(size // 33)),
     "one line": repeated(b"a"),
     "hex": repeated(b"f3899ac2"),
+    "findings": lambda size: dumped({"kind": ["stray"], "detail": ["x" * 20] * (size // 24)})[0],
+    "keys": lambda size: dumped(
+        {"partitionKey": [f"k{n}" for n in range(size // 30)], "hashKey": ["x" * 16]}
+    )[0],
 }
 TARGETS = {"commands": Target(commands, seeds, GROWN, json=True, work=work)}

@@ -16,7 +16,7 @@ from kpl_codec.conformance.running import load, vector_files
 from kpl_codec.producer import ConfigError, ProducerConfig
 
 from .. import corpus
-from .target import Target, loaded, repeated
+from .target import Target, dumped, loaded, repeated
 
 _VECTORS = [vector for vector in corpus.vectors() if len(json.dumps(vector)) < 600][::40]
 
@@ -33,7 +33,7 @@ def programs(given: bytes) -> None:
             Path(folder, "some.json").write_text(json.dumps(value))
             try:
                 vectors = load(vector_files(Path(folder)))
-            except (ValueError, KeyError):  # what the command line tells as bad usage
+            except ValueError:  # what the command line tells as bad usage
                 vectors = _VECTORS
         printed = Path(folder, "printed")
         printed.write_bytes(answers)
@@ -66,7 +66,7 @@ def _seeds() -> list[bytes]:
     return [
         "\n".join(map(json.dumps, answers)).encode(),
         "\n".join(map(json.dumps, [hello, *rows])).encode(),
-        json.dumps({"vectors": _VECTORS[:2], "answers": answers[:3]}).encode(),
+        *dumped(*({"vectors": [v], "answers": [hello, {**v, **v["input"]}]} for v in _VECTORS)),
         json.dumps(hello).encode(),
     ]
 
@@ -85,6 +85,7 @@ TARGETS = {
             "lines": repeated(b'{"id":null}\n', head=b'{"name":"n","ops":["decode"]}\n'),
             "open brackets": repeated(b"["),
         },
+        json=True,
     ),
     "properties": Target(
         properties,

@@ -25,7 +25,10 @@ class _Stream(ModelStream):
         self._given = iter(answers)
 
     def answer(self, call: Call, now: float) -> dict[str, Any] | Failure:
-        proper = super().answer(call, now)
+        try:
+            proper = super().answer(call, now)
+        except ValueError:  # an iterator, or a place, that the input gave
+            proper = Failure("InvalidArgumentException", "not one of this stream")
         given = next(self._given, proper)
         if given is proper:
             return proper
@@ -40,13 +43,18 @@ def _told(found: list[Finding]) -> None:
         assert finding.text
 
 
-def watch(given: bytes) -> None:
-    """Whatever is answered, every shard is looked at once Kinesis answers as it should, and all findings can
-    be told."""
+def _watched(given: bytes) -> tuple[_Stream, Watch]:
     stream = _Stream(read_answers(given))
     watched = Watch(Sentinel("orders"), share=0.05)
     _told(watched.use(stream.shard_map, START))
     _told(run(watched, stream, START, START + 600))
+    return stream, watched
+
+
+def watch(given: bytes) -> None:
+    """Whatever is answered, every shard is looked at once Kinesis answers as it should, and all findings can
+    be told."""
+    stream, watched = _watched(given)
     assert {shard.shard_id for shard in stream.shard_map} == set(watched.shards) | watched.keep(0).ended
     for shard_id, state in watched.shards.items():
         assert state.looks, shard_id
@@ -106,12 +114,12 @@ def _kept_seeds() -> list[bytes]:
 KEPT = {
     "minutes": repeated(
         b'["a",1,[1,2,3,0,5,6,7,8,9]],',
-        head=b'{"version":1,"at":1,"shards":{},"ended":[],"findings":[],"minutes":[',
+        head=b'{"version":2,"at":1,"shards":{},"ended":[],"findings":[],"minutes":[',
         tail=b'["a",1,[1,2,3,0,5,6,7,8,9]]]}',
     ),
     "open brackets": repeated(b"["),
 }
 TARGETS = {
-    "watch": Target(watch, _watch_seeds, READ, json=True),
+    "watch": Target(watch, _watch_seeds, READ, json=True, work=_watched),
     "kept": Target(kept, _kept_seeds, KEPT, json=True),
 }

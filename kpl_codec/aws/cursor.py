@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from ..aws_errors import is_permanent
+from ..aws_errors import is_permanent, missing_member
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time
@@ -58,15 +58,6 @@ class Answer(NamedTuple):
         """Whether these were the last records. A full answer never shows that: of records that arrived in one
         millisecond the first is 0 ms behind, too."""
         return self.ended or (self.behind == 0 and len(self.records) < limit)
-
-
-def _missing(answer: Mapping[str, Any], needs: str) -> str | None:
-    """The member that an answer lacks: ``needs``, or one that every record has. None: nothing."""
-    if needs not in answer:
-        return needs
-    members = ("Data", "SequenceNumber")
-    records = answer.get("Records", ())
-    return next((f"Records[].{name}" for record in records for name in members if name not in record), None)
 
 
 class Pace:
@@ -229,7 +220,7 @@ class ShardCursor:
             self._pace.spent(operation)
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
         # botocore turns a truncated answer into an empty success, which would look like the end of the shard.
-        missing = _missing(answer, needs)
+        missing = missing_member(answer, needs)
         if missing is not None:
             raise CallFailed(operation, Failure(_CUT_SHORT, f"an answer without {missing}"))
         return answer

@@ -59,7 +59,7 @@ def _run_all(args: argparse.Namespace) -> list[Result]:
     """The results. Programs that could not run are named. Raises OSError, UsageError, KplError."""
     try:
         vectors = [v for v in load(vector_files(args.vectors)) if not args.kind or v["kind"] in args.kind]
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         raise UsageError(reason=f"{args.vectors}: no vectors: {error}") from None
     if not vectors:
         raise UsageError(reason=f"no vectors in {args.vectors or 'the published ones'}")

@@ -42,6 +42,42 @@ class Judgement(NamedTuple):
     detail: str = ""
 
 
+def check_vector(vector: Any) -> None:
+    """Raises ValueError for a vector that cannot be asked or judged."""
+    if not isinstance(vector, Mapping) or not isinstance(vector.get("id"), str):
+        raise ValueError("a vector without an id")
+    wrong = [name for name, right in _rules(vector).items() if not right]
+    if wrong:
+        raise ValueError(f"{vector['id']}: {', '.join(wrong)}")
+
+
+def _rules(vector: Mapping[str, Any]) -> dict[str, bool]:
+    """The members of a vector that are needed, and whether they are as they must be."""
+    kind, asked, error = vector.get("kind"), vector.get("input"), vector.get("error")
+    found = {
+        "kind": kind == "decode" or (isinstance(kind, str) and kind in _RESULTS),
+        "result": isinstance(vector.get("result"), str),
+        "input": isinstance(asked, Mapping),
+        "error": "error" not in vector or (isinstance(error, Mapping) and "code" in error),
+    }
+    if kind == "decode":
+        records = vector.get("user_records")
+        found["user_records"] = isinstance(records, list | None)
+        found["plain"] = records is not None or bool(vector.get("plain")) or "error" in vector
+    elif "error" not in vector:
+        found |= {name: name in vector for name in _RESULTS.get(str(kind), ())}
+    if kind == "encode" and isinstance(asked, Mapping):
+        given = asked.get("user_records", [])
+        found["user_records"] = isinstance(given, list) and all(
+            isinstance(record, Mapping) and "data" in record for record in given
+        )
+    if kind == "hash-key-range":
+        found |= {name: isinstance(vector.get(name, []), list) for name in ("inside", "outside")}
+    if kind == "shard-map":
+        found["lookups"] = isinstance(vector.get("lookups", {}), Mapping)
+    return found
+
+
 def question(vector: Mapping[str, Any]) -> dict[str, Any]:
     """What a program is asked about ``vector``."""
     asked = {"op": vector["kind"], "id": vector["id"], **vector["input"]}

@@ -48,7 +48,9 @@ class Program:
         # CNF-1: "A program MUST answer every line it reads with one line, a JSON object that repeats the
         # question's id."
         answer = self.ask({"op": "hello", "protocol": PROTOCOL})
-        if "failure" in answer or not isinstance(answer.get("ops"), list) or "name" not in answer:
+        ops = answer.get("ops")
+        sound = isinstance(ops, list) and all(isinstance(op, str) for op in ops)
+        if "failure" in answer or not sound or "name" not in answer:
             self.close()
             raise ProgramError(code="hello", detail=f"{self.command[0]} answered {json.dumps(answer)[:500]}")
         self.hello = answer
@@ -61,7 +63,7 @@ class Program:
         try:
             process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, encoding="utf-8", env=self._env,
+                text=True, encoding="utf-8", errors="replace", env=self._env,
             )  # fmt: skip
         except OSError as error:
             raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
@@ -111,7 +113,7 @@ class Program:
             answer = json.loads(line)
             if not isinstance(answer, dict) or answer.get("id") != question.get("id"):
                 raise ValueError
-        except ValueError:
+        except (ValueError, RecursionError):
             self.close()
             return {"failure": "nonsense", "detail": line[:200]}
         return answer

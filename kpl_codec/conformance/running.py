@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .judging import GRADES, Judgement, judge, question
+from .judging import GRADES, Judgement, check_vector, judge, question
 from .program import Program
 
 
@@ -20,8 +20,19 @@ def vector_files(directory: Path | None = None) -> list[Path]:
 
 
 def load(files: Iterable[Path]) -> list[dict[str, Any]]:
-    """All vectors of the files. Raises OSError, ValueError or KeyError for files that are none."""
-    return [vector for path in files for vector in json.loads(path.read_text(encoding="utf-8"))["vectors"]]
+    """All vectors of the files. Raises OSError, and ValueError for files that are none."""
+    found: list[dict[str, Any]] = []
+    for path in files:
+        try:
+            some = json.loads(path.read_text(encoding="utf-8"))["vectors"]
+            if not isinstance(some, list):
+                raise TypeError("vectors is no list")
+            for vector in some:
+                check_vector(vector)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise ValueError(f"{path.name}: {type(error).__name__}: {error}") from None
+        found += some
+    return found
 
 
 @dataclass

@@ -48,9 +48,9 @@ def unopened(
 
 def plain_hash_key(record: KinesisRecord) -> int | None:
     """The hash key of a plain record; None where it cannot be known."""
-    if record.explicit_hash_key is not None:
-        return _hash_key_or_none("", record.explicit_hash_key)
-    return None if record.partition_key is None else partition_key_hash(record.partition_key)
+    if record.explicit_hash_key is None and record.partition_key is None:
+        return None
+    return _hash_key_or_none(record.partition_key or "", record.explicit_hash_key)
 
 
 def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, list[Placement]]:

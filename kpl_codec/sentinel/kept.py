@@ -10,14 +10,18 @@ Specification: spec/10-sentinel.md, SEN-29.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from ..errors import KplError
+from ..shards.sequence_numbers import parse_sequence_number
 from .judging import Wrong
 
 _VERSION: Final = 2
+#: Above every number that is kept: sums of squares. Times are in milliseconds of years below 9999.
+_MOST: Final = 2**120
+_Made = TypeVar("_Made")
 
 #: A shard's id, None where it is not known, and what is wrong on it.
 FindingKey = tuple[str | None, Wrong]
@@ -74,8 +78,10 @@ class Minute:
     def from_json(cls, row: list[Any]) -> Minute:
         """The inverse of `to_json`."""
         count = len(_MINUTE_NUMBERS)
-        losses = {Wrong(*one[:3]): Losses(*map(int, one[3:])) for one in row[count:]}
-        return cls(**dict(zip(_MINUTE_NUMBERS, map(int, row[:count]), strict=True)), losses=losses)
+        losses = {_made(Wrong, one[:3]): _made(Losses, one[3:]) for one in row[count:]}
+        minute = _made(cls, row[:count])
+        minute.losses = losses
+        return minute
 
 
 _MINUTE_NUMBERS: Final = (
@@ -151,15 +157,46 @@ class Kept(NamedTuple):
                 raise KeptStateError(reason=f"version {state['version']!r}, not {_VERSION}")
             minutes: dict[str | None, dict[int, Minute]] = {}
             for shard_id, number, row in state["minutes"]:
-                minutes.setdefault(shard_id, {})[int(number)] = Minute.from_json(row)
+                minutes.setdefault(_of(str | None, shard_id), {})[_of(int, number)] = Minute.from_json(row)
             return cls(
-                float(state["at"]),
-                {shard_id: KeptShard(*row) for shard_id, row in state["shards"].items()},
-                frozenset(state["ended"]),
+                _of(float, state["at"]),
+                {shard_id: _shard(row) for shard_id, row in state["shards"].items()},
+                frozenset(_of(str, shard_id) for shard_id in state["ended"]),
                 minutes,
-                {(shard_id, Wrong(*wrong)): OpenFinding(*row) for shard_id, wrong, row in state["findings"]},
+                {
+                    (_of(str | None, shard_id), _made(Wrong, wrong)): _made(OpenFinding, row)
+                    for shard_id, wrong, row in state["findings"]
+                },
             )
+        except KeptStateError:
+            raise
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-            if isinstance(error, KeptStateError):
-                raise
             raise KeptStateError(reason=f"{type(error).__name__}: {error}") from None
+
+
+def _of(kind: Any, value: Any) -> Any:
+    """``value``, which must be of ``kind``; a time or number is finite and below `_MOST`. Raises TypeError,
+    ValueError."""
+    kinds = kind | int if kind in (float, float | None) else kind
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise TypeError(f"{value!r:.40} is no {kind}")
+    # No number is NaN, and none becomes infinite.
+    if isinstance(value, int | float) and not -1 <= value < _MOST:
+        raise ValueError(f"{value!r:.40} is out of range")
+    return value
+
+
+def _made(kind: Callable[..., _Made], row: Any) -> _Made:
+    """A ``kind`` with the values of ``row``, each of the type that its field declares."""
+    hints = get_type_hints(kind)
+    if not isinstance(row, list) or len(row) > len(hints):
+        raise TypeError(f"{row!r:.40} is no {kind}")
+    return kind(*map(_of, hints.values(), row))
+
+
+def _shard(row: Any) -> KeptShard:
+    shard = _made(KeptShard, row)
+    for number in (shard.starting_sequence_number, shard.sequence_number, shard.read_to):
+        if number is not None:
+            parse_sequence_number(number)
+    return shard

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..aws_errors import error_kind
+from ..aws_errors import error_kind, missing_member
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure
 from ..shards.shard_map import ShardMap
@@ -170,9 +170,9 @@ class Watch:
         # SEN-8: "An answer without an iterator or records where they belong MUST be taken for a call that
         # failed, not for the end of the shard."
         begins = call.operation in ("GetShardIterator", "SubscribeToShard")
-        needed = "ShardIterator" if begins else "Records"
-        if needed not in answer:
-            return self.fail(call, Failure("IncompleteAnswer", f"no {needed}"), now)
+        missing = missing_member(answer, "ShardIterator" if begins else "Records")
+        if missing is not None:
+            return self.fail(call, Failure("IncompleteAnswer", f"no {missing}"), now)
         state.under_way = None
         if not (begins and self._pushed):  # nothing was called yet
             state.failures = self._stream_failures = 0

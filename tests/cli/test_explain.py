@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,13 @@ def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_typo_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert "naive-aggregator, " in run(capsys, "naive-agregator", code=2)
+
+
+def test_without_pyspark_all_else_is_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What needs a missing package, or a newer one, is left out."""
+    for name in [name for name in sys.modules if name.startswith("kpl_codec.spark")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert "FRM-3" in run(capsys, "FRM-3")
