@@ -25,7 +25,7 @@ from .calls import CALL_ERRORS, failure_of, send
 from .sentinel_subscriptions import Subscriptions
 
 #: Seconds between two routine refreshes of the shard map; the minimum between two others.
-_REFRESH, _REFRESH_AGAIN = 10.0, 2.0
+REFRESH, _REFRESH_AGAIN = 10.0, 2.0
 #: Seconds between two requests for a stream that is gone.
 _GONE: Final = 5.0
 #: Shards that are read by subscription at the same time.
@@ -61,7 +61,7 @@ class StreamWatcher:
         self._client = client
         self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn}
         self._live = LiveShardMap(
-            stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON", refresh_interval=_REFRESH
+            stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH
         )
         name = stream_name or str(stream_arn).rpartition("/")[2]
         self._subscriptions = Subscriptions(client, consumer_arn) if consumer_arn else None

@@ -52,6 +52,12 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _url(text: str) -> str:
+    if not text.startswith(("https://", "http://")):
+        raise argparse.ArgumentTypeError(f"{text!r} does not begin with https:// or http://")
+    return text
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--stream", metavar="NAME", help="a stream's name or ARN")
@@ -80,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     telling = parser.add_argument_group("what is told")
     telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
     telling.add_argument("--names", action="store_true", help="show hot partition keys, not their hash keys")
-    telling.add_argument("--webhook", metavar="URL", help="post findings there in Slack's format")
+    telling.add_argument("--webhook", type=_url, metavar="URL", help="post findings there in Slack's format")
     telling.add_argument(
         "--prometheus", type=_port, metavar="PORT", help="metrics at http://127.0.0.1:PORT/metrics"
     )
@@ -190,7 +196,9 @@ def _watch(args: argparse.Namespace) -> int:
         with _signals(watcher.stop):
             watcher.run(args.seconds)
     if not watcher.watch.measured.looks:
-        note(f"kpl-codec: no shard of {args.stream} could be looked at")
+        failed = watcher.watch.measured.failed.most_common(1)
+        why = f": most calls fail with {failed[0][0]}" if failed else ""
+        note(f"kpl-codec: no shard of {args.stream} could be looked at{why}")
         return 2
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
     return 1 if bad else 0
@@ -287,10 +295,12 @@ class _Terminal:
 
     def measures(self, measured: list[Measure], now: float) -> None:
         """Tell of the cost once it is known; renew the table."""
+        from ..aws.sentinel import REFRESH
+
         watch = self._watcher.watch
         if not self._told_cost and watch.shards:
             self._told_cost = True
-            self._say(str(watch.cost()))
+            self._say(f"{watch.cost()}; and the list of shards every {REFRESH:.0f} s (2 calls)")
         if self._live is not None and watch.shards:
             self._live.update(_table(self._stream, watch, now), refresh=True)
 

@@ -94,7 +94,7 @@ class PageServer(ServerThread):
         self._watch = watch
         self._page = b""
         self._made = threading.Event()
-        self._asked_at = self._made_at = float("-inf")
+        self._asked_at = self._made_at = self._rendered_at = float("-inf")
         server = self
 
         class Handler(_Handler):
@@ -113,10 +113,13 @@ class PageServer(ServerThread):
         if not self._page or (not fresh and time.monotonic() - self._asked_at < _WANTED):
             self._made_at = now
             self._page = render_page(report_of(self._watch, now)).encode()
+            self._rendered_at = time.monotonic()
             self._made.set()
 
     def _ask(self) -> bytes:
         self._asked_at = time.monotonic()
+        if self._asked_at - self._rendered_at > RENEW:  # nobody looked for a while
+            self._made.clear()
         self._made.wait(2 * RENEW)
         return self._page
 

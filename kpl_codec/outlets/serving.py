@@ -8,13 +8,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TypeVar
 
+from ..errors import KplError
+
 Self = TypeVar("Self", bound="ServerThread")
+
+
+class CannotListen(KplError, OSError):
+    """An address and port that no server can be had at."""
+
+    code = "cannot-listen"
+    address: str
+    port: int
+    reason: str
+    text = "cannot listen at {address}, port {port}: {reason}"
 
 
 class ServerThread:
     """A context manager: it serves ``handler`` until its end, each request in a thread.
 
-    ``port`` 0 takes a free one; ``port`` then says which. Raises OSError for an address it cannot have.
+    ``port`` 0 takes a free one; ``port`` then says which. Raises CannotListen.
     """
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], address: str, port: int) -> None:
@@ -22,7 +34,10 @@ class ServerThread:
             address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
             request_queue_size = 128
 
-        self._server = Server((address, port), handler)
+        try:
+            self._server = Server((address, port), handler)
+        except OSError as error:
+            raise CannotListen(address=address, port=port, reason=error.strerror or str(error)) from None
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.cli.main import main
+from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..aws.test_sentinel import naive
@@ -77,7 +79,31 @@ def test_nothing_looked_at_is_a_failure_not_a_clean_stream(kinesis_local, proxy,
     arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
     blind = run(arguments)
     assert blind.returncode == 2
-    assert "could be looked at" in blind.stderr
+    assert "could be looked at: most calls fail with AccessDeniedException" in blind.stderr
+
+
+def test_a_port_in_use_is_named(kinesis_local, stream):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for option in ("--page", "--prometheus"):
+            refused = run(command(kinesis_local, stream, option, str(port), "--for", "5s"))
+            assert refused.returncode == 2
+            assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in refused.stderr
+
+
+def test_everything_by_enhanced_fan_out(kinesis_local, stream):
+    naive(kinesis_local.client(), stream, 5)
+    with FaultProxy(kinesis_local.endpoint_url) as proxy:
+        arguments = command(
+            kinesis_local, stream, "--all", "--since", "1m", "--consumer", "gate", "--for", "8s"
+        )
+        arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
+        gate = run([*arguments, "--json"])
+        assert {call.operation for call in proxy.calls} >= {"SubscribeToShard", "RegisterStreamConsumer"}
+    assert gate.returncode == 1, gate.stderr
+    assert {json.loads(line)["kind"] for line in gate.stdout.splitlines()} == {"naive-aggregator"}
+    assert "2 open shards, everything is read by enhanced fan-out" in gate.stderr
+    assert "GetRecords" not in gate.stderr
 
 
 def test_the_demo_is_watched():
@@ -98,6 +124,7 @@ def test_the_demo_is_watched():
         ("--page", "99999"),
         ("--prometheus", "-1"),
         ("--share", "much"),
+        ("--webhook", "ftp://somewhere"),
         ("--for", "0s"),
     ],
 )

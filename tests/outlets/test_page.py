@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -74,6 +76,22 @@ def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
                 page.screenshot(str(tmp_path / f"{width}.png"))  # to be looked at
                 assert page.complaints == []
                 assert all(request.startswith((url, "data:")) for request in page.requests)
+
+
+def test_who_comes_late_gets_a_page_of_now(monkeypatch):
+    monkeypatch.setattr("kpl_codec.outlets.page.RENEW", 0.5)
+    stream = ModelStream(open_map(2))
+    watch = watched(stream)
+    with PageServer(watch, "127.0.0.1", 0) as server:
+        server.measures([], START)  # nothing was read yet
+        Traffic(stream, rate=10).fill(START, START + 60)
+        run(watch, stream, START, START + 60)
+        time.sleep(0.6)
+        renewing = threading.Timer(0.2, server.measures, ([], START + 60))
+        renewing.start()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=10) as answer:
+            assert "Nothing was read" not in answer.read().decode()
+        renewing.join()
 
 
 def test_the_page_renews_itself(browser, monkeypatch):
