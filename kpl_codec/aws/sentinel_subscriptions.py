@@ -12,12 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..aws_errors import is_permanent
 from ..sentinel import Call
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import TRIM_HORIZON, Place, after_record, at_time
-from .calls import CALL_ERRORS, failure_of
-from .stream_consumer import register_consumer
 from .subscription import SubscriptionCursor
 
 
@@ -70,26 +67,3 @@ def _place(arguments: Mapping[str, Any]) -> Place:
     if (when := arguments.get("Timestamp")) is not None:
         return at_time(round(when.timestamp() * 1000))
     return TRIM_HORIZON
-
-
-def consumer_arn(client: Any, stream: str, consumer: str) -> str:
-    """The ARN of ``consumer``: an ARN, or the name of a consumer of the stream, registered if it is not.
-
-    ``stream``: name or ARN. Raises StreamUnavailable.
-    """
-    if consumer.startswith("arn:"):
-        return consumer
-    if not stream.startswith("arn:"):
-        try:
-            answer = client.describe_stream_summary(StreamName=stream)
-        except CALL_ERRORS as error:
-            failure = failure_of(error)
-            raise StreamUnavailable(
-                stream=stream,
-                operation="describe_stream_summary",
-                code=failure.code,
-                reason=failure.reason,
-                permanent=is_permanent(failure.code),
-            ) from None
-        stream = str(answer["StreamDescriptionSummary"]["StreamARN"])
-    return register_consumer(client, stream, consumer, patience=60.0)

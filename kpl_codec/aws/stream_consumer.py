@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
-from .calls import CALL_ERRORS, failure_of
+from .calls import CALL_ERRORS, failure_of, stream_argument
 
 _BACKOFF: Final = Backoff(0.2, 5.0)
 _NOT_FOUND: Final = "ResourceNotFoundException"
@@ -58,6 +58,33 @@ def register_consumer(
             raise _unavailable(stream_arn, "describe_stream_consumer", Failure("ConsumerNotFound", reason))
         sleep(pause)
         failures += 1
+
+
+def active_consumer(
+    client: Any, stream: str, consumer: str, *, may_register: bool = True, patience: float = 300.0
+) -> str:
+    """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
+
+    ``stream``: name or ARN. Raises StreamUnavailable.
+    """
+    if not consumer.startswith("arn:"):
+        arn = _stream_arn(client, stream)
+        return register_consumer(client, arn, consumer, may_register=may_register, patience=patience)
+    status = consumer_status(client, consumer, patience=patience)
+    if status != "ACTIVE":
+        failure = Failure("ConsumerNotFound", f"the consumer is {status or 'not registered'}")
+        raise _unavailable(consumer, "describe_stream_consumer", failure, permanent=True)
+    return consumer
+
+
+def _stream_arn(client: Any, stream: str) -> str:
+    if stream.startswith("arn:"):
+        return stream
+    try:
+        summary = client.describe_stream_summary(**stream_argument(stream))["StreamDescriptionSummary"]
+        return str(summary["StreamARN"])
+    except CALL_ERRORS as error:
+        raise _unavailable(stream, "describe_stream_summary", failure_of(error)) from None
 
 
 def consumer_status(
@@ -106,11 +133,13 @@ def _call(client: Any, operation: str, end: float, sleep: Sleep, clock: Clock, *
         failures += 1
 
 
-def _unavailable(stream: str, operation: str, failure: Failure) -> StreamUnavailable:
+def _unavailable(
+    stream: str, operation: str, failure: Failure, *, permanent: bool = False
+) -> StreamUnavailable:
     return StreamUnavailable(
         stream=stream,
         operation=operation,
         code=failure.code,
         reason=failure.reason,
-        permanent=is_permanent(failure.code),
+        permanent=permanent or is_permanent(failure.code),
     )

@@ -167,9 +167,9 @@ def _watch(args: argparse.Namespace) -> int:
 
         client, consumer = client_of(args), None
         if args.consumer:
-            from ..aws.sentinel_subscriptions import consumer_arn
+            from ..aws.stream_consumer import active_consumer
 
-            consumer = consumer_arn(client, args.stream, args.consumer)
+            consumer = active_consumer(client, args.stream, args.consumer, patience=60.0)
             note(f"reads as {consumer}, which stays registered")
         limits = Limits.of_a_consumer() if consumer else Limits()
         given = {

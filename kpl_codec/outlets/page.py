@@ -74,6 +74,7 @@ def report_of(watch: Watch, now: float) -> Report:
             )
         )
     lost_all = sentinel.lost(now)
+    what = "counts are of what was read" if lost_all.seen else "no loss was seen"
     read = f"{watch.cost().share:.0%} of each shard's time" if watch.cost().share < 1 else "everything"
     return build_report(
         tally,
@@ -82,7 +83,7 @@ def report_of(watch: Watch, now: float) -> Report:
         version=__version__,
         title="Live watch of the last hour",
         stream_name=sentinel.stream,
-        source=f"read: {read}; counts are of what was read",
+        source=f"read: {read}; {what}",
         estimated_loss=str(lost_all) if lost_all.low < lost_all.high else None,
     )
 

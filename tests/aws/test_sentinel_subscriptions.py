@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kpl_codec.aws.sentinel_subscriptions import consumer_arn
+from kpl_codec.aws.stream_consumer import active_consumer
 from kpl_codec.testing.faults import FaultProxy, throttle
 
 from .test_sentinel import Running, naive
@@ -19,8 +19,12 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 def test_everything_is_read_by_subscription_through_a_split_and_faults(kinesis_local, client, stream):
     with FaultProxy(kinesis_local.endpoint_url, subscription_lifetime=8.0) as proxy:
         pushed = kinesis_local.client(endpoint_url=proxy.endpoint_url)
-        consumer = consumer_arn(pushed, stream, "sentinel")
-        assert consumer_arn(pushed, stream, "sentinel") == consumer == consumer_arn(pushed, stream, consumer)
+        consumer = active_consumer(pushed, stream, "sentinel")
+        assert (
+            active_consumer(pushed, stream, "sentinel")
+            == consumer
+            == active_consumer(pushed, stream, consumer)
+        )
         proxy.on("SubscribeToShard", throttle(), times=1, after=2)
         with Running(pushed, stream, share=1.0, consumer_arn=consumer) as running:
             watch = running.watcher.watch

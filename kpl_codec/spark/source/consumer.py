@@ -12,10 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...aws.calls import CALL_ERRORS, failure_of, stream_argument
-from ...aws.stream_consumer import consumer_status, deregister_consumer, register_consumer
-from ...aws_errors import is_permanent
-from ...shards.live_shard_map import StreamUnavailable
+from ...aws.stream_consumer import active_consumer, deregister_consumer
 from .offsets import Piece
 from .option_texts import OptionTexts
 from .positions import OptionError
@@ -38,22 +35,10 @@ class Consumer:
 
     def find(self, client: Any, stream: str, patience: float) -> str:
         """The ARN of the consumer, once it is active. ``stream``: name or ARN. Raises StreamUnavailable."""
-        if self.arn is not None:
-            status = consumer_status(client, self.arn, patience=patience)
-            if status != "ACTIVE":
-                raise StreamUnavailable(
-                    stream=self.arn,
-                    operation="describe_stream_consumer",
-                    code="ConsumerNotFound",
-                    reason=f"the consumer is {status or 'not registered'}",
-                    permanent=True,
-                )
-            return self.arn
-        assert self.name is not None
-        return register_consumer(
+        return active_consumer(
             client,
-            _stream_arn(client, stream),
-            self.name,
+            stream,
+            self.arn or str(self.name),
             may_register=self.may_register,
             patience=patience,
         )
@@ -64,23 +49,6 @@ class Consumer:
         # given by its ARN."
         if self.deregister:
             deregister_consumer(client, arn)
-
-
-def _stream_arn(client: Any, stream: str) -> str:
-    if stream.startswith("arn:"):
-        return stream
-    try:
-        summary = client.describe_stream_summary(**stream_argument(stream))["StreamDescriptionSummary"]
-        return str(summary["StreamARN"])
-    except CALL_ERRORS as error:
-        failure = failure_of(error)
-        raise StreamUnavailable(
-            stream=stream,
-            operation="describe_stream_summary",
-            code=failure.code,
-            reason=failure.reason,
-            permanent=is_permanent(failure.code),
-        ) from None
 
 
 def consumer_option(taken: OptionTexts, stream_name: str) -> Consumer | None:
