@@ -2,7 +2,7 @@
 
 cdef enum:
     CHUNK = 1 << 19  # at least so many bytes are hashed, then parsed while they are in the cache
-    LANES = 16  # messages that are hashed in parallel
+    LANES = 32  # messages that are hashed in parallel
 
 cdef enum State:
     UNCERTAIN = 0  # no rows here: Python decides

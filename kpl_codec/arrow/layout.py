@@ -59,6 +59,8 @@ KEPT = (
 )
 #: About so many bytes a row takes beside its texts and bytes.
 _ROW_BYTES = 128
+#: So many frames are hashed in parallel.
+LANES = 32
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -148,9 +150,9 @@ def lengths(column: pa.Array) -> Numbers:
 
 def parts(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Slices of ``batch``, in order, of equally many rows, with about ``max_bytes`` of data each. The number
-    of rows is a multiple of sixteen, because sixteen are hashed in parallel."""
+    of rows is a multiple of `LANES`."""
     rows = batch.num_rows * max_bytes // max(1, batch.column("data").nbytes)
-    rows = max(16, rows - rows % 16)
+    rows = max(LANES, rows - rows % LANES)
     for start in range(0, max(1, batch.num_rows), rows):
         yield batch.slice(start, rows)
 

@@ -22,6 +22,12 @@ from kpl_codec.errors import KplError
 from .test_arrow import MAPS, batch_of, framed, kinesis_records
 
 
+def row_by_row() -> Any:
+    """Batches are cut as far as can be."""
+    rows = lambda batch, _: (batch.slice(i, 1) for i in range(max(1, batch.num_rows)))  # noqa: E731
+    return mock.patch.object(arrow, "parts", rows)
+
+
 class Stream:
     """A table of a library that has the PyCapsule interface and nothing else."""
 
@@ -159,12 +165,11 @@ def outcome(run: Callable[[], pa.Table]) -> Any:
 def test_threads_change_nothing(
     records: list[kpl.KinesisRecord], at: int, policy: Any, shard_map: Any, tags: bool, threads: int
 ) -> None:
-    """Shares of sixteen rows: as much is cut as can be."""
     batch = batch_of(records)
     batches = [batch.slice(0, at), batch.slice(at)]
     options: dict[str, Any] = {"policy": policy, "shard_map": shard_map, "tags": tags}
     want = outcome(lambda: pa.Table.from_batches(deaggregate_batches(batches, **options)))
-    with mock.patch.object(arrow, "_PART_BYTES", 1):
+    with row_by_row():
         got = outcome(lambda: deaggregate_table(batches, threads=threads, **options))
     assert got == want
 
@@ -178,14 +183,14 @@ def test_threads_work_at_the_same_time() -> None:
         both.wait()
         return process(self, part)
 
-    with mock.patch.object(arrow, "_PART_BYTES", 1), mock.patch.object(Deaggregator, "process", waiting):
-        assert deaggregate_table(BATCH.slice(0, 32), threads=2).num_rows == 96
+    with row_by_row(), mock.patch.object(Deaggregator, "process", waiting):
+        assert deaggregate_table(BATCH.slice(0, 2), threads=2).num_rows == 6
 
 
 def test_the_first_record_that_is_refused_is_named() -> None:
     broken = framed(b"\x0a")
     records = [kpl.KinesisRecord("a", broken if n in (20, 35) else b"plain", str(n)) for n in range(40)]
-    with mock.patch.object(arrow, "_PART_BYTES", 1):
+    with row_by_row():
         found = outcome(lambda: deaggregate_table(batch_of(records), threads=3))
     assert found == outcome(lambda: deaggregate_table(batch_of(records[:21]), threads=1))
     assert issubclass(found[0], kpl.DecodeError)
