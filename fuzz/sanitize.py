@@ -175,7 +175,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         stop = found.cut(start, found.rows, rng.choice([0, 100, 10_000]), widths)
         for column in (
             found.record_numbers, found.sub_sequence_numbers, found.aggregated, found.user_data,
-            found.partition_keys, found.explicit_hash_keys,
+            found.partition_keys, found.explicit_hash_keys, found.firsts,
         ):  # fmt: skip
             column(start, stop)
         found.spread(key, start, stop)

@@ -94,7 +94,7 @@ cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexc
 
 
 def pick(Column table not None, const int32_t[::1] numbers not None, allocate):
-    """(offsets int32, bytes): items of a small table without nulls, by their indices."""
+    """(None, offsets int32, bytes): items of a small table without nulls, by their indices."""
     cdef Output offsets, out
     cdef size_t count = numbers.shape[0], i, size
     cdef uint64_t total = 0
@@ -115,4 +115,4 @@ def pick(Column table not None, const int32_t[::1] numbers not None, allocate):
             copy(out.at + total, table.item(numbers[i]), size)
             total += size
             ends[i + 1] = <int32_t>total
-    return offsets.buffer, out.buffer
+    return None, offsets.buffer, out.buffer

@@ -102,7 +102,7 @@ cdef class FrameColumns(JudgedFrames):
         return out.buffer
 
     def sub_sequence_numbers(self, size_t start, size_t stop):
-        """int64: the number of each row within its Kinesis record."""
+        """(None, int64): the number of each row within its Kinesis record."""
         cdef Output out
         cdef int64_t *at
         cdef size_t i
@@ -111,10 +111,23 @@ cdef class FrameColumns(JudgedFrames):
         at = <int64_t *>out.at
         for i in range(start, stop):
             at[i - start] = <int64_t>(i - self.starts[self.m.rows.at[i].frame])
-        return out.buffer
+        return None, out.buffer
+
+    def firsts(self, size_t start, size_t stop):
+        """(None, bits): whether each row is the first of its Kinesis record."""
+        cdef Output out
+        cdef size_t i = start
+        self.check(start, stop)
+        out = Output(self.allocate, (stop - start + 7) // 8)
+        memset(out.at, 0, (stop - start + 7) // 8)
+        while i < stop:
+            if i == self.starts[self.m.rows.at[i].frame]:
+                out.at[(i - start) >> 3] |= 1 << ((i - start) & 7)
+            i = self.last_of(i, stop)
+        return None, out.buffer
 
     def aggregated(self, size_t start, size_t stop):
-        """A bit per row: whether it is from an aggregate."""
+        """(None, bits): whether each row is from an aggregate."""
         cdef Output out
         cdef size_t i
         self.check(start, stop)
@@ -122,10 +135,10 @@ cdef class FrameColumns(JudgedFrames):
         memset(out.at, 0, (stop - start + 7) // 8)
         for i in range(stop - start):
             out.at[i >> 3] |= (self.state[self.m.rows.at[start + i].frame] == 2) << (i & 7)
-        return out.buffer
+        return None, out.buffer
 
     def user_data(self, size_t start, size_t stop):
-        """(offsets int32, bytes) of the rows' data. Raises OverflowError beyond 2 GiB."""
+        """(None, offsets int32, bytes) of the rows' data. Raises OverflowError beyond 2 GiB."""
         cdef Output offsets, out
         cdef size_t i
         cdef uint64_t total = 0
@@ -146,7 +159,7 @@ cdef class FrameColumns(JudgedFrames):
                 copy(out.at + total, row.data, row.size)
                 total += row.size
                 ends[i - start + 1] = <int32_t>total
-        return offsets.buffer, out.buffer
+        return None, offsets.buffer, out.buffer
 
     def partition_keys(self, size_t start, size_t stop):
         """(validity or None, offsets int32, bytes) of the rows' partition keys."""
@@ -194,7 +207,7 @@ cdef class FrameColumns(JudgedFrames):
         return None if valid is None else valid.buffer, offsets.buffer, out.buffer
 
     def spread(self, Column column not None, size_t start, size_t stop):
-        """(offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls."""
+        """(None, offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls."""
         cdef Output offsets, out
         cdef size_t i = start, last, size, written
         cdef uint64_t total = 0
@@ -227,7 +240,7 @@ cdef class FrameColumns(JudgedFrames):
                     total += size
                     i += 1
                     ends[i - start] = <int32_t>total
-        return offsets.buffer, out.buffer
+        return None, offsets.buffer, out.buffer
 
     cdef inline size_t last_of(self, size_t row, size_t stop) noexcept nogil:
         """The row, at most `stop`, before which the user records of the same Kinesis record end."""
@@ -248,7 +261,7 @@ cdef class FrameColumns(JudgedFrames):
         return out.buffer
 
     def hash_keys(self, size_t start, size_t stop):
-        """(offsets int32, bytes): each row's effective hash key, 16 bytes."""
+        """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
         cdef Output offsets, out
         cdef int32_t *ends
         cdef size_t i
@@ -261,4 +274,4 @@ cdef class FrameColumns(JudgedFrames):
             ends[i] = <int32_t>(16 * i)
         for i in range(start, stop):
             memcpy(out.at + 16 * (i - start), self.hashes + 16 * self.deciding(&self.m.rows.at[i]), 16)
-        return offsets.buffer, out.buffer
+        return None, offsets.buffer, out.buffer

@@ -3,6 +3,7 @@
     for batch in deaggregate_batches(batches, policy="report", shard_map=shard_map):
         ...
     users = deaggregate_table(table)  # at once, on all cores
+    users = deaggregate_table(table, columns=["partitionKey", "data"])  # makes no other columns
 
 The input is anything with Arrow's PyCapsule interface: pyarrow's own objects, data frames of polars and
 pandas, relations of DuckDB. It needs a binary column ``data``. ``streamName``, ``shardId``,
@@ -42,7 +43,7 @@ with needing_extras("kpl_codec.arrow"):
     import pyarrow.compute as pc
 
 from .compiled_columns import CompiledColumns
-from .decompressed import decompressed
+from .decompressed import NEEDED, decompressed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
 from .fallback import no_data_batches, object_batches
 from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
@@ -57,22 +58,29 @@ _COMPILED, _OBJECTS, _UNOPENED, _NO_DATA = range(4)
 
 
 def output_schema(
-    schema: pa.Schema | ArrowSchema, policy: Policy = "strict", *, placement: bool = False, tags: bool = False
+    schema: pa.Schema | ArrowSchema,
+    policy: Policy = "strict",
+    *,
+    placement: bool = False,
+    tags: bool = False,
+    columns: Iterable[str] | None = None,
 ) -> pa.Schema:
     """The schema that `deaggregate_batches` gives for batches of ``schema``.
 
     The nine columns of a user record, ``tags`` if asked for, the input's other columns, with a shard map the
     placement columns, and under the ``report`` policy the columns of the KCL's outcome, of errors and for
-    counting.
-    Raises TypeError for a column of the wrong type, CaptureError without ``data``.
+    counting. ``columns``: only those of them, in that order.
+    Raises TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for a name in
+    ``columns`` that is none of them, or is there twice.
     """
-    return Layout(plain_schema(schema), policy, placement, tags).schema
+    return Layout(plain_schema(schema), policy, placement, tags, columns).schema
 
 
 class Deaggregator:
     """Turns batches of ``schema`` into batches of ``.schema``; ``counts``: what was opened so far.
 
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
+    ``columns``: the names of the columns that are wanted, None for all; others are not made.
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.
     """
 
@@ -84,6 +92,7 @@ class Deaggregator:
         shard_map: ShardMap | None = None,
         tags: bool = False,
         decompress: bool | int = False,
+        columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     ) -> None:
         check_policy(policy)
@@ -91,15 +100,21 @@ class Deaggregator:
         self.shard_map = shard_map
         self.counts = Counts()
         self.max_batch_bytes = max_batch_bytes
-        self._layout = Layout(plain_schema(schema), policy, shard_map is not None, tags)
-        self._judge = Judge(shard_map) if shard_map is not None else None
+        # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
+        # they have otherwise, and no others MUST be made."
+        layout = Layout(plain_schema(schema), policy, shard_map is not None, tags, columns)
+        self._schema = layout.schema
+        self._max_decompressed = max_decompressed_size(decompress)
+        if self._max_decompressed is not None and columns is not None:
+            layout = layout.having(NEEDED)
+        self._layout = layout
+        self._judge = Judge(shard_map) if self._layout.judged else None
         self._opener = Opener(policy, self._judge, self.counts)
         self._unopened = UnopenedRows(self._layout, self._judge, self.counts)
-        self._max_decompressed = max_decompressed_size(decompress)
 
     @property
     def schema(self) -> pa.Schema:
-        return self._layout.schema
+        return self._schema
 
     def process(self, batch: pa.RecordBatch | ArrowArray) -> Iterator[pa.RecordBatch]:
         """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError, after
@@ -115,7 +130,8 @@ class Deaggregator:
                 self._max_decompressed, self.counts.defects if self.policy == "report" else None
             )
             for rows in made:
-                yield from decompressed(rows, undo, self.max_batch_bytes)
+                for batch in decompressed(rows, undo, self.max_batch_bytes):
+                    yield batch.select(self._schema.names)
 
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not source.rows:
@@ -167,6 +183,7 @@ def deaggregate_batches(
     shard_map: ShardMap | None = None,
     tags: bool = False,
     decompress: bool | int = False,
+    columns: Iterable[str] | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The user records of ``batches``, which share one schema, lazily and in order.
@@ -174,23 +191,24 @@ def deaggregate_batches(
     ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
     ``decompress``: as in `kpl_codec.deaggregate`; of rows that were opened before, too. Small batches are
     joined up to ``max_batch_bytes`` (hostile input can make very many).
+    ``columns``: the names of the columns that are wanted, in that order; others are not made.
     Raises what `Deaggregator` raises, TypeError for what is no Arrow data; ``strict`` raises DecodeError
     while iterating.
     """
     deaggregator: Deaggregator | None = None
+    options: dict[str, Any] = {
+        "shard_map": shard_map,
+        "tags": tags,
+        "decompress": decompress,
+        "columns": columns,
+        "max_batch_bytes": max_batch_bytes,
+    }
 
     def process() -> Iterator[pa.RecordBatch]:
         nonlocal deaggregator
         for batch in batches_of(batches):
             if deaggregator is None:
-                deaggregator = Deaggregator(
-                    batch.schema,
-                    policy,
-                    shard_map=shard_map,
-                    tags=tags,
-                    decompress=decompress,
-                    max_batch_bytes=max_batch_bytes,
-                )
+                deaggregator = Deaggregator(batch.schema, policy, **options)
             yield from deaggregator.process(batch)
 
     return coalesce(process(), max_batch_bytes)
@@ -203,12 +221,14 @@ def deaggregate_table(
     shard_map: ShardMap | None = None,
     tags: bool = False,
     decompress: bool | int = False,
+    columns: Iterable[str] | None = None,
     threads: int | None = None,
 ) -> pa.Table:
     """The user records of ``table``, in order, as one table.
 
     ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
     at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the result is the same for any.
+    ``columns``: the names of the columns that are wanted, in that order; others are not made.
     Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
     one thread, and for no batch at all, which has no columns.
     """
@@ -222,12 +242,18 @@ def deaggregate_table(
         raise ValueError("no batches: a table without rows has columns, an empty list has none")
     check_policy(policy)
     own = threading.local()
-    layout = Layout(first.schema, policy, shard_map is not None, tags)
+    columns = None if columns is None else list(columns)
+    layout = Layout(first.schema, policy, shard_map is not None, tags, columns)
 
     def work(share: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         if not hasattr(own, "deaggregator"):
             own.deaggregator = Deaggregator(
-                first.schema, policy, shard_map=shard_map, tags=tags, decompress=decompress
+                first.schema,
+                policy,
+                shard_map=shard_map,
+                tags=tags,
+                decompress=decompress,
+                columns=columns,
             )
         made = (batch for part in share for batch in own.deaggregator.process(part))
         return list(coalesce(made, DEFAULT_BATCH_BYTES))

@@ -6,7 +6,8 @@ column of their user records in one call. fallback.py opens the records that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..compiled import speedups
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Counts, Policy
 from ..shards.placement import AGGREGATE_KINDS, Judge
-from .layout import Layout, Source
+from .layout import KEYS_AND_DATA, Layout, Source
 
 Numbers = np.ndarray[Any, Any]
 
@@ -46,15 +47,26 @@ class CompiledColumns:
             hash_keys=judge is not None,
             closed=None if opened is None else opened.astype(np.uint8),
         )
+        frames = self._frames
+        #: The columns whose values compiled code knows, with their types and what writes them.
+        self._makers: dict[str, tuple[pa.DataType, Callable[[int, int], Any]]] = {
+            "partitionKey": (pa.string(), frames.partition_keys),
+            "explicitHashKey": (pa.string(), frames.explicit_hash_keys),
+            "data": (pa.binary(), frames.user_data),
+            "subSequenceNumber": (pa.int64(), frames.sub_sequence_numbers),
+            "aggregated": (pa.bool_(), frames.aggregated),
+            "hashKey": (pa.binary(), frames.hash_keys),
+            "firstOfRecord": (pa.bool_(), frames.firsts),
+        }
         status = np.frombuffer(self._frames.status, np.uint8)
         self.certain: Numbers = (status == 1) | (status == 2)
         self._opened = status == 2
         self._words: _Words | None = None
-        self._kinds: Numbers = np.zeros(source.rows, np.uint8)
+        self._kinds: Numbers = np.zeros(source.rows, np.int32)
         self._lost = np.zeros(source.rows, np.int64)
         if judge is not None:
             self._words = _Words(self._frames, source, judge)
-            self._kinds = np.frombuffer(self._frames.kinds(), np.uint8)
+            self._kinds = np.frombuffer(self._frames.kinds(), np.uint8).astype(np.int32)
             dropped = _DROPPED[self._kinds]
             if policy == "kcl" and dropped.any():
                 starts = np.array([self._frames.start(i) for i in range(source.rows + 1)])
@@ -80,14 +92,18 @@ class CompiledColumns:
 
     def _write(self, start: int, stop: int, opens: bool) -> pa.RecordBatch:
         frames, source, layout, count = self._frames, self._source, self._layout, stop - start
+        wants = layout.wants
         records = np.frombuffer(frames.record_numbers(start, stop), np.int32)
         columns: dict[str, pa.Array] = {}
 
-        def put(name: str, kind: pa.DataType, *buffers: Any) -> None:
-            columns[name] = pa.Array.from_buffers(kind, count, [*buffers])
+        def put(name: str, kind: pa.DataType, make: Callable[[int, int], Any]) -> None:
+            """A column, from its buffers; None: all null."""
+            buffers = make(start, stop)
+            if buffers is not None:
+                columns[name] = pa.Array.from_buffers(kind, count, [*buffers])
 
         if not opens:  # only adjacent plain rows: no copy
-            for name in (*layout.shared, "partitionKey", "explicitHashKey", "data"):
+            for name in (*layout.shared, *filter(wants, KEYS_AND_DATA)):
                 columns[name] = source.columns[name].slice(int(records[0]), count)
         else:
             for name in layout.shared:
@@ -95,26 +111,21 @@ class CompiledColumns:
                 if own.null_count == len(own):
                     columns[name] = pa.nulls(count, own.type)
                 elif _flat(own):
-                    put(name, own.type, None, *frames.spread(_column(own), start, stop))
+                    put(name, own.type, partial(frames.spread, _column(own)))
                 else:
                     columns[name] = own.take(pa.array(records))
-            put("partitionKey", pa.string(), *frames.partition_keys(start, stop))
-            hash_keys = frames.explicit_hash_keys(start, stop)
-            if hash_keys is not None:
-                put("explicitHashKey", pa.string(), *hash_keys)
-            put("data", pa.binary(), None, *frames.user_data(start, stop))
-        numbers = frames.sub_sequence_numbers(start, stop)
-        put("subSequenceNumber", pa.int64(), None, numbers)
-        put("aggregated", pa.bool_(), None, frames.aggregated(start, stop))
-        kinds = self._kinds[records]
-        if self._words is not None:
-            put("hashKey", pa.binary(), None, *frames.hash_keys(start, stop))
-            columns |= self._words.columns(start, stop, in_range=layout.report)
-            columns["aggregatePlacement"] = _pick(_KINDS, kinds.astype(np.int32), empty=0)
-        if layout.report:
-            columns["kcl"] = _pick(_FATES, kinds.astype(np.int32))
+            for name in filter(wants, KEYS_AND_DATA):
+                put(name, *self._makers[name])
+        for name in filter(wants, self._makers.keys() - KEYS_AND_DATA):
+            put(name, *self._makers[name])
+        if self._words is not None and wants("expectedShardId", "placement", "inRange"):
+            columns |= self._words.columns(start, stop, wants)
+        if wants("aggregatePlacement", "kcl"):
+            kinds = self._kinds[records]
+            tables = {"aggregatePlacement": _KINDS, "kcl": _FATES}
+            columns |= {name: _pick(table, kinds) for name, table in tables.items() if wants(name)}
+        if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
-            columns["firstOfRecord"] = pa.array(np.frombuffer(numbers, np.int64) == 0)
         return layout.batch(columns, count)
 
 
@@ -133,15 +144,10 @@ class _Words:
         self._expected = pa.array([expected_id for _, expected_id, _ in words], pa.string())
         self._in_range = pa.array([in_range for _, _, in_range in words], pa.bool_())
 
-    def columns(self, start: int, stop: int, *, in_range: bool) -> dict[str, pa.Array]:
+    def columns(self, start: int, stop: int, wants: Callable[[str], bool]) -> dict[str, pa.Array]:
         numbers = self._numbers[np.frombuffer(self._frames.deciding_keys(start, stop), np.int32)]
-        columns = {
-            "expectedShardId": _pick(self._expected, numbers),
-            "placement": _pick(self._verdicts, numbers),
-        }
-        if in_range:
-            columns["inRange"] = self._in_range.take(pa.array(numbers))
-        return columns
+        tables = {"expectedShardId": self._expected, "placement": self._verdicts, "inRange": self._in_range}
+        return {name: _pick(table, numbers) for name, table in tables.items() if wants(name)}
 
 
 def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
@@ -157,15 +163,19 @@ def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
     return found, table[codes]
 
 
-def _pick(table: pa.Array, numbers: Numbers, empty: int | None = None) -> pa.Array:
-    """Items of a small table by int32 indices; index ``empty`` gives null."""
-    if table.null_count or (empty is not None and (numbers == empty).any()):
-        return table.take(pa.array(numbers, mask=None if empty is None else numbers == empty))
+def _pick(table: pa.Array, numbers: Numbers) -> pa.Array:
+    """Items of a small table by int32 indices."""
+    if table.null_count == len(table):
+        return pa.nulls(len(numbers), table.type)
+    if len(numbers) and (numbers == numbers[0]).all():  # mostly all are where they belong
+        return pa.repeat(table[int(numbers[0])], len(numbers))
+    if table.null_count or not _flat(table):
+        return table.take(pa.array(numbers))
     buffers = speedups.pick(_column(table), numbers, pa.allocate_buffer)
-    return pa.Array.from_buffers(table.type, len(numbers), [None, *buffers])
+    return pa.Array.from_buffers(table.type, len(numbers), buffers)
 
 
 #: By the number of the kind.
-_KINDS = pa.array([kind or "" for kind in AGGREGATE_KINDS], pa.string())
+_KINDS = pa.array(AGGREGATE_KINDS, pa.string())
 _FATES = pa.array([fate_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
 _DROPPED = np.array([fate_of_sound(kind) == "dropped" for kind in AGGREGATE_KINDS])

@@ -13,6 +13,12 @@ from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
 from ..format.compression import STARTS
 
+#: The columns that it reads or changes, where there are such.
+NEEDED = (
+    *("data", "shardId", "sequenceNumber", "subSequenceNumber"),
+    *("error", "errorRecordIndex", "errorRequirement", "errorText", "errorCount"),
+)
+
 
 def decompressed(rows: pa.RecordBatch, undo: Decompressor, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """``rows`` with decompressed data, in batches of at most ``max_bytes`` of it (one row always fits).

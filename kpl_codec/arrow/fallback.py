@@ -3,7 +3,7 @@ aggregates without the compiled extension."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,17 @@ from ..deaggregation.policies import Counts, Opener
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
 from ..shards.placement import Placement
-from .layout import TAGS_FIELD, Layout, Source, cuts, hash_key_bytes, tag_values
+from .layout import (
+    COUNTING_FIELDS,
+    KEYS_AND_DATA,
+    PLACEMENT_FIELDS,
+    TAGS_FIELD,
+    Layout,
+    Source,
+    cuts,
+    hash_key_bytes,
+    tag_values,
+)
 
 #: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
@@ -56,40 +66,49 @@ def _batch(
     where = pa.array(rows, pa.int64())
     columns = {name: source.columns[name].take(where) for name in layout.shared}
 
-    def put(name: str, kind: pa.DataType, values: list[Any]) -> None:
-        columns[name] = pa.array(values, kind)
+    def put(name: str, kind: pa.DataType, value: Callable[[DeaggregatedRecord], Any]) -> None:
+        if layout.wants(name):
+            columns[name] = pa.array(map(value, records), kind, size=len(records))
 
-    put("subSequenceNumber", pa.int64(), [r.sub_sequence_number for r in records])
-    put("aggregated", pa.bool_(), [r.aggregated for r in records])
-    put("partitionKey", pa.string(), [r.partition_key for r in records])
-    put("explicitHashKey", pa.string(), [r.explicit_hash_key for r in records])
-    put("data", pa.binary(), [r.data for r in records])
-    if layout.tags:
-        put("tags", TAGS_FIELD.type, [tag_values(r.tags) for r in records])
+    def put_first(name: str, kind: pa.DataType, value: Callable[[DecodeError], Any]) -> None:
+        """About the first defect of each row."""
+        put(name, kind, lambda r: value(r.defects[0]) if r.defects else None)
+
+    put("subSequenceNumber", pa.int64(), lambda r: r.sub_sequence_number)
+    put("aggregated", pa.bool_(), lambda r: r.aggregated)
+    put("partitionKey", pa.string(), lambda r: r.partition_key)
+    put("explicitHashKey", pa.string(), lambda r: r.explicit_hash_key)
+    put("data", pa.binary(), lambda r: r.data)
+    put("tags", TAGS_FIELD.type, lambda r: tag_values(r.tags))
     if layout.placement:
-        columns |= placement_columns([r.placement for r in records])
-    if layout.report:
-        first = [r.defects[0] if r.defects else None for r in records]
-        put("kcl", pa.string(), [r.kcl for r in records])
-        put("error", pa.string(), [d.code if d is not None else None for d in first])
-        put("errorOffset", pa.int64(), [d.offset if d is not None else None for d in first])
-        put("errorRecordIndex", pa.int64(), [d.record_index if d is not None else None for d in first])
-        put("errorRequirement", pa.string(), [d.requirement if d is not None else None for d in first])
-        put("errorText", pa.string(), [d.describe() if d is not None else None for d in first])
-        put("errorCount", pa.int64(), [len(r.defects) for r in records])
-        put("firstOfRecord", pa.bool_(), firsts)
+        columns |= placement_columns([r.placement for r in records], layout)
+    put("kcl", pa.string(), lambda r: r.kcl)
+    put_first("error", pa.string(), lambda d: d.code)
+    put_first("errorOffset", pa.int64(), lambda d: d.offset)
+    put_first("errorRecordIndex", pa.int64(), lambda d: d.record_index)
+    put_first("errorRequirement", pa.string(), lambda d: d.requirement)
+    put_first("errorText", pa.string(), lambda d: d.describe())
+    put("errorCount", pa.int64(), lambda r: len(r.defects))
+    if layout.wants("firstOfRecord"):
+        columns["firstOfRecord"] = pa.array(firsts, pa.bool_())
     return layout.batch(columns, len(records))
 
 
-def placement_columns(places: list[Placement | None]) -> dict[str, pa.Array]:
-    """The placement columns, one row for each Placement; None where nothing is known."""
+def placement_columns(places: list[Placement | None], layout: Layout) -> dict[str, pa.Array]:
+    """The placement columns that are wanted, one row for each Placement; None where nothing is known."""
     known = [(None, None, None, None, None, None) if place is None else place for place in places]
+    values: dict[str, Iterable[Any]] = {
+        "hashKey": (hash_key_bytes(place[1]) for place in known),
+        "expectedShardId": (place[3] for place in known),
+        "placement": (place[0] and place[0].value for place in known),
+        "aggregatePlacement": (place[5] for place in known),
+        "inRange": (place[4] for place in known),
+    }
+    types = {field.name: field.type for field in (*PLACEMENT_FIELDS, *COUNTING_FIELDS)}
     return {
-        "hashKey": pa.array([hash_key_bytes(place[1]) for place in known], pa.binary()),
-        "expectedShardId": pa.array([place[3] for place in known], pa.string()),
-        "placement": pa.array([place[0] and place[0].value for place in known], pa.string()),
-        "aggregatePlacement": pa.array([place[5] for place in known], pa.string()),
-        "inRange": pa.array([place[4] for place in known], pa.bool_()),
+        name: pa.array(column, types[name], size=len(known))
+        for name, column in values.items()
+        if layout.wants(name)
     }
 
 
@@ -102,7 +121,7 @@ def no_data_batches(
     counts.defects["no-data"] += end - start
     for first, last in cuts(source.width()[start:end], max_bytes):
         count = last - first
-        names = (*layout.shared, "partitionKey", "explicitHashKey")
+        names = (*layout.shared, *filter(layout.wants, KEYS_AND_DATA[:2]))
         columns = {name: source.columns[name].slice(start + first, count) for name in names}
         columns["subSequenceNumber"] = pa.array(np.zeros(count, np.int64))
         columns["aggregated"] = pa.array(np.zeros(count, bool))

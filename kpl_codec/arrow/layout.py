@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ COUNTING_FIELDS = (
     pa.field("inRange", pa.bool_()),
 )
 _ALL = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 #: A row that was opened before keeps its values in these columns.
 KEPT = (
     *("subSequenceNumber", "aggregated", "tags", "aggregatePlacement", "firstOfRecord"),
@@ -77,12 +78,22 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 class Layout:
-    """The columns of the input and the output. Raises TypeError, CaptureError."""
+    """The columns of the input and the output; ``columns``: those that are wanted, None for all.
 
-    def __init__(self, schema: pa.Schema, policy: Policy, placement: bool, tags: bool) -> None:
+    Raises TypeError, CaptureError, ValueError.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        policy: Policy,
+        placement: bool,
+        tags: bool,
+        columns: Iterable[str] | None = None,
+    ) -> None:
+        self._arguments = schema, policy, placement, tags
         self.input = schema
         self.report = policy == "report"
-        self.placement = placement
         self.tags = tags
         for field in FIELDS:
             positions = schema.get_all_field_indices(field.name)
@@ -107,13 +118,27 @@ class Layout:
         at = len(FIELDS) + bool(tags)
         everything = [*fields, *extra]
         nullable = [field.with_nullable(True) for field in self.carried]
-        self.schema = pa.schema([*everything[:at], *nullable, *everything[at:]])
+        whole = pa.schema([*everything[:at], *nullable, *everything[at:]])
+        self._possible = whole.names
+        self.schema = _wanted(whole, columns)
+        self._made = ours.intersection(self.schema.names)
+        #: Whether a column tells the placement, and whether anything depends on it.
+        self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), "inRange")
+        self.judged = placement and (policy == "kcl" or self.placement or self.wants("kcl"))
         # The columns that a Kinesis record shares with all its user records.
-        self.shared = [
-            *(f.name for f in fields if f.name in ("streamName", "shardId", "sequenceNumber")),
-            "approximateArrivalTimestamp",
-            *(field.name for field in self.carried),
-        ]
+        shared = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
+        names = (*shared, *(field.name for field in self.carried))
+        self.shared = [name for name in names if name in self.schema.names]
+
+    def having(self, names: Iterable[str]) -> Layout:
+        """The same with more columns: those of ``names`` that there are."""
+        more = [name for name in names if name in self._possible and name not in self.schema.names]
+        return Layout(*self._arguments, [*self.schema.names, *more])
+
+    def wants(self, *names: str) -> bool:
+        """Whether the output has a column of one of these names that is not copied from the input's carried
+        ones."""
+        return not self._made.isdisjoint(names)
 
     def batch(self, columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
         """A batch of ``.schema``; columns not given are null."""
@@ -124,6 +149,21 @@ class Layout:
                 column = pa.nulls(rows, field.type)
             arrays.append(column if column.type == field.type else column.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _wanted(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
+    """Those fields of ``schema``, in the order of ``columns``."""
+    if columns is None:
+        return schema
+    if isinstance(columns, str):
+        raise TypeError(f"columns is one text, {columns!r}, where a list of names belongs")
+    names = list(columns)
+    unknown = [name for name in names if schema.get_field_index(name) < 0]
+    if unknown:
+        raise ValueError(f"no column {unknown[0]!r}: there are {', '.join(schema.names)}")
+    if len(set(names)) < len(names) or not names:
+        raise ValueError(f"columns {names}: name one at least, and each once")
+    return pa.schema([schema.field(name) for name in names], schema.metadata)
 
 
 def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:

@@ -14,7 +14,7 @@ from ..deaggregation.policies import Counts
 from ..deaggregation.rows import plain_hash_key
 from ..shards.placement import Judge
 from .fallback import placement_columns
-from .layout import KEPT, Layout, Numbers, Source, cuts, lengths
+from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths
 
 
 class LastRow(NamedTuple):
@@ -49,7 +49,7 @@ class UnopenedRows:
 
     def _batch(self, source: Source, start: int, count: int) -> pa.RecordBatch:
         layout = self._layout
-        names = (*layout.shared, "partitionKey", "explicitHashKey", "data")
+        names = (*layout.shared, *filter(layout.wants, KEYS_AND_DATA))
         columns = {name: source.columns[name].slice(start, count) for name in names}
         columns["subSequenceNumber"] = pa.array(np.zeros(count, np.int64))
         columns["aggregated"] = pa.array(np.zeros(count, bool))
@@ -75,7 +75,7 @@ class UnopenedRows:
             )
             for record, known in zip(source.kinesis_records(start, start + count), certain, strict=True)
         ]
-        return placement_columns(list(places))
+        return placement_columns(list(places), self._layout)
 
     def _keep(self, source: Source, start: int, count: int, columns: dict[str, Any]) -> None:
         """User records that were opened before keep their own values."""
@@ -87,15 +87,15 @@ class UnopenedRows:
                 continue
             now = columns.get(name, pa.nulls(count, self._layout.schema.field(at).type))
             columns[name] = pc.if_else(pa.array(opened), own.slice(start, count), now)
-        if self._layout.report and "firstOfRecord" not in source.columns:
-            columns["firstOfRecord"] = pa.array(self._first_of_record(columns, opened))
+        if self._layout.wants("firstOfRecord") and "firstOfRecord" not in source.columns:
+            columns["firstOfRecord"] = pa.array(self._first_of_record(source, start, opened))
 
-    def _first_of_record(self, columns: dict[str, pa.Array], opened: Numbers) -> list[bool]:
+    def _first_of_record(self, source: Source, start: int, opened: Numbers) -> list[bool]:
         """For each row, whether it is from another Kinesis record than the row before."""
         first = []
-        subs = columns["subSequenceNumber"].to_pylist()
-        shards, numbers = columns["shardId"].to_pylist(), columns["sequenceNumber"].to_pylist()
-        for shard, number, sub, was_opened in zip(shards, numbers, subs, opened.tolist(), strict=True):
+        names = ("shardId", "sequenceNumber", "subSequenceNumber")
+        known = (source.columns[name].slice(start, len(opened)).to_pylist() for name in names)
+        for shard, number, sub, was_opened in zip(*known, opened.tolist(), strict=True):
             row = LastRow(shard, number, sub or 0) if was_opened else None
             first.append(not _same_record(self._last, row))
             self._last = row

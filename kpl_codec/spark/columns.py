@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -95,7 +96,12 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
 
 
 def output_schema(
-    schema: StructType, policy: Policy, shard_map: ShardMap | None, *, tags: bool
+    schema: StructType,
+    policy: Policy,
+    shard_map: ShardMap | None,
+    *,
+    tags: bool,
+    columns: Sequence[str] | None = None,
 ) -> StructType:
     """The Spark schema of the result; the workers use the real Arrow schema. Raises TypeError, CaptureError,
     ValueError."""
@@ -121,7 +127,7 @@ def output_schema(
         )
         for field in schema.fields
     )
-    out = Deaggregator(stand_ins, policy, shard_map=shard_map, tags=tags).schema
+    out = Deaggregator(stand_ins, policy, shard_map=shard_map, tags=tags, columns=columns).schema
     types = {field.name: field.dataType for field in schema.fields}
     ours = {field.name for field in out} & names
     made = from_arrow_schema(pa.schema(field for field in out if field.name in ours))
@@ -134,6 +140,14 @@ def output_schema(
             for field in out
         ]
     )
+
+
+def without_others(df: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """``df`` without columns that are only copied, unless ``columns`` name them. `with_shard_column` needs
+    its two."""
+    every = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+    kept = {*(field.name for field in every), "shardIdFrom", *columns}
+    return df.select(*[df[f"`{name}`"] for name in df.columns if name in kept])
 
 
 def _added(policy: Policy, *, placement: bool, tags: bool) -> list[pa.Field]:

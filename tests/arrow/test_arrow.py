@@ -185,6 +185,41 @@ def test_columns_equal_objects(
     assert [places[f] for f in files] == [(r["sequenceNumber"], r["shardId"]) for r in rows]
 
 
+@pytest.mark.requirement("SPK-76")
+@given(
+    st.lists(kinesis_records, max_size=6),
+    st.sampled_from(["kcl", "report"]),
+    st.sampled_from(MAPS),
+    st.booleans(),
+    st.data(),
+)
+def test_columns_named_are_as_among_all(
+    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, twice: bool, data: st.DataObject
+) -> None:
+    given_ = [batch_of(records)]
+    if twice:
+        given_ = list(deaggregate_batches(given_, "report", shard_map=MAPS[-1], tags=True)) or given_
+    everything = Deaggregator(given_[0].schema, policy, shard_map=shard_map, tags=True)
+    names = data.draw(st.lists(st.sampled_from(everything.schema.names), min_size=1, unique=True))
+    some = Deaggregator(given_[0].schema, policy, shard_map=shard_map, tags=True, columns=names)
+    want = pa.Table.from_batches(
+        (out for batch in given_ for out in everything.process(batch)), everything.schema
+    )
+    got = pa.Table.from_batches((out for batch in given_ for out in some.process(batch)), some.schema)
+    assert got.equals(want.select(names))
+    assert got.schema == want.select(names).schema
+    assert some.counts == everything.counts
+
+
+@pytest.mark.requirement("SPK-76")
+@pytest.mark.parametrize("columns", [["nothing"], ["data", "data"], []])
+def test_columns_that_cannot_be_made(columns: list[str]) -> None:
+    with pytest.raises(ValueError, match="column"):
+        output_schema(batch_of([]).schema, columns=columns)
+    with pytest.raises(TypeError, match="list of names"):
+        output_schema(batch_of([]).schema, columns="data")
+
+
 @pytest.mark.requirement("SPK-2")
 @given(st.lists(kinesis_records, max_size=6), st.sampled_from(["kcl", "report"]), st.sampled_from(MAPS))
 def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> None:

@@ -62,6 +62,19 @@ def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     assert got == expected
 
 
+@pytest.mark.requirement("SPK-76")
+def test_only_the_columns_named_are_made(spark: Any) -> None:
+    from pyspark.sql import functions
+
+    df = frame_of(spark, some_records(3)).withColumn("team", functions.lit("red"))
+    wanted = ["data", "team", "placement", "shardIdFrom"]
+    checked = verify(df.drop("shardId"), MAP, columns=wanted)
+    assert checked.columns == wanted
+    assert checked.collect() == verify(df.drop("shardId"), MAP).select(*wanted).collect()
+    with pytest.raises(ValueError, match="no column 'colour'"):
+        deaggregate(df, columns=["colour"])
+
+
 @pytest.mark.requirement("SPK-5", "PLC-5")
 def test_verify_finds_the_mixed_aggregate(spark: Any) -> None:
     mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(2**127))])
@@ -186,7 +199,7 @@ def test_what_the_kcl_policy_drops_is_logged(caplog: pytest.LogCaptureFixture) -
 
     mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(2**127))])
     batch = batch_of([kpl.KinesisRecord("a", mixed, "1", "shardId-000000000001", None, None)])
-    assert list(_task("kcl", Shared(MAP, broadcast=False), tags=True)(iter([batch]))) == []
+    assert list(_task("kcl", Shared(MAP, broadcast=False), {"tags": True})(iter([batch]))) == []
     assert "{'out-of-range': 2}" in caplog.text
 
 
