@@ -53,6 +53,8 @@ cdef extern from "Python.h":
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)
+    void *PyUnicode_1BYTE_DATA(object text)
     bint PyObject_IS_GC(object item)
     void PyObject_GC_UnTrack(void *row)
 

@@ -62,7 +62,9 @@ def hold_equal(body: bytes) -> None:
     frame = framed(body)
     record = kpl.KinesisRecord("outer", frame, "7")
     fates = (None, None, None, None)
-    frames = speedups.FrameRows([record], kpl.DeaggregatedRecord, kpl.Placement, fates, tags=True)
+    frames = speedups.FrameRows(
+        [record], kpl.KinesisRecord, kpl.DeaggregatedRecord, kpl.Placement, fates, tags=True
+    )
     (status,) = frames.status
     if len(frame) <= 20:
         assert status == 1
@@ -146,7 +148,7 @@ def test_digests_around_every_block_boundary() -> None:
 @given(st.lists(st.one_of(kst.plain_data(), st.sampled_from(OBSERVED)), max_size=20))
 def test_which_digests_are_right_is_what_is_aggregated_says(frames: list[bytes]) -> None:
     records = [kpl.KinesisRecord("outer", frame) for frame in frames]
-    found = speedups.FrameRows(records, kpl.DeaggregatedRecord, kpl.Placement, (None,) * 4)
+    found = speedups.FrameRows(records, kpl.KinesisRecord, kpl.DeaggregatedRecord, kpl.Placement, (None,) * 4)
     assert [status in (2, 3) for status in found.status] == [codec.is_aggregated(frame) for frame in frames]
 
 

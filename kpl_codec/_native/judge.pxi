@@ -6,7 +6,7 @@ cdef inline size_t expected_shard(const uint8_t *key, const uint8_t *endings, si
     cdef size_t low = 0, high = opens, middle
     while low < high:
         middle = (low + high) // 2
-        if memcmp(endings + 16 * middle, key, 16) < 0:
+        if compare_hash_keys(endings + 16 * middle, key) < 0:
             low = middle + 1
         else:
             high = middle
@@ -57,7 +57,7 @@ cdef class JudgedFrames(Frames):
                 inside = 0
                 if ranged[shard]:
                     inside = 1
-                    if memcmp(key, &starts[16 * shard], 16) >= 0 and memcmp(key, &ends[16 * shard], 16) <= 0:
+                    if compare_hash_keys(key, &starts[16 * shard]) >= 0 and compare_hash_keys(key, &ends[16 * shard]) <= 0:
                         inside = 2
                 certain = i >= pks or self.state[text.frame] == AGGREGATED
                 self.codes[i] = shard * <int64_t>(opens + 1) + <int64_t>expected_shard(

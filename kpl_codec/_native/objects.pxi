@@ -1,11 +1,21 @@
 # Python objects from one message; MD5 of many bytes objects.
 
+cdef inline object text_of(const Text *text):
+    """A str of a text that is UTF-8."""
+    cdef object made
+    if is_ascii(text.at, text.size):
+        made = PyUnicode_New(text.size, 127)
+        memcpy(PyUnicode_1BYTE_DATA(made), text.at, text.size)
+        return made
+    return PyUnicode_DecodeUTF8(<const char *>text.at, text.size, NULL)
+
+
 cdef tuple text_table(const Texts *texts):
     cdef tuple table = PyTuple_New(<Py_ssize_t>texts.count)
     cdef size_t i
     cdef object text
     for i in range(texts.count):
-        text = PyUnicode_DecodeUTF8(<const char *>texts.at[i].at, texts.at[i].size, NULL)
+        text = text_of(&texts.at[i])
         Py_INCREF(text)
         PyTuple_SET_ITEM(table, i, text)
     return table

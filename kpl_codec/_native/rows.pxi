@@ -17,7 +17,8 @@ cdef class FrameRows(JudgedFrames):
     at once, otherwise each when its rows are made, while its bytes are in the cache. ``fates``: the last
     field of a row by the kind of its aggregate. ``judged``: hash keys of all keys are computed, and every row
     gets a ``placement_type``. ``tags``: frames with tags are uncertain. ``drops``: `take` stops at aggregates
-    with user records out of range. Records must be exact KinesisRecord tuples, with bytes.
+    with user records out of range. Raises TypeError unless every
+    record is a ``record_type`` with bytes.
     """
 
     cdef list records
@@ -35,24 +36,27 @@ cdef class FrameRows(JudgedFrames):
     cdef object words
     cdef dict known_words
 
-    def __cinit__(self, list records not None, type row_type not None, type placement_type not None,
-                  tuple fates not None, *, bint tags=False, bint judged=False, bint drops=False):
+    def __cinit__(self, list records not None, type record_type not None, type row_type not None,
+                  type placement_type not None, tuple fates not None, *, bint tags=False, bint judged=False, bint drops=False):
         cdef size_t i, size = 0, frames = 0
         cdef object given
         cdef tuple record
         cdef bytes data
-        for made, width in ((row_type, 12), (placement_type, 6)):
+        for made, width in ((record_type, 7), (row_type, 12), (placement_type, 6)):
             if not issubclass(made, tuple) or made.__itemsize__ != tuple.__itemsize__ or len(made._fields) != width:
                 raise TypeError(made)
         if len(fates) != 4:
             raise ValueError("fates")
         self.records = []
         for i in range(min(<size_t>len(records), <size_t>MOST_RECORDS)):
-            given = records[i]
-            if not isinstance(given, tuple) or len(given) != 7 or type(given[1]) is not bytes:
+            given = <object>PyList_GET_ITEM(records, i)
+            if not isinstance(given, record_type) or PyTuple_GET_SIZE(given) != 7:
                 raise TypeError(given)
             record = <tuple>given
-            data = record[1]
+            given = <object>PyTuple_GET_ITEM(record, 1)
+            if type(given) is not bytes:
+                raise TypeError(given)
+            data = <bytes>given
             size += PyBytes_GET_SIZE(data)
             frames += looks_aggregated(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
             self.records.append(record)
@@ -63,10 +67,11 @@ cdef class FrameRows(JudgedFrames):
         self.reserve(len(self.records))
         for i in range(self.count):
             record = <tuple>PyList_GET_ITEM(self.records, i)
-            data = record[1]
+            data = <bytes><object>PyTuple_GET_ITEM(record, 1)
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
             # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-            self.data[i].plain = record[6] is not None and record[6] != 0
+            given = <object>PyTuple_GET_ITEM(record, 6)
+            self.data[i].plain = given is not None and given != 0
         self.tags = tags
         if judged:
             self.read_all(tags, True)
@@ -261,7 +266,7 @@ cdef class FrameRows(JudgedFrames):
         cdef object made
         if self.keys[number] == NULL:
             text = &self.m.pks.at[number] if number < self.m.pks.count else &self.m.ehks.at[number - self.m.pks.count]
-            made = PyUnicode_DecodeUTF8(<const char *>text.at, text.size, NULL)
+            made = text_of(text)
             Py_INCREF(made)
             self.keys[number] = <PyObject *>made
             self.made[self.made_count] = number

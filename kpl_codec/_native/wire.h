@@ -112,6 +112,12 @@ static inline const uint8_t *kpl_read_length(const uint8_t *p, const uint8_t *en
     return p;
 }
 
+static inline bool kpl_is_ascii(const uint8_t *p, size_t size) {
+    uint8_t all = 0;
+    for (size_t i = 0; i < size; i++) all |= p[i];
+    return all < 0x80;
+}
+
 /* Whether Python's utf-8 codec accepts it, and the number of code points. */
 static inline bool kpl_is_utf8(const uint8_t *p, size_t size, size_t *points) {
     const uint8_t *end = p + size;
@@ -179,21 +185,54 @@ static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
     return size < KPL_MAX_DECIMAL_DIGITS || memcmp(p, "340282366920938463463374607431768211455", size) <= 0;
 }
 
+/* The number of eight ASCII digits; the first is in the lowest byte (little-endian machines). */
+static inline uint32_t kpl_eight_digits(const uint8_t *p) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t eight;
+    memcpy(&eight, p, 8);
+    eight = (eight & UINT64_C(0x0F0F0F0F0F0F0F0F)) * 2561 >> 8;
+    eight = (eight & UINT64_C(0x00FF00FF00FF00FF)) * 6553601 >> 16;
+    return (uint32_t)((eight & UINT64_C(0x0000FFFF0000FFFF)) * UINT64_C(42949672960001) >> 32);
+#else
+    uint32_t value = 0;
+    for (int i = 0; i < 8; i++) value = value * 10 + (uint32_t)(p[i] - '0');
+    return value;
+#endif
+}
+
 /* A text that kpl_is_hash_key accepts -> 16 bytes, big-endian. */
 static inline void kpl_read_hash_key(const uint8_t *p, size_t size, uint8_t *key) {
     uint32_t limb[4] = {0, 0, 0, 0};
-    for (size_t i = 0; i < size;) { /* nine digits at a time, as many as 32 bits hold */
-        size_t stop = size - i < 9 ? size : i + 9;
-        uint32_t digits = 0, scale = 1;
-        for (; i < stop; i++, scale *= 10) digits = digits * 10 + (uint32_t)(p[i] - '0');
-        uint64_t carry = digits;
+    for (size_t i = 0; i < size;) { /* the odd digits, then eight at a time */
+        size_t count = i == 0 && size % 8 ? size % 8 : 8;
+        uint64_t carry = 0;
+        if (count == 8) {
+            carry = kpl_eight_digits(p + i);
+        } else {
+            for (size_t j = 0; j < count; j++) carry = carry * 10 + (uint64_t)(p[j] - '0');
+        }
+        i += count;
         for (int j = 0; j < 4; j++) {
-            carry += (uint64_t)limb[j] * scale;
+            carry += (uint64_t)limb[j] * 100000000u;
             limb[j] = (uint32_t)carry;
             carry >>= 32;
         }
     }
     for (int j = 0; j < 16; j++) key[15 - j] = (uint8_t)(limb[j >> 2] >> (8 * (j & 3)));
+}
+
+/* Eight bytes as a number, the first the highest. */
+static inline uint64_t kpl_big_endian(const uint8_t *p) {
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++) value = value << 8 | p[i];
+    return value;
+}
+
+/* Below 0, 0 or above 0, as memcmp of both 16 bytes, without a call. */
+static inline int kpl_compare_hash_keys(const uint8_t *one, const uint8_t *other) {
+    uint64_t a = kpl_big_endian(one), b = kpl_big_endian(other);
+    if (a == b) a = kpl_big_endian(one + 8), b = kpl_big_endian(other + 8);
+    return (a > b) - (a < b);
 }
 
 static inline bool kpl_is_tag(const uint8_t *p, const uint8_t *end) {

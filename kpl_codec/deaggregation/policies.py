@@ -125,17 +125,21 @@ class Opener:
             return
         start = 0
         while start < len(kinesis_records):
-            some = list(kinesis_records[start : start + _AT_ONCE])
-            if set(map(type, some)) != {KinesisRecord} or {type(record[1]) for record in some} != {bytes}:
+            some = kinesis_records[start : start + _AT_ONCE]
+            try:
+                frames = self._read(list(some))
+            except TypeError:  # not all are KinesisRecords with bytes
                 some = list(map(_checked, some))
-            frames = self._read(some)
+                frames = self._read(some)
             yield from self._certain_and_others(some, frames)
             start += frames.count
 
     def _read(self, records: list[KinesisRecord]) -> Any:
-        """Some of the records, read by compiled code."""
+        """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
+        is not bytes."""
         frames = speedups.FrameRows(
             records,
+            KinesisRecord,
             DeaggregatedRecord,
             Placement,
             self._fates,
