@@ -125,9 +125,9 @@ class Opener:
             return
         start = 0
         while start < len(kinesis_records):
-            some = kinesis_records[start : start + _AT_ONCE]
+            some = list(kinesis_records[start : start + _AT_ONCE])
             try:
-                frames = self._read(list(some))
+                frames = self._read(some)
             except TypeError:  # not all are KinesisRecords with bytes
                 some = list(map(_checked, some))
                 frames = self._read(some)
