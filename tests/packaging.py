@@ -1,14 +1,16 @@
 """Builds the sdist and the wheel, and installs them in fresh environments: `python -m tests.packaging`.
 
-For every Python 3.10 to 3.13 found on this machine: an sdist and a wheel are built in a clean folder, with a
-C compiler and without one; the base install and each extra go into an environment of their own, are imported
-and used. Prints one line each: what was installed, its size on disk, the import time, whether it is compiled.
+For every Python 3.10 to 3.13 found on this machine: an sdist and a wheel are built in a clean folder. The
+wheel (made with a C compiler), the sdist (installed without one) and the wheel with each extra go into
+environments of their own, and are used for what they are for. Prints one line each: size on disk, time to
+import its part, whether it is compiled.
 
-    python -m tests.packaging                      every Python found, the base install and `all`
-    python -m tests.packaging --extras cli aws     these extras as well
-    python -m tests.packaging --extras EACH        every extra (needs some GB and half an hour)
+    python -m tests.packaging                   every Python, each extra: some GB, half an hour
+    python -m tests.packaging --pythons 3.12 --extras cli aws
+    python -m tests.packaging --extras          only the base install, with and without a compiler
 
-Exit status 1 if one of them fails. Needs the package index; not part of the test command.
+Exit status 1 if one of them fails. What is not committed is left out. Needs the package index, and npm for
+``testing``, ``demo`` and ``all``; not part of the test command.
 """
 
 from __future__ import annotations
@@ -19,23 +21,75 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import zipfile
 from pathlib import Path
-
-import tomllib
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
-#: Run in the fresh environment: does the codec work, is it compiled, how long does the import take?
+#: Run in the fresh environment: how long does the import take, is it compiled, does it work?
 CHECK = """
 import time
 started = time.perf_counter()
-import kpl_codec as kpl
+{imports}
 elapsed = time.perf_counter() - started
+import kpl_codec as kpl
 from kpl_codec.compiled import speedups
 data = kpl.encode([kpl.UserRecord("key", b"one"), kpl.UserRecord("key", b"two")])
 assert [record.data for record in kpl.decode(data)] == [b"one", b"two"]
-print(f"{elapsed * 1000:.0f} {'compiled' if speedups is not None else 'pure'}")
+{use}
+print(f"{{elapsed * 1000:.0f}} {{'compiled' if speedups is not None else 'pure'}}")
 """
+
+
+class Use(NamedTuple):
+    """What an extra is for: what is imported and timed, Python that uses it, a command that does."""
+
+    imports: str = "import kpl_codec"
+    code: str = ""
+    command: str = ""
+
+
+_TEST = """
+from hypothesis import given
+from kpl_codec.testing import strategies
+
+@given(strategies.aggregated_records())
+def test_strategy(aggregate):
+    assert aggregate.data
+
+def test_fixture(kinesis_local, stream_name):
+    assert kinesis_local.client().list_streams()["StreamNames"] == []
+"""
+USES = {
+    "aws": Use("from kpl_codec.aws import Producer, read_stream", "Producer('orders').close()"),
+    "aio": Use("from kpl_codec.aws import AsyncProducer", "AsyncProducer('orders')"),
+    "spark": Use(
+        "from kpl_codec.arrow import deaggregate_table",
+        "import pyarrow; assert deaggregate_table(pyarrow.table({'data': [data]})).num_rows == 2",
+    ),
+    "spark-local": Use(
+        "from kpl_codec.spark import deaggregate, local_session",
+        "df = local_session().createDataFrame([(data,)], 'data binary'); assert deaggregate(df).count() == 2",
+    ),
+    "cli": Use(
+        "import kpl_codec.cli.validate",
+        command="kpl-codec generate --output made --user-records 9 && kpl-codec completion bash && "
+        "kpl-codec validate --input made/capture --shards made/shards.json --output out",
+    ),
+    "otel": Use(
+        "from kpl_codec.outlets.opentelemetry import OpenTelemetryOutlet", "OpenTelemetryOutlet('a')"
+    ),
+    "watch": Use(
+        "from kpl_codec.outlets.prometheus import PrometheusEndpoint",
+        "PrometheusEndpoint('orders', '127.0.0.1', 0).__enter__().__exit__(None, None, None)",
+        "kpl-codec watch --print-alarms cloudformation --stream orders",
+    ),
+    "testing": Use("from kpl_codec.testing import strategies", command="python -m pytest -q test_it.py"),
+    "demo": Use("import kpl_codec.cli.demo", command="kpl-codec demo --user-records 100"),
+    "all": Use("import kpl_codec.cli.demo", command="kpl-codec demo --user-records 100"),
+}
 
 
 def pythons() -> dict[str, str]:
@@ -90,32 +144,48 @@ def site_bytes(python: Path) -> int:
     )
 
 
-def try_install(python: str, what: str, source: Path, scratch: Path, *, compiler: bool) -> str:
-    """Install ``source`` and use it; one line about it."""
+def try_install(python: str, source: Path, scratch: Path, *, extra: str = "", compiler: bool = True) -> str:
+    """Install ``source`` with an extra and use it; one line about it."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     inside = environment(python, folder / "venv")
     settings = {} if compiler else {"CC": "no-such-compiler"}
+    what = f"{source}[{extra}]" if extra else str(source)
     run(inside, "-m", "pip", "install", "-q", "-c", ROOT / "requirements.lock", what, cwd=folder, **settings)
-    milliseconds, kind = run(inside, "-c", CHECK, cwd=folder).split()
+    size = site_bytes(inside) / 1e6
+    use = USES.get(extra, Use())
+    (folder / "test_it.py").write_text(_TEST)
+    code = CHECK.format(imports=use.imports, use=use.code)
+    path = f"{inside.parent}{os.pathsep}{os.environ['PATH']}"
+    milliseconds, kind = run(inside, "-c", code, cwd=folder).split()
     if (kind == "compiled") != compiler:
         raise SystemExit(f"{what}: {kind}, with{'' if compiler else 'out'} a compiler")
-    size = site_bytes(inside) / 1e6
+    if use.command:
+        run("bash", "-ec", use.command, cwd=folder, PATH=path)
     shutil.rmtree(folder)
-    return f"{source.name:50} {size:8.1f} MB  import {milliseconds:>4} ms  {kind}"
+    name = f"[{extra}]" if extra else source.suffix.removeprefix(".")
+    return f"  {name:14} {size:7.1f} MB  {milliseconds:>5} ms  {kind:8}  {use.imports}"
+
+
+def extras_of(wheel: Path) -> list[str]:
+    """The extras that the wheel declares, but for ``dev``."""
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        lines = packed.read(name).decode().splitlines()
+    found = [line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra: ")]
+    return [extra for extra in found if extra != "dev"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.packaging", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--extras", nargs="*", default=["all"], metavar="EXTRA")
+    parser.add_argument("--extras", nargs="*", metavar="EXTRA", help="default: each of them")
     parser.add_argument("--pythons", nargs="*", default=list(VERSIONS), metavar="VERSION")
     args = parser.parse_args()
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    extras = [name for name in known if name != "dev"] if args.extras == ["EACH"] else args.extras
     found = {version: path for version, path in pythons().items() if version in args.pythons}
     if not found:
         raise SystemExit("no Python 3.10 to 3.13 with venv found")
+    os.environ.pop("PYTHONPATH", None)  # the environments see only what is installed in them
     with tempfile.TemporaryDirectory(prefix="kpl-codec-packaging-") as name:
         scratch = Path(name)
         clean = scratch / "source"
@@ -124,15 +194,15 @@ def main() -> int:
             dist = scratch / f"dist-{version}"
             builder = environment(python, scratch / f"builder-{version}")
             run(builder, "-m", "pip", "install", "-q", "build", cwd=scratch)
+            started = time.monotonic()
             run(builder, "-m", "build", "-o", dist, clean, cwd=scratch)
             (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
-            print(f"Python {version}: {sdist.name} {sdist.stat().st_size / 1e6:.1f} MB, {wheel.name} "
-                  f"{wheel.stat().st_size / 1e6:.1f} MB")  # fmt: skip
-            print(" ", try_install(python, str(wheel), wheel, scratch, compiler=True), flush=True)
-            print(" ", try_install(python, str(sdist), sdist, scratch, compiler=False), flush=True)
-            for extra in extras:
-                print(f"  [{extra}]", end=" ")
-                print(try_install(python, f"{wheel}[{extra}]", wheel, scratch, compiler=True), flush=True)
+            sizes = ", ".join(f"{file.name} {file.stat().st_size / 1e6:.1f} MB" for file in (sdist, wheel))
+            print(f"Python {version}: {sizes}, built in {time.monotonic() - started:.0f} s", flush=True)
+            print(try_install(python, wheel, scratch), flush=True)
+            print(try_install(python, sdist, scratch, compiler=False), flush=True)
+            for extra in extras_of(wheel) if args.extras is None else args.extras:
+                print(try_install(python, wheel, scratch, extra=extra), flush=True)
     return 0
 
 
