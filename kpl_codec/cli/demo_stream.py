@@ -2,7 +2,7 @@
 
 The writers put the same kind of user records, each with its own encoder and its name in the data:
 
-    kpl_codec.Producer       this library's producer: an aggregate holds one shard's user records
+    kpl_codec.aws.Producer   this library's producer: an aggregate holds one shard's user records
     aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one aggregator, no shards
     aws_kinesis_agg/shard    the same, one aggregator per shard, by a shard map read when it started
     plain                    PutRecords without aggregation
@@ -25,7 +25,7 @@ from ..shards.shard_map import ShardMap
 STREAM = "demo-orders"
 SHARDS = 4
 PRODUCER, NAIVE, PER_SHARD, PLAIN = (
-    "kpl_codec.Producer",
+    "kpl_codec.aws.Producer",
     "aws_kinesis_agg",
     "aws_kinesis_agg/shard",
     "plain",

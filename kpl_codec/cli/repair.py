@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_connection
+from .source import UsageError, add_connection, client_of, connection
 
 _EPILOG = """\
 Run it first without --apply: it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
@@ -23,8 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
     parser.add_argument("--apply", action="store_true", help="put what the plan says")
-    parser.add_argument("--stream", metavar="NAME", help="with --apply: the stream to put to")
-    add_connection(parser, credentials=False)
+    parser.add_argument("--stream", metavar="NAME", help="with --apply: where to put; its name or ARN")
+    add_connection(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress display")
 
 
@@ -39,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
     check_results(args.results, planned=args.apply)
+    if args.apply:
+        client_of(args)  # a wrong profile or URL is told before Spark starts
     log_file = str(Path(args.results) / LOG) if is_local(args.results) else None
     spark = local_session("kpl-codec repair", quick_start=True, log_file=log_file)
     with spark_errors(log_file), progress(SparkEngine(spark).progress, "repairing", quiet=args.quiet):
         if args.apply:
-            given = {"region_name": args.region, "endpoint_url": args.endpoint_url}
-            settings = {name: value for name, value in given.items() if value is not None}
-            counts = apply_repair(spark, args.results, settings, args.stream)
+            counts = apply_repair(spark, args.results, connection(args), args.stream)
         else:
             counts = plan_repair(spark, args.results)
     if counts:

@@ -59,13 +59,17 @@ def above_zero(what: str) -> Callable[[str], float]:
 seconds = above_zero("number of seconds")
 
 
-def add_connection(parser: argparse.ArgumentParser, *, credentials: bool = True) -> None:
-    """--region, --endpoint-url, and with ``credentials`` --profile and --role-arn."""
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """--region, --endpoint-url, --profile and --role-arn."""
     parser.add_argument("--region", help="AWS region (default: as for the AWS CLI)")
     parser.add_argument("--endpoint-url", metavar="URL", help="another Kinesis server, such as a local one")
-    if credentials:
-        parser.add_argument("--profile", metavar="NAME", help="profile of the AWS configuration to use")
-        parser.add_argument("--role-arn", metavar="ARN", help="assume this role for all calls to Kinesis")
+    parser.add_argument("--profile", metavar="NAME", help="profile of the AWS configuration to use")
+    parser.add_argument("--role-arn", metavar="ARN", help="assume this role for all calls to Kinesis")
+
+
+def connection(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `add_connection` as those of `kpl_codec.aws.client.kinesis_client`."""
+    return {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
 
 
 def add_source(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -149,12 +153,7 @@ def client_of(args: argparse.Namespace) -> Any:
     from ..aws.client import kinesis_client
 
     try:
-        return kinesis_client(
-            region=args.region,
-            endpoint_url=args.endpoint_url,
-            profile=args.profile,
-            role_arn=args.role_arn,
-        )
+        return kinesis_client(**connection(args))
     except CALL_ERRORS as error:
         failure = failure_of(error)
         raise StreamUnavailable(

@@ -1,7 +1,7 @@
 """Puts the user records again that the KCL drops: first a plan, then the puts with a log.
 
     plan = plan_repair(spark, "out/")             # out/ as `validate` left it; nothing is put
-    apply_repair(spark, "out/", {"streamName": "orders", "region": "eu-west-1"})
+    apply_repair(spark, "out/", {"region": "eu-west-1"}, "orders")
 
 The plan has a decision for every user record that the KCL drops:
 
@@ -174,13 +174,14 @@ def plan_repair(spark: SparkSession, output: str) -> dict[str, int]:
 
 
 def apply_repair(
-    spark: SparkSession, output: str, client_settings: Mapping[str, Any], stream: str
+    spark: SparkSession, output: str, connection: Mapping[str, Any], stream: str
 ) -> dict[str, int]:
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
     this run), put-before, failed, already-delivered, cannot.
 
-    ``client_settings`` go to ``boto3.client``: region_name, endpoint_url ... If ``output`` is a local folder,
-    two runs at once share the plan files; elsewhere only one run is allowed.
+    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client` (region, profile, role_arn ...).
+    ``stream``: a name or an ARN. If ``output`` is a local folder, two runs at once share the plan files;
+    elsewhere only one run is allowed.
     Raises RepairError (no-plan, other-stream).
     """
     check_results(output, planned=True)
@@ -198,7 +199,7 @@ def apply_repair(
     if recorded_stream(system, record) not in (None, stream):
         raise RepairError(code="other-stream", path=output)
     write_record(system, record, stream, {})
-    work = _task(files, output, dict(client_settings), stream)
+    work = _task(files, output, dict(connection), stream)
     counts: Counter[str] = Counter()
     for row in (
         spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(work, "outcome string, n long").collect()
@@ -209,12 +210,12 @@ def apply_repair(
 
 
 def _task(
-    files: list[str], output: str, client_settings: dict[str, Any], stream: str
+    files: list[str], output: str, connection: dict[str, Any], stream: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                counts = _put_file(files[number], output, number, client_settings, stream)
+                counts = _put_file(files[number], output, number, connection, stream)
                 yield pa.RecordBatch.from_arrays(
                     [pa.array(list(counts), pa.string()), pa.array(list(counts.values()), pa.int64())],
                     names=["outcome", "n"],
@@ -223,15 +224,15 @@ def _task(
     return run
 
 
-def _put_file(
-    path: str, output: str, number: int, client_settings: dict[str, Any], stream: str
-) -> Counter[str]:
+def _put_file(path: str, output: str, number: int, connection: dict[str, Any], stream: str) -> Counter[str]:
     system, inner = open_path(output)
     with _turn(f"{inner}/repair/log/{number:05d}.lock") if is_local(output) else nullcontext():
+        from ..aws.client import kinesis_client
         from ..aws.producer import Producer
 
         log = Log(system, f"{inner}/repair/log", number)
-        with Producer(stream, config=CONFIG, client_settings=client_settings) as producer:
+        name, arn = (None, stream) if stream.startswith("arn:") else (stream, None)
+        with Producer(name, stream_arn=arn, config=CONFIG, client=kinesis_client(**connection)) as producer:
             return put_rows(planned(system, path), log, producer)
 
 

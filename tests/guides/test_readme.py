@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 import re
 import shlex
 from pathlib import Path
@@ -11,7 +13,7 @@ import boto3
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.cli.main import _parser
+from kpl_codec.cli.main import COMMANDS, _parser
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .blocks import Block, Run, blocks
@@ -20,10 +22,15 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").rglob("*.md"))]
 
 
+#: Options that are not those of kpl-codec: of Glue's jobs, pip, and this repository's own tools.
+_OF_OTHERS = {"--additional-python-modules", "--platform", "--write"}
+
+
 def commands(page: str) -> list[str]:
     """What a page has its reader type after ``kpl-codec``."""
     lines = page.replace("\\\n", " ")
-    typed = re.findall(r"^(?: {4,})?kpl-codec +([a-z].*)$", lines, re.MULTILINE)
+    started = r"(?:kpl-codec|spark-submit \"\$\(python -m kpl_codec\.spark\.job\)\")"
+    typed = re.findall(rf"^(?: {{4,}})?{started} +([a-z].*)$", lines, re.MULTILINE)
     typed += re.findall(r"`kpl-codec ([a-z][^`]*)`", lines)
     return [line.partition("  #")[0].strip() for line in typed]
 
@@ -37,6 +44,40 @@ def test_commands_and_options_exist(path: Path) -> None:
             known = _options(_parser([form]))
             assert form in known, f"{path.name}: kpl-codec {command}"
             assert {option.partition("=")[0] for option in given} <= known[form], f"{path.name}: {command}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_names_in_the_text_exist(path: Path) -> None:
+    """Names of this package, files of this repository, extras, wheels, and options without a command."""
+    page = path.read_text()
+    for name in re.findall(r"\bkpl_codec(?:\.\w+)+", page):
+        if not name.endswith((".py", ".so", ".repair")):  # .repair: a tag
+            assert _exists(name), f"{path.name}: {name}"
+    for name in re.findall(r"`((?:tests|fuzz|kpl_codec|spec)/[\w/.-]+?)/?`", page):
+        assert any(ROOT.glob(name)), f"{path.name}: {name}"
+    extras = importlib.metadata.metadata("kpl-codec").get_all("Provides-Extra") or []
+    for named in re.findall(r"(?:kpl-codec|\.whl|\"\.)\[([a-z][a-z,-]*)\]", page):
+        assert set(named.split(",")) <= {*extras, "dev"}, f"{path.name}: {named}"
+    for version in re.findall(r"kpl_codec-([\d.]+)-cp", page):
+        assert version == kpl.__version__
+    known = set().union(*(names for one in COMMANDS for names in _options(_parser([one])).values()))
+    for option in re.findall(r"`(--[a-z][a-z-]*)", page):
+        assert option in known | _OF_OTHERS, f"{path.name}: {option}"
+
+
+def _exists(name: str) -> bool:
+    parts = name.split(".")
+    for at in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:at]))
+        except ModuleNotFoundError:
+            continue
+        for inner in parts[at:]:
+            if not hasattr(found, inner):
+                return False
+            found = getattr(found, inner)
+        return True
+    return False
 
 
 def _options(parser: Any) -> dict[str, set[str]]:

@@ -1,0 +1,99 @@
+"""--profile and --role-arn: the user of the profile may only assume the role, and only the role may read."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from kpl_codec import UserRecord, encode
+from kpl_codec.cli.main import main
+
+pytestmark = pytest.mark.timeout(120)
+ROLE = "arn:aws:iam::123456789012:role/reader"
+SHARD = "shardId-000000000000"
+#: No command is to find credentials anywhere else.
+_OTHERS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_DEFAULT_REGION",
+)
+
+
+def policy(action: str) -> str:
+    allowed = {"Effect": "Allow", "Action": [action], "Resource": "*"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+
+
+def check_rights_after(url: str, calls: str) -> None:
+    headers = {"Content-Type": "text/plain"}
+    urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/reset-auth", calls.encode(), headers))
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A stream of one aggregate in a moto that checks rights, and a profile; gives the sequence number."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    url = "http://{}:{}".format(*server.get_host_and_port())
+
+    def client(service: str) -> Any:
+        keys = {"aws_access_key_id": "root", "aws_secret_access_key": "x"}
+        return boto3.client(service, endpoint_url=url, region_name="us-east-1", **keys)
+
+    iam, kinesis = client("iam"), client("kinesis")
+    iam.create_user(UserName="me")
+    iam.put_user_policy(UserName="me", PolicyName="p", PolicyDocument=policy("sts:AssumeRole"))
+    key = iam.create_access_key(UserName="me")["AccessKey"]
+    iam.create_role(RoleName="reader", AssumeRolePolicyDocument=policy("sts:AssumeRole"))
+    iam.put_role_policy(RoleName="reader", PolicyName="p", PolicyDocument=policy("kinesis:*"))
+    kinesis.create_stream(StreamName="orders", ShardCount=1)
+    data = encode([UserRecord("a", b"one"), UserRecord("a", b"two")])
+    number = kinesis.put_record(StreamName="orders", Data=data, PartitionKey="a")["SequenceNumber"]
+    config = tmp_path_factory.mktemp("aws") / "config"
+    config.write_text(
+        f"[profile me]\naws_access_key_id = {key['AccessKeyId']}\n"
+        f"aws_secret_access_key = {key['SecretAccessKey']}\nregion = us-east-1\n"
+    )
+    check_rights_after(url, "0")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _OTHERS:
+            patch.delenv(f"AWS_{name}", raising=False)
+        patch.setenv("AWS_CONFIG_FILE", str(config))
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(config.with_name("none")))
+        patch.setenv("AWS_ENDPOINT_URL", url)
+        yield number
+    check_rights_after(url, "inf")
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat --stream orders",
+        "inspect --stream orders --shard-id SHARD --sequence-number NUMBER",
+        "keys skew --stream orders a",
+        "shards list --stream orders",
+        "shards history --stream orders",
+        "shards predict --stream orders a",
+        "shards watch --stream orders --looks 1",
+        "watch --stream orders --for 1s",
+    ],
+)
+def test_the_role_is_assumed_with_the_profile(
+    line: str, account: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = line.replace("NUMBER", account).replace("SHARD", SHARD).split()
+    assert main([*command, "--profile", "me", "--role-arn", ROLE]) == 0
+    assert capsys.readouterr().out
+    assert main([*command, "--profile", "me"]) == 2
+    assert "AccessDenied" in capsys.readouterr().err
+    assert main([*command, "--profile", "nobody", "--role-arn", ROLE]) == 2
+    assert "nobody" in capsys.readouterr().err
