@@ -150,5 +150,8 @@ def test_five_percent_names_shard_writer_and_number_within_a_minute(kinesis_loca
     assert lost.seen <= dropped.total()
     assert lost.estimate / 3 < dropped.total() < lost.estimate * 3
     assert {f.writer for f in open_now if f.lost} <= {"first-key", "kpl"}
+    # Four writers: two are one library's, and the cause of their losses tells them apart.
+    assert set(sentinel.writers) == {"plain", "kpl", "first-key"}
+    assert {f.cause for f in open_now if f.writer == "first-key"} == {"across-shards", "reshard"}
     assert calls < 4  # of the 20 that 4 shards allow to all readers
     kinesis_local.delete_stream(stream_name)

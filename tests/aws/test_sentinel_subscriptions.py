@@ -7,6 +7,7 @@ import time
 import pytest
 
 from kpl_codec.aws.stream_consumer import active_consumer
+from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import FaultProxy, throttle
 
 from .test_sentinel import Running, naive
@@ -20,11 +21,9 @@ def test_everything_is_read_by_subscription_through_a_split_and_faults(kinesis_l
     with FaultProxy(kinesis_local.endpoint_url, subscription_lifetime=8.0) as proxy:
         pushed = kinesis_local.client(endpoint_url=proxy.endpoint_url)
         consumer = active_consumer(pushed, stream, "sentinel")
-        assert (
-            active_consumer(pushed, stream, "sentinel")
-            == consumer
-            == active_consumer(pushed, stream, consumer)
-        )
+        assert {active_consumer(pushed, stream, one) for one in ("sentinel", consumer)} == {consumer}
+        with pytest.raises(StreamUnavailable, match="not registered"):
+            active_consumer(pushed, stream, consumer.replace("/sentinel:", "/other:"))
         proxy.on("SubscribeToShard", throttle(), times=1, after=2)
         with Running(pushed, stream, share=1.0, consumer_arn=consumer) as running:
             watch = running.watcher.watch
