@@ -1,9 +1,10 @@
 """Collects user records of one predicted shard into aggregates. Sizes are exact and include the outer key.
 
 An aggregate is closed when it is full, when the next user record does not fit, or when its earliest deadline
-comes. User records keep their order.
+comes. One with few user records may wait longer. User records keep their order.
 
-State: the open aggregates, and a heap of their deadlines.
+State: the open aggregates, a heap of their deadlines, and when each shard got its last user record.
+Specification: spec/05-producer.md, PRD-15 and PRD-46.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ class Aggregator:
         self._open: dict[tuple[str, object], Outgoing] = {}
         self._deadlines: list[tuple[float, int, Outgoing]] = []
         self._number = 0
+        self._min_count = config.aggregation_min_count
+        self._patience = config.aggregation_buffering_seconds
+        self._few = self._min_count > 1 and self._patience > config.buffering_seconds
+        self._last_at: dict[str, float] = {}  # by shard, if aggregates with few user records wait
 
     def group_of(self, pending: Pending) -> object:
         """The group: user records of different groups never share an aggregate."""
@@ -66,7 +71,14 @@ class Aggregator:
         if outgoing is None:
             outgoing = self._open[key] = self._begin(shard, group, pending)
             self._push(outgoing)
-        if len(outgoing.records) >= self._max_count or outgoing.size.size >= self._max_size:
+            if self._few:
+                last_at = self._last_at.get(shard, float("-inf"))
+                outgoing.may_wait = pending.accepted_at - last_at <= self._patience
+        if self._few:
+            self._last_at[shard] = pending.accepted_at
+        records = len(outgoing.records)
+        enough = outgoing.waited and records >= self._min_count
+        if enough or records >= self._max_count or outgoing.size.size >= self._max_size:
             closed.append(self._close(key))
         return outgoing, closed
 
@@ -90,10 +102,29 @@ class Aggregator:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def due(self, now: float) -> Iterator[Outgoing]:
-        """Close and return the aggregates whose deadline has come."""
+    def due(self, now: float, urgent_below: int) -> Iterator[Outgoing]:
+        """Close and return the aggregates whose deadline has come.
+
+        User records with a number below ``urgent_below`` do not wait for others.
+        """
         while (deadline := self.deadline()) is not None and deadline <= now:
-            yield self.close(heapq.heappop(self._deadlines)[2])
+            outgoing = heapq.heappop(self._deadlines)[2]
+            until = self._waits_until(outgoing, urgent_below) if outgoing.may_wait else now
+            if until > now:
+                outgoing.waited, outgoing.deadline = True, until
+                self._push(outgoing)
+            else:
+                yield self.close(outgoing)
+
+    def _waits_until(self, outgoing: Outgoing, urgent_below: int) -> float:
+        """How long an aggregate waits for more user records after its deadline."""
+        # PRD-46: "An aggregate of fewer than aggregation_min_count user records whose time has come MUST wait
+        # for more, at most aggregation_max_buffered_time after its first was put, if its shard had got a user
+        # record not longer than that before the first; retries and a flush MUST NOT wait."
+        records = outgoing.records
+        if len(records) >= self._min_count or any(p.attempts or p.number < urgent_below for p in records):
+            return float("-inf")
+        return min(outgoing.expires_at, min(pending.accepted_at for pending in records) + self._patience)
 
     def kinesis_records(self) -> list[Outgoing]:
         """The open aggregates."""
@@ -105,4 +136,6 @@ class Aggregator:
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
         """Close and return the open aggregates of shards that are no longer open."""
+        if self._few:
+            self._last_at = {shard: at for shard, at in self._last_at.items() if shard in open_shards}
         return [self._close(key) for key in list(self._open) if key[0] not in open_shards]

@@ -42,8 +42,10 @@ class ConfigError(KplError, ValueError):
 
 #: Lowest and highest value of each setting, the KPL's if it has the setting.
 RANGES: Final[dict[str, tuple[int, int]]] = {
+    "aggregation_max_buffered_time": (0, _HUGE),
     "aggregation_max_count": (1, _HUGE),
     "aggregation_max_size": (64, LARGEST_MAX_RECORD_SIZE),
+    "aggregation_min_count": (1, _HUGE),
     "collection_max_count": (1, MAX_PUT_RECORDS),
     "collection_max_size": (52224, MAX_PUT_RECORDS_SIZE),  # the KPL allows more than the service takes
     "connect_timeout": (100, 300_000),
@@ -77,10 +79,12 @@ class ProducerConfig:
     ``fail_if_throttled``, ``rate_limit`` (percent of a shard's 1000 records and 1 MiB a second),
     ``record_max_buffered_time``, ``record_ttl``.
 
-    Not in the KPL: ``max_record_size``: data plus partition key of a Kinesis record, as set for the stream.
-    ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at most, and
-    ``when_full``: block, fail or drop further user records. ``ordering``: "partition-key" sends the user
-    records of a key strictly one after the other. ``reshard_proof``: one explicit hash key for all user
+    Not in the KPL: ``aggregation_min_count``, ``aggregation_max_buffered_time``: an aggregate with fewer user
+    records waits longer than record_max_buffered_time, so many milliseconds at most, unless user records of
+    its shard come too rarely for that. ``max_record_size``: data plus partition key of a Kinesis record, as
+    set for the stream. ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at
+    most, and ``when_full``: block, fail or drop further user records. ``ordering``: "partition-key" sends the
+    user records of a key strictly one after the other. ``reshard_proof``: one explicit hash key for all user
     records of an aggregate, so that no split can separate them. ``outer_key``: the partition key of an
     aggregate: "fixed" ("a", as the KPL), "first" (that of its first user record), "buckets" (one of
     ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
@@ -114,6 +118,8 @@ class ProducerConfig:
     adaptive_partitioning: bool = True
     partition_availability_timeout: int = 0
     keyless_partition_key: str = "a"
+    aggregation_min_count: int = 1
+    aggregation_max_buffered_time: int = 0
     compression: Literal["none", "gzip", "zlib", "zstd"] = "none"
 
     def __post_init__(self) -> None:
@@ -166,6 +172,11 @@ class ProducerConfig:
         # PRD-37: "A user record MUST NOT wait for company longer than half its time to live, whatever
         # record_max_buffered_time is."
         return min(self.record_max_buffered_time, self.record_ttl / 2) / 1000
+
+    @property
+    def aggregation_buffering_seconds(self) -> float:
+        """How long an aggregate with few user records may wait, in seconds."""
+        return min(self.aggregation_max_buffered_time, self.record_ttl / 2) / 1000
 
     def _check(self, name: str, value: object) -> None:
         # PRD-1: "A setting out of its range or of another type MUST be refused with an error that names

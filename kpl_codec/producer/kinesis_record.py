@@ -19,13 +19,14 @@ class Outgoing:
 
     ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
     are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
+    ``may_wait``: it may wait for more user records after its deadline; ``waited``: it has begun to.
     ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``deadline`` and
     ``expires_at``: the earliest of its user records, in seconds.
     """
 
     __slots__ = (
-        "closed", "deadline", "expires_at", "group", "highest", "lowest", "max_size", "outer_key",
-        "records", "shard", "size",
+        "closed", "deadline", "expires_at", "group", "highest", "lowest", "max_size", "may_wait", "outer_key",
+        "records", "shard", "size", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -35,7 +36,7 @@ class Outgoing:
         self.group = group
         self.outer_key = outer_key
         self.max_size = max_size
-        self.closed = False
+        self.closed = self.may_wait = self.waited = False
         self._begin(first)
 
     def _begin(self, first: Pending) -> None:

@@ -90,7 +90,7 @@ class Placer:
 
     def close_due(self, now: float) -> None:
         """Close the aggregates whose deadline has come."""
-        for outgoing in self._aggregator.due(now):
+        for outgoing in self._aggregator.due(now, self.urgent_below):
             self._queue.add(outgoing)
 
     def flush(self, urgent_below: int) -> None:

@@ -126,16 +126,16 @@ class KnownStream:
         """
         by_id = distinct_shards(listed)
         known = self.shards.all
-        changed = [shard for shard in by_id.values() if known.get(shard.shard_id) != shard]
+        changed = [shard for shard in by_id.values() if known.get(shard.shard_id) is not shard]
         recreated = self._recreated(by_id, changed, summary)
         if recreated:
             known, changed = {}, list(by_id.values())
-        superseded = superseded_shards(by_id.values())
         distribution = summary.distribution if summary else self.shards.distribution
-        if not changed and not superseded and self._is_last(by_id, distribution):
+        if not changed and not recreated and self._is_last(by_id, distribution):
             self.listed_at, self._contradictions = begun, 0
             self._learn_summary(summary)
             return MapChanged(now, self.shards, (), (), recreated=False, superseded=())
+        superseded = superseded_shards(by_id.values())
         opened = sorted(
             (shard for shard in by_id.values() if shard.open and shard.shard_id not in superseded),
             key=lambda shard: shard.hash_key_range,
@@ -211,7 +211,7 @@ class KnownStream:
                 self._newest = number
 
     def _is_last(self, listed: Mapping[str, Shard], distribution: Distribution) -> bool:
-        """Whether the last listing was sound and had the same shards."""
+        """Whether the last listing was sound and had the same shards, none of them superseded."""
         last = self.shards
         return self._whole and listed.keys() == last.listed.keys() and distribution == last.distribution
 

@@ -309,7 +309,7 @@ class LiveShardMap:
             refresh.described(answer)
             return None
         try:
-            refresh.listed(answer)
+            refresh.listed(answer, self._known.shards.all)
             return self._listed(refresh, now) if refresh.whole else None
         except ShardMapError as error:
             # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)

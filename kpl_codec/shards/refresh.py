@@ -93,8 +93,11 @@ class Refresh:
         self._describe = False
         self.summary = parse_summary(answer)
 
-    def listed(self, answer: Any) -> None:
-        """A page of ListShards. Raises ShardMapError(code="malformed")."""
+    def listed(self, answer: Any, known: Mapping[str, Shard]) -> None:
+        """A page of ListShards. Raises ShardMapError(code="malformed").
+
+        ``known``: shards by id; one that is listed as it is known is the same object.
+        """
         shards, token = parse_page(answer)
         # MAP-19: "A listing that repeats a NextToken, or has pages for more than 1,000,000 shards, MUST be
         # refused: it would never end."
@@ -102,7 +105,9 @@ class Refresh:
             twice = token in self._tokens
             reason = "a NextToken came twice" if twice else f"more than {self._most_pages} pages"
             raise ShardMapError(code="malformed", reason=reason, shard_ids=())
-        self.shards += shards
+        for shard in shards:
+            before = known.get(shard.shard_id)
+            self.shards.append(before if before is not None and before == shard else shard)
         if token is None:
             self.whole = True
         else:

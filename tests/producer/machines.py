@@ -107,6 +107,17 @@ class HastyMachine(ProducerMachine):
     config = ProducerConfig(aggregation_max_size=64, record_ttl=100, record_max_buffered_time=100)
 
 
+class PatientMachine(ProducerMachine):
+    """Aggregates with few user records wait for more."""
+
+    config = ProducerConfig(
+        aggregation_max_size=600,
+        record_ttl=30_000,
+        aggregation_min_count=4,
+        aggregation_max_buffered_time=3_000,
+    )
+
+
 class ReshardProofAutoMachine(AutoMachine):
     config = ReshardProofMachine.config
 
@@ -133,4 +144,5 @@ MACHINES = [
     RecreatedMachine,
     ExtremeMachine,
     HastyMachine,
+    PatientMachine,
 ]
