@@ -4,7 +4,7 @@ An aggregate is closed when it is full, when the next user record does not fit, 
 comes. One with few user records may wait longer. User records keep their order.
 
 State: the open aggregates, a heap of their deadlines, and when each shard got its last user record.
-Specification: spec/05-producer.md, PRD-15 and PRD-46.
+Specification: spec/05-producer.md, PRD-15 and PRD-48.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Aggregator:
 
     def _waits_until(self, outgoing: Outgoing, urgent_below: int) -> float:
         """How long an aggregate waits for more user records after its deadline."""
-        # PRD-46: "An aggregate of fewer than aggregation_min_count user records whose time has come MUST wait
+        # PRD-48: "An aggregate of fewer than aggregation_min_count user records whose time has come MUST wait
         # for more, at most aggregation_max_buffered_time after its first was put, if its shard had got a user
         # record not longer than that before the first; retries and a flush MUST NOT wait."
         records = outgoing.records

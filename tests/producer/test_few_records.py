@@ -26,7 +26,7 @@ def warm(bench: Bench) -> None:
     assert sorted(sent(bench, 0.05)) == [[b"high"], [b"low"]]
 
 
-@pytest.mark.requirement("PRD-46")
+@pytest.mark.requirement("PRD-48")
 def test_few_wait_for_more_and_enough_do_not() -> None:
     bench = Bench(**FEW)
     warm(bench)
@@ -47,7 +47,7 @@ def test_few_wait_for_more_and_enough_do_not() -> None:
     assert all(isinstance(result, Delivery) for result in bench.results.values())
 
 
-@pytest.mark.requirement("PRD-46")
+@pytest.mark.requirement("PRD-48")
 def test_a_shard_that_gets_hardly_any_does_not_wait_in_vain() -> None:
     bench = Bench(**FEW)
     for number in range(5):
@@ -57,7 +57,7 @@ def test_a_shard_that_gets_hardly_any_does_not_wait_in_vain() -> None:
         bench.now += 2.1
 
 
-@pytest.mark.requirement("PRD-46")
+@pytest.mark.requirement("PRD-48")
 def test_a_flush_and_a_retry_do_not_wait() -> None:
     bench = Bench(**FEW)
     warm(bench)
@@ -73,7 +73,7 @@ def test_a_flush_and_a_retry_do_not_wait() -> None:
     assert [record for _ in range(10) for record in sent(bench, 0.03)] == [[b"2"]]
 
 
-@pytest.mark.requirement("PRD-37", "PRD-46")
+@pytest.mark.requirement("PRD-37", "PRD-48")
 def test_nothing_waits_longer_than_half_its_time_to_live() -> None:
     bench = Bench(aggregation_min_count=100, aggregation_max_buffered_time=10**15, record_ttl=4000)
     warm(bench)
