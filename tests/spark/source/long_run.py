@@ -1,7 +1,8 @@
 """A long life of a query over the model stream: many shards, resharding all the time, restarts, and outages
 in which retention runs out. Every batch is read twice: by what the planner carries, and by its offsets alone.
 
-    python -m tests.spark.source.long_run --records 1000000 --shards 1000 [--seed 0]
+    python -m tests.spark.source.long_run --records 1000000 --shards 1000
+        [--consumer polling|efo|"either in turn"] [--seed 0]
 
 Prints counts: records put, read, expired before they were read; missing without an error (must be 0); twice
 (must be 0). It stops at the first batch whose two attempts differ, and at an error although nothing is gone.
@@ -13,26 +14,27 @@ import argparse
 import logging
 import random
 import time
-from typing import Any
+from dataclasses import replace
 
 from kpl_codec.spark.source.ends import Caps
 from kpl_codec.spark.source.offsets import DataLoss
+from tests.aws.model_fan_out import FanOutKinesis
 
-from .model import HOUR, ModelKinesis
-from .model_query import ModelQuery
+from .model import HOUR
+from .model_query import CONSUMERS, query_of
 
 
 class Life:
     """``outages``: in which nobody reads for longer than records are kept."""
 
-    def __init__(self, records: int, shards: int, outages: int, seed: int) -> None:
+    def __init__(self, records: int, shards: int, outages: int, consumer: str, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.stream = ModelKinesis(shards, seed=seed)
+        self.stream = FanOutKinesis(shards, seed=seed)
         self.left, self.shards = records, shards
         self.steps = self.batches = self.restarts = self.reshards = self.reported = 0
         self.outages = outages
         self.expired: set[tuple[str, str]] = set()
-        self.query = ModelQuery(self.stream, Caps(span=600_000, piece=300_000))
+        self.query = query_of(self.stream, consumer, Caps(span=600_000, piece=300_000))
         self.query.batch()
 
     def feed(self, most: int) -> None:
@@ -76,7 +78,7 @@ class Life:
         """Read what is left, as with failOnDataLoss=false."""
         query = self.query
         strict = query.options
-        query.options = _with(strict, fail_on_data_loss=False)
+        query.options = replace(strict, fail_on_data_loss=False)
         query.restart()
         query.until_idle()
         query.options = strict
@@ -115,22 +117,17 @@ class Life:
         )
 
 
-def _with(options: Any, **changes: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(options, **changes)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--shards", type=int, default=1000)
     parser.add_argument("--outages", type=int, default=5)
+    parser.add_argument("--consumer", choices=CONSUMERS, default="polling")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     logging.getLogger("kpl_codec.spark").setLevel(logging.ERROR)
     begun = time.monotonic()
-    life = Life(args.records, args.shards, args.outages, args.seed)
+    life = Life(args.records, args.shards, args.outages, args.consumer, args.seed)
     life.run()
     print(life.check(), f"; {time.monotonic() - begun:.0f} s")
 

@@ -29,7 +29,7 @@ def refusal(code: str, operation: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "model"}}, operation)
 
 
-@dataclass
+@dataclass(eq=False)
 class ModelShard:
     shard_id: str
     hash_key_range: HashKeyRange
@@ -185,7 +185,7 @@ class ModelKinesis:
         self.calls["get_shard_iterator"] += 1
         self._within_limits(ShardId, "get_shard_iterator")
         shard = self.shards[ShardId]
-        if shard not in self.listed():
+        if shard.closed_at is not None and shard.closed_at <= self.now - self.retention:
             raise refusal("ResourceNotFoundException", "GetShardIterator")
         bound = 0
         if ShardIteratorType == "LATEST":

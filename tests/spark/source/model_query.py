@@ -128,6 +128,7 @@ CAPS = st.builds(
     st.none() | st.sampled_from([3, 1000]),
 )
 
+CONSUMERS = ["polling", "efo", "either in turn"]
 #: The arguments of the law, drawn.
 LIVES = {
     "before": BEFORE,
@@ -136,15 +137,34 @@ LIVES = {
     "silent": st.booleans(),
     "shards": st.integers(1, 4),
     "position": st.sampled_from(["TRIM_HORIZON", "LATEST"]),
-    "consumer": st.sampled_from(["polling", "efo", "either in turn"]),
+    "consumer": st.sampled_from(CONSUMERS),
     "last": st.tuples(st.integers(0, 3), st.sampled_from([0, 23 * HOUR, 30 * HOUR])),
 }
-#: Steps and ends of lives in which retention runs out, that chance finds late.
-TELLING: list[tuple[list[tuple[str, Any]], tuple[int, float]]] = [
-    ([("split", 0), ("batch", 1)], (2, 30 * HOUR)),  # the listing is older than the children
-    ([("split", 0), ("batch", 3), ("restart", 0)], (2, 30 * HOUR)),  # they were seen empty
-    ([("put", 1), ("idle", 7), ("restart", 0)], (2, 0)),  # the last record read is gone, without loss
+#: Lives in which retention runs out, that chance finds late.
+TELLING: list[dict[str, Any]] = [
+    {
+        "before": [],
+        "steps": steps,
+        "caps": Caps(),
+        "silent": False,
+        "shards": 1,
+        "position": "LATEST",
+        "consumer": "polling",
+        "last": last,
+    }
+    for steps, last in [
+        ([("split", 0), ("batch", 1)], (2, 30 * HOUR)),  # the listing is older than the children
+        ([("split", 0), ("batch", 3), ("restart", 0)], (2, 30 * HOUR)),  # they were seen empty
+        ([("put", 1), ("idle", 7), ("restart", 0)], (2, 0)),  # the last record read is gone, without loss
+    ]
 ]
+
+
+def query_of(stream: FanOutKinesis, consumer: str, caps: Caps, **options: Any) -> ModelQuery:
+    """``consumer``: one of `CONSUMERS`."""
+    arn = register_consumer(stream, ARN, "reader", sleep=stream.sleep, clock=stream.clock)
+    consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
+    return ModelQuery(stream, caps, consumers=consumers, **options)
 
 
 def no_record_is_skipped_without_an_error(
@@ -158,13 +178,11 @@ def no_record_is_skipped_without_an_error(
     last: tuple[int, float],
 ) -> None:
     stream = FanOutKinesis(shards, silent=silent, faults=0.05)
-    arn = register_consumer(stream, ARN, "reader", sleep=stream.sleep, clock=stream.clock)
-    consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
     for step, value in before:
         getattr(stream, step)(value)
     past, kept = stream.names(), stream.names(left=True) if position == "TRIM_HORIZON" else set()
     stream.now += 1
-    query = ModelQuery(stream, caps, startingPosition=position, consumers=consumers)
+    query = query_of(stream, consumer, caps, startingPosition=position)
     query.batch()  # the start is settled: all that comes is the query's
     attended, longest = stream.now, 0.0
     try:

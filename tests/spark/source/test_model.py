@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.aws.cursor import ShardCursor
@@ -16,12 +16,15 @@ from kpl_codec.spark.source.ends import Caps
 from kpl_codec.spark.source.offsets import DataLoss, StreamOffset, batch_pieces
 
 from .model import HOUR, ModelKinesis, refusal
-from .model_query import LIVES, ModelQuery, no_record_is_skipped_without_an_error
+from .model_query import LIVES, TELLING, ModelQuery, no_record_is_skipped_without_an_error
 
 
 @pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71", "EFO-9", "EFO-10")
 @settings(max_examples=300)
 @given(**LIVES)
+@example(**TELLING[0])
+@example(**TELLING[1])
+@example(**TELLING[2])
 def test_no_record_is_skipped_without_an_error(**life: Any) -> None:
     no_record_is_skipped_without_an_error(**life)
 
