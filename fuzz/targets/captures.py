@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import tempfile
+from collections.abc import Callable
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,34 @@ def work(given: bytes) -> None:
     rows_of(given)
 
 
-_LINE = b'{"Records":[{"Data":"YQ==","PartitionKey":"a","SequenceNumber":"1"}'
+def written(
+    rows_per_byte: float = 0.01,
+    *,
+    data: Any = b"x" * 50,
+    group: int = 1 << 20,
+    columns: int = 0,
+    keep: float = 1,
+) -> Callable[[int], bytes]:
+    """Parquet of about so many bytes: rows of ``data``, more ``columns`` or none; its first part is kept."""
+
+    def make(size: int) -> bytes:
+        rows = max(1, int(size * rows_per_byte))
+        arrays = {"data": pa.array([data] * rows), "sequenceNumber": pa.array([str(n) for n in range(rows)])}
+        arrays |= {f"column{n}": pa.nulls(rows, pa.int8()) for n in range(int(size * columns / 200))}
+        out = io.BytesIO()
+        pq.write_table(pa.table(arrays), out, row_group_size=group, compression="none", use_dictionary=False)
+        return out.getvalue()[: int(keep * out.tell()) or None]
+
+    return make
+
+
+def page_damaged(size: int) -> bytes:
+    """Parquet whose pages are overwritten, its footer not."""
+    made = bytearray(written()(size))
+    made[len(made) // 4 : len(made) // 2] = b"\xff" * (len(made) // 2 - len(made) // 4)
+    return bytes(made)
+
+
 GROWN = {
     **JSON_GROWN,
     "lines": repeated(b'{"Records":[{"Data":"YQ==","PartitionKey":"a","SequenceNumber":"1"}]}\n'),
@@ -128,6 +156,13 @@ GROWN = {
     "not UTF-8": repeated(b'\xff\n{"a":1}\n'),
     "commas": repeated(b","),
     "white space": repeated(b" \n"),
+    "Parquet": written(),
+    "Parquet of large values": written(1 / 20_000, data=b"x" * 20_000),
+    "Parquet of many row groups": written(0.002, group=1),
+    "Parquet of many columns": written(0.0001, columns=1),
+    "Parquet of lists": written(data=[b"x"] * 20),
+    "Parquet that breaks off": written(keep=0.5),
+    "Parquet with damaged pages": page_damaged,
     "packed": lambda size: gzip.compress(repeated(b'{"a":1}\n')(size)),
 }
 TARGETS = {"captures": Target(captures, seeds, GROWN, work=work)}

@@ -73,11 +73,13 @@ def make_planner(
     options: Options,
     client: Any,
     *,
+    workers: int = 32,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Planner:
-    """A planner that calls Kinesis with ``client``. ``clock`` in seconds, ``now`` in seconds since 1970."""
+    """A planner that calls Kinesis with ``client``, in so many threads. ``clock`` in seconds, ``now`` in
+    seconds since 1970."""
     stream, patience = options.called, options.retry_timeout
     handover = Handover(
         lambda: Pace(options.calls_per_second, options.bytes_per_second, clock=clock, sleep=sleep), now
@@ -127,6 +129,7 @@ def make_planner(
         handover,
         lambda: fetch_lineage(client, **options.stream, timeout=patience, sleep=sleep),
         options.stream_name,
+        workers=workers,
         describe_interval=options.describe_interval,
         clock=clock,
         now=now,

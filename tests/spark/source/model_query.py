@@ -43,11 +43,12 @@ class ModelQuery:
 
     def restart(self) -> None:
         stream = self.stream
+        # Sleeps of many threads would add up on the model's one clock.
         self.planner = make_planner(
-            self.options, stream, clock=stream.clock, now=stream.clock, sleep=stream.sleep
+            self.options, stream, workers=1, clock=stream.clock, now=stream.clock, sleep=stream.sleep
         )
 
-    def batch(self) -> bool:
+    def batch(self, attempts: int = 2) -> bool:
         """One micro-batch, read twice as by two attempts. False where there is nothing to read."""
         if not self.log:
             self.log.append(json.dumps(self.planner.begin_at(self.options.starting_position).to_json()))
@@ -64,7 +65,8 @@ class ModelQuery:
         rows = [
             (piece.shard_id, record["SequenceNumber"]) for piece in carried for record in carried[piece]
         ] + self._rows(left, consumer)
-        assert sorted(self._rows(pieces, consumer)) == sorted(rows)  # another attempt has the offsets only
+        if attempts > 1:  # another attempt has the offsets only
+            assert sorted(self._rows(pieces, consumer)) == sorted(rows)
         self.read.update(rows)
         counts = Counter(shard_id for shard_id, _ in rows)
         assert self.caps.records is None or max(counts.values(), default=0) <= self.caps.records

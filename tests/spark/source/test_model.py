@@ -165,6 +165,26 @@ def test_calls_keep_to_the_budget(shards: int) -> None:
         assert spent[operation] <= shards * (4 * (stream.now - begun) + 1)
 
 
+@pytest.mark.requirement("SPK-61")
+@pytest.mark.parametrize("piece", [None, 700], ids=["whole", "cut"])
+def test_planner_and_tasks_share_one_budget(piece: int | None) -> None:
+    """A model that keeps the limits of a shard refuses no call, however fast batches follow each other."""
+    stream = ModelKinesis(2, limits=True)
+    options = {"fetchCallsPerSecondPerShard": 4, "fetchBytesPerSecondPerShard": 2**21}
+    query = ModelQuery(stream, Caps(span=600_000, piece=piece), **options)
+    begun = stream.now
+    for number in range(40):
+        stream.put(2000 if number % 3 else 20)
+        if number % 10 == 9:
+            query.restart()
+            stream.now += 1
+        query.batch(attempts=1)
+    assert set(query.read) == stream.names()
+    assert not [name for name in stream.calls if name.startswith("throttled")]
+    for operation in ("get_records", "get_shard_iterator"):
+        assert stream.calls[operation] <= 2 * (4 * (stream.now - begun) + 1)
+
+
 def test_an_iterator_that_always_expires_is_given_up() -> None:
     stream = ModelKinesis(1)
 
