@@ -7,6 +7,7 @@ Python decides. It never raises for bad bytes and never explains them.
     FrameRows                    KinesisRecords -> user records                          (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
+    PendingFields                plain_pending, deliveries, AggregateSize                 (producer/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
@@ -50,6 +51,7 @@ cdef extern from *:
     void Py_INCREF_raw "Py_INCREF" (PyObject *item)
 
 cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -73,3 +75,4 @@ include "_native/judge.pxi"
 include "_native/write.pxi"
 include "_native/rows.pxi"
 include "_native/builder.pxi"
+include "_native/pending.pxi"

@@ -27,7 +27,9 @@ from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies as kst
 
 speedups = pytest.importorskip(
-    "kpl_codec._speedups", reason="built without a C compiler, or KPL_CODEC_PURE=1"
+    "kpl_codec._speedups",
+    reason="built without a C compiler, or KPL_CODEC_PURE=1",
+    exc_type=ImportError,
 )
 
 VECTORS = Path(__file__).parents[1] / "spec" / "vectors"

@@ -27,7 +27,7 @@ from .collector import PutRecordsRequest
 from .config import ProducerConfig
 from .failures import Failures, Flight
 from .kinesis_record import Outgoing, build_all
-from .ledger import Ended, Ledger
+from .ledger import Ended, Ledger, deliveries
 from .metrics import Meter, Observe
 from .ordering import order_of
 from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
@@ -281,17 +281,9 @@ class ProducerCore:
         """Handles the verdict on a stored Kinesis record; returns the user records to send again."""
         if attempt.outcome is not Outcome.DELIVERED:
             return self._failures.failed(outgoing, attempt, now)
-        shard_id, sequence_number, only = attempt.shard_id, attempt.sequence_number, (attempt,)
-        assert shard_id is not None
-        assert sequence_number is not None
-        ended: list[Ended] = []
-        for index, pending in enumerate(outgoing.records):
-            attempts = (*pending.attempts, attempt) if pending.attempts else only
-            left_out = pending.attempts_left_out
-            ended.append((pending, Delivery(shard_id, sequence_number, index, attempts, left_out)))
-        self._end(ended)
+        self._end(deliveries(outgoing.records, attempt))
         if self._meter is not None:
-            self._meter.delivered(outgoing, shard_id)
+            self._meter.delivered(outgoing, attempt.shard_id or "")
         return []
 
     # -- the map ------------------------------------------------------------------------------

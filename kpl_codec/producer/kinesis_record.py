@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from ..compiled import speedups
 from ..format.codec import encode_many
 from ..format.hash_keys import format_hash_key
 from ..format.size import AggregateSize
 from .pending import Pending
+
+_Size: type[AggregateSize] = AggregateSize if speedups is None else speedups.AggregateSize
 
 
 class Outgoing:
@@ -41,7 +44,7 @@ class Outgoing:
 
     def _begin(self, first: Pending) -> None:
         self.records = [first]
-        self.size = AggregateSize()
+        self.size = _Size()
         self.size.add(first.record)
         self.lowest = self.highest = first.hash_key
         self.deadline = first.deadline

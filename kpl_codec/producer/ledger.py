@@ -5,12 +5,29 @@ Specification: spec/05-producer.md, PRD-7 and PRD-10.
 
 from __future__ import annotations
 
+from ..compiled import speedups
 from .config import ProducerConfig
-from .outcomes import Delivery, DeliveryError
+from .outcomes import Attempt, Delivery, DeliveryError
 from .pending import Pending
 
 #: A user record, and what it has ended as.
 Ended = tuple[Pending, Delivery | DeliveryError]
+
+
+def deliveries(records: list[Pending], attempt: Attempt) -> list[Ended]:
+    """The user records of a Kinesis record that ``attempt`` has delivered, and their Deliveries."""
+    shard_id, sequence_number = attempt.shard_id, attempt.sequence_number
+    assert shard_id is not None
+    assert sequence_number is not None
+    last = (attempt,)
+    if speedups is not None:
+        return speedups.deliveries(Delivery, records, shard_id, sequence_number, last)  # type: ignore[no-any-return]
+    ended: list[Ended] = []
+    for index, pending in enumerate(records):
+        attempts = (*pending.attempts, attempt) if pending.attempts else last
+        delivery = Delivery(shard_id, sequence_number, index, attempts, pending.attempts_left_out)
+        ended.append((pending, delivery))
+    return ended
 
 
 class Ledger:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from ..compiled import speedups
 from ..errors import EncodeError, KplError
 from ..format.compression import Compression, compress
 from ..format.frame import looks_aggregated
@@ -47,16 +48,8 @@ class ProducerClosed(KplError):
     text = "the producer takes no records: {code}"
 
 
-class Pending:
-    """A user record to send. ``token`` belongs to the caller (for example a future) and is never used.
-
-    ``record`` will be written, ``hash_key`` is its effective hash key. ``own_hash_key``: the caller gave an
-    explicit hash key; otherwise one may be assigned, and another for the next attempt. ``keyless``: the
-    partitioner chooses the shard. ``alone``: not to be aggregated (again). ``wrap``: if sent alone, as an
-    aggregate of one. ``held``: it waits for others of its key. ``number`` counts the accepted user records.
-    Set when it is accepted, in seconds of the producer's clock: ``accepted_at``, ``deadline`` (of its
-    aggregate), ``map_deadline`` (how long it waits for a prediction), ``expires_at``.
-    """
+class PlainFields:
+    """The fields of `Pending`, where nothing is compiled. Written out because there are very many of them."""
 
     __slots__ = (
         "accepted_at", "alone", "attempts", "attempts_left_out", "bucket", "deadline", "expires_at",
@@ -64,16 +57,16 @@ class Pending:
         "must_wrap", "number", "own_hash_key", "record", "size", "token", "wrap",
     )  # fmt: skip
 
-    def __init__(self, record: UserRecord, hash_key: int, *, own_hash_key: bool, keyless: bool) -> None:
+    def __init__(
+        self, record: UserRecord, hash_key: int, *, own_hash_key: bool, keyless: bool, must_wrap: bool
+    ) -> None:
         self.record = record
         self.hash_key = hash_key
         self.key_hash_key = hash_key
         self.own_hash_key = own_hash_key
         self.keyless = keyless
+        self.must_wrap = self.wrap = must_wrap
         self.size = len(record.data) + len(record.partition_key)
-        # A single user record is sent bare, unless consumers would take it for an aggregate (PRD-13) or its
-        # tags would be lost (PRD-14).
-        self.must_wrap = self.wrap = looks_aggregated(record.data) or bool(record.tags)
         self.alone = False
         self.held = False
         self.misplaced = 0
@@ -84,6 +77,27 @@ class Pending:
         self.number = 0
         self.accepted_at = self.deadline = self.map_deadline = self.expires_at = 0.0
         self.token: Any = None
+
+
+if TYPE_CHECKING:
+    _Fields = PlainFields
+else:
+    _Fields = PlainFields if speedups is None else speedups.PendingFields
+
+
+class Pending(_Fields):
+    """A user record to send. ``token`` belongs to the caller (for example a future) and is never used. It
+    must not refer to the Pending: the garbage collector does not look for such circles.
+
+    ``record`` will be written, ``hash_key`` is its effective hash key. ``own_hash_key``: the caller gave an
+    explicit hash key; otherwise one may be assigned, and another for the next attempt. ``keyless``: the
+    partitioner chooses the shard. ``alone``: not to be aggregated (again). ``must_wrap``, ``wrap``: if sent
+    alone, as an aggregate of one. ``held``: it waits for others of its key. ``number`` counts the accepted
+    user records. Set when it is accepted, in seconds of the producer's clock: ``accepted_at``, ``deadline``
+    (of its aggregate), ``map_deadline`` (how long it waits for a prediction), ``expires_at``.
+    """
+
+    __slots__ = ()
 
     def note(self, attempt: Attempt) -> None:
         """Add a failed attempt to the history."""
@@ -120,9 +134,12 @@ class Preparation:
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
         self._buckets = config.outer_key_buckets if config.outer_key == "buckets" else 0
-        self._hashes: dict[str, int] = {}
+        self._hashes: dict[str, int] = {}  # of keys that may be written
         chosen = config.compression
         self._compression: Compression | None = None if chosen == "none" else chosen
+        # With these settings a plain user record can be made as it is: the compiled code does.
+        special = self._buckets or config.ignore_keys or self._compression
+        self._most_are_plain = speedups is not None and not special
 
     def __call__(
         self,
@@ -134,6 +151,12 @@ class Preparation:
         """Raises EncodeError for an invalid user record, RecordTooLarge for one that is too large,
         HashKeyError for an ``int`` explicit hash key out of range. ``partition_key`` None: the partitioner
         chooses the shard."""
+        if self._most_are_plain and explicit_hash_key is None and not tags:
+            known = speedups.plain_pending(
+                Pending, UserRecord, partition_key, data, self._hashes, self._config.max_record_size - 1024
+            )
+            if known is not None:
+                return known  # type: ignore[no-any-return]
         config = self._config
         keyless = partition_key is None or config.ignore_keys
         if type(explicit_hash_key) is int:
@@ -149,6 +172,9 @@ class Preparation:
             hash_key,
             own_hash_key=explicit_hash_key is not None,
             keyless=keyless and explicit_hash_key is None,
+            # A single user record is sent bare, unless consumers would take it for an aggregate (PRD-13) or
+            # its tags would be lost (PRD-14).
+            must_wrap=looks_aggregated(data) or bool(tags),
         )
         if self._buckets:
             pending.bucket = self._hash(key) % self._buckets

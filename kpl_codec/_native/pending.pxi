@@ -1,0 +1,132 @@
+# User records on their way through the producer, without the garbage collector's visits.
+
+cdef class PendingFields:
+    """`producer.pending.PlainFields`: the same fields, compiled."""
+
+    cdef public object record, hash_key, key_hash_key, attempts, token
+    cdef public bint own_hash_key, keyless, must_wrap, wrap, alone, held, may_be_stored
+    cdef public Py_ssize_t size, misplaced, bucket, attempts_left_out, number
+    cdef public double accepted_at, deadline, map_deadline, expires_at
+
+    def __init__(self, record not None, hash_key, *, bint own_hash_key, bint keyless, bint must_wrap):
+        self.begin(record, hash_key, len(record[0]) + len(record[1]))
+        self.own_hash_key = own_hash_key
+        self.keyless = keyless
+        self.must_wrap = self.wrap = must_wrap
+
+    cdef inline void begin(self, object record, object hash_key, Py_ssize_t size):
+        self.record = record
+        self.hash_key = self.key_hash_key = hash_key
+        self.size = size
+        self.attempts = ()
+        PyObject_GC_UnTrack(<void *>self)  # see `producer.pending.Pending`
+
+
+def plain_pending(type kind not None, type record_kind not None, object partition_key, object data,
+                  dict hashes not None, Py_ssize_t largest):
+    """A `kind` of PendingFields of a `record_kind`, or None if the user record needs a second look.
+
+    The keys of `hashes` may be written. At most `largest` bytes need no second look.
+    """
+    cdef PyObject *known
+    cdef PyObject *record
+    cdef object hash_key, made
+    cdef PendingFields pending
+    cdef Py_ssize_t size
+    if type(partition_key) is not str or type(data) is not bytes:
+        return None
+    known = PyDict_GetItem(hashes, partition_key)
+    size = len(<str>partition_key) + PyBytes_GET_SIZE(data)
+    if known == NULL or size > largest:
+        return None
+    hash_key = <object>known  # another thread may empty the table meanwhile
+    if PyBytes_GET_SIZE(data) > FRAME_OVERHEAD and memcmp(PyBytes_AS_STRING(data), b"\xf3\x89\x9a\xc2", 4) == 0:
+        return None
+    record = kpl_alloc(<PyObject *>record_kind, 4)
+    if record == NULL:
+        raise MemoryError
+    put(record, 0, <PyObject *>partition_key)
+    put(record, 1, <PyObject *>data)
+    put(record, 2, <PyObject *>None)
+    put(record, 3, <PyObject *>())
+    PyObject_GC_UnTrack(record)  # only text and bytes
+    made = kpl_steal(record)
+    pending = kind.__new__(kind)
+    pending.begin(made, hash_key, size)
+    return pending
+
+
+def deliveries(type kind not None, list records not None, str shard_id not None, str number not None,
+               tuple last not None):
+    """`producer.ledger.deliveries`; `kind` is Delivery, `last` holds the attempt that delivered them."""
+    cdef list ended = []
+    cdef Py_ssize_t i
+    cdef PyObject *row
+    cdef PendingFields pending
+    cdef object index, left_out, attempts
+    for i in range(len(records)):
+        pending = records[i]
+        attempts = last if not pending.attempts else pending.attempts + last
+        index, left_out = i, pending.attempts_left_out
+        row = kpl_alloc(<PyObject *>kind, 5)
+        if row == NULL:
+            raise MemoryError
+        put(row, 0, <PyObject *>shard_id)
+        put(row, 1, <PyObject *>number)
+        put(row, 2, <PyObject *>index)
+        put(row, 3, <PyObject *>attempts)
+        put(row, 4, <PyObject *>left_out)
+        PyObject_GC_UnTrack(row)  # text, numbers and attempts, which hold nothing else
+        ended.append((pending, kpl_steal(row)))
+    return ended
+
+
+cdef class AggregateSize:
+    """`format.size.AggregateSize`, compiled."""
+
+    cdef dict pks
+    cdef dict ehks
+    cdef readonly Py_ssize_t size
+
+    def __cinit__(self):
+        self.pks, self.ehks = {}, {}
+
+    def after(self, record not None):
+        """The size with ``record`` added."""
+        return self.take(record, 0)
+
+    def add(self, record not None, max_size=None):
+        """Adds ``record`` unless the size would exceed ``max_size``. Returns the size with it in both cases."""
+        return self.take(record, PY_SSIZE_T_MAX if max_size is None else max_size)
+
+    cdef Py_ssize_t take(self, object record, Py_ssize_t max_size) except -1:
+        cdef Py_ssize_t text_size, size = self.size or FRAME_OVERHEAD
+        cdef size_t index, inner
+        cdef PyObject *known
+        cdef bint new_pk, new_ehk = False
+        partition_key, data, explicit_hash_key, tags = record
+        known = PyDict_GetItem(self.pks, partition_key)
+        new_pk = known == NULL
+        if new_pk:
+            PyUnicode_AsUTF8AndSize(partition_key, &text_size)
+            size += field_size(text_size)
+        index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>known)
+        inner = 1 + varint_size(index) + field_size(len(<bytes>data))
+        if explicit_hash_key is not None:
+            known = PyDict_GetItem(self.ehks, explicit_hash_key)
+            new_ehk = known == NULL
+            if new_ehk:
+                size += field_size(len(<str>explicit_hash_key))  # digits
+            index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>known)
+            inner += 1 + varint_size(index)
+        if tags:
+            from .format.message import tag_bytes
+            inner += sum([len(tag_bytes(tag)) for tag in tags])
+        size += field_size(inner)
+        if size <= max_size:
+            self.size = size
+            if new_pk:
+                self.pks[partition_key] = len(self.pks)
+            if new_ehk:
+                self.ehks[explicit_hash_key] = len(self.ehks)
+        return size

@@ -1,0 +1,97 @@
+"""The producer's compiled parts against the Python beside them: same fields, sizes, results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec import UserRecord
+from kpl_codec.errors import KplError
+from kpl_codec.format.size import AggregateSize
+from kpl_codec.limits import MAGIC
+from kpl_codec.producer import Attempt, Outcome, Pending, ProducerConfig, ledger, pending
+from kpl_codec.producer.pending import PlainFields, Preparation
+from kpl_codec.testing import strategies as kst
+
+speedups = pytest.importorskip(
+    "kpl_codec._speedups",
+    reason="built without a C compiler, or KPL_CODEC_PURE=1",
+    exc_type=ImportError,
+)
+
+FIELDS = [field for field in PlainFields.__slots__ if field != "token"]
+KEYS = st.sampled_from(["a", "b", "é", "x" * 256, "x" * 257, "", None, b"a", 5])
+DATA = st.one_of(
+    st.binary(max_size=30),
+    st.binary(max_size=30).map(lambda data: MAGIC + data),
+    st.sampled_from([bytes(1_048_576 - 1024 - 1), bytes(1_048_576 - 1), bytes(1_048_576), "text", None]),
+)
+CONFIGS = [
+    ProducerConfig(),
+    ProducerConfig(ignore_keys=True),
+    ProducerConfig(outer_key="buckets"),
+    ProducerConfig(max_record_size=2 * 1_048_576),
+]
+
+
+@given(
+    st.sampled_from(CONFIGS),
+    st.lists(st.tuples(KEYS, DATA, st.sampled_from([None, 5, "7", "007"])), min_size=1, max_size=6),
+)
+def test_a_user_record_is_prepared_in_the_same_way(config: ProducerConfig, puts: list[Any]) -> None:
+    fast, slow = Preparation(config), Preparation(config)
+    slow._most_are_plain = False
+
+    def made(prepare: Preparation, put: Any) -> Any:
+        try:
+            found = prepare(*put)
+        except (KplError, TypeError) as error:
+            return type(error), str(error)
+        assert found.token is None
+        return [getattr(found, field) for field in FIELDS]
+
+    for put in puts:
+        assert made(fast, put) == made(slow, put)
+
+
+def test_the_fields_are_those_of_the_python_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = UserRecord("key", b"data")
+    for settings in ({"own_hash_key": True, "keyless": False, "must_wrap": True}, dict.fromkeys(
+        ("own_hash_key", "keyless", "must_wrap"), False
+    )):  # fmt: skip
+        python, compiled = PlainFields(record, 2**127, **settings), Pending(record, 2**127, **settings)
+        assert isinstance(compiled, speedups.PendingFields)
+        for field in PlainFields.__slots__:
+            assert getattr(python, field) == getattr(compiled, field)
+            assert type(getattr(python, field)) is type(getattr(compiled, field))
+    assert pending.speedups is speedups
+
+
+@given(st.lists(kst.user_records(), max_size=12), st.sampled_from([50, 200, 10**9, None]))
+def test_sizes_are_equal_at_every_step(records: list[UserRecord], most: int | None) -> None:
+    python, compiled = AggregateSize(), speedups.AggregateSize()
+    for record in records:
+        assert python.after(record) == compiled.after(record)
+        assert python.add(record, most) == compiled.add(record, most)
+        assert python.size == compiled.size
+
+
+@given(st.lists(st.integers(0, 12), max_size=6))
+def test_deliveries_are_equal(failed_before: list[int]) -> None:
+    records = []
+    failed = Attempt(Outcome.THROTTLED, 1.0, 2.0, None)
+    for count in failed_before:
+        one = Preparation(ProducerConfig())("k", b"x")
+        for _ in range(count):
+            one.note(failed)
+        records.append(one)
+    last = Attempt(Outcome.DELIVERED, 3.0, 4.0, None, "shardId-000000000000", "17")
+    compiled = ledger.deliveries(records, last)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "speedups", None)
+        python = ledger.deliveries(records, last)
+    assert python == compiled
+    assert [type(delivery) for _, delivery in compiled] == [type(delivery) for _, delivery in python]
