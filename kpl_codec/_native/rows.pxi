@@ -15,10 +15,10 @@ cdef class FrameRows(JudgedFrames):
 
     ``count``: how many of them it takes (all of a short list). If hash keys are needed, all messages are read
     at once, otherwise each when its rows are made, while its bytes are in the cache. ``fates``: the last
-    field of a row by the kind of its aggregate. ``judged``: hash keys of all keys are computed, and every row
-    gets a ``placement_type``. ``tags``: frames with tags are uncertain. ``drops``: `take` stops at aggregates
-    with user records out of range. Raises TypeError unless every
-    record is a ``record_type`` with bytes.
+    field of a row by the kind of its aggregate. ``judged``: hash keys of all keys are computed; ``placed``: and
+    every row gets a ``placement_type``. ``tags``: frames with tags are uncertain. ``drops``: `take` stops at
+    aggregates with user records out of range. Raises TypeError unless every record is a ``record_type`` with
+    bytes.
     """
 
     cdef list records
@@ -26,6 +26,7 @@ cdef class FrameRows(JudgedFrames):
     cdef type placement_type
     cdef tuple fates
     cdef bint judged
+    cdef bint placed
     cdef bint drops
     cdef PyObject **keys  # per text, in the order of `hashes`: its str, once made
     cdef PyObject **placements  # per text: its placement, once made
@@ -37,7 +38,8 @@ cdef class FrameRows(JudgedFrames):
     cdef dict known_words
 
     def __cinit__(self, list records not None, type record_type not None, type row_type not None,
-                  type placement_type not None, tuple fates not None, *, bint tags=False, bint judged=False, bint drops=False):
+                  type placement_type not None, tuple fates not None, *, bint tags=False, bint judged=False, bint placed=False,
+                  bint drops=False):
         cdef size_t i, size = 0, frames = 0
         cdef object given
         cdef tuple record
@@ -63,7 +65,7 @@ cdef class FrameRows(JudgedFrames):
             if size >= CHUNK and frames % LANES == 0:
                 break
         self.row_type, self.placement_type, self.fates = row_type, placement_type, fates
-        self.judged, self.drops, self.known_words = judged, drops, {}
+        self.judged, self.placed, self.drops, self.known_words = judged, judged and placed, drops, {}
         self.reserve(len(self.records))
         for i in range(self.count):
             record = <tuple>PyList_GET_ITEM(self.records, i)
@@ -221,7 +223,7 @@ cdef class FrameRows(JudgedFrames):
             source,
             sub,
             True,
-            self.placement(row, source, kind) if self.judged else <PyObject *>None,
+            self.placement(row, source, kind) if self.placed else <PyObject *>None,
             PyTuple_GET_ITEM(self.fates, <Py_ssize_t>kind),
             atoms,
         )
@@ -234,7 +236,7 @@ cdef class FrameRows(JudgedFrames):
             source,
             source[6] or 0,
             False,
-            self.placement(&self.m.rows.at[self.starts[record]], source, 0) if self.judged else <PyObject *>None,
+            self.placement(&self.m.rows.at[self.starts[record]], source, 0) if self.placed else <PyObject *>None,
             PyTuple_GET_ITEM(self.fates, 0),
             atoms,
         )

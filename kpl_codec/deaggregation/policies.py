@@ -104,6 +104,9 @@ class Opener:
     ) -> None:
         self._open = {"strict": self._strict, "kcl": self._kcl, "report": self._report}[policy]
         self._judge = judge
+        # DAG-9: "A placement MUST be on every user record where a shard map was given, and on none where only
+        # a hash key range was."
+        self._placed = judge is not None and judge.shard_map is not None
         self._counts = counts
         self._on_drop = on_drop
         self._policy = policy
@@ -145,6 +148,7 @@ class Opener:
             self._fates,
             tags=self._policy != "kcl",
             judged=self._judge is not None,
+            placed=self._placed,
             drops=self._policy == "kcl",
         )
         if self._judge is not None:
@@ -185,14 +189,17 @@ class Opener:
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."
         self._counts.user_records += 1
-        placement = None if self._judge is None else self._place_plain(record)
-        return (rows.unopened(record, placement, self._fates[0]),)
+        return (rows.unopened(record, self._place_plain(record), self._fates[0]),)
 
     def _on(self, record: KinesisRecord) -> ShardJudge | None:
         return None if self._judge is None else self._judge.on(record.shard_id)
 
+    def _placing(self, record: KinesisRecord) -> ShardJudge | None:
+        """The judge for placements; None where none are made."""
+        return self._on(record) if self._placed else None
+
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
-        judge = self._on(record)
+        judge = self._placing(record)
         if judge is None:
             return None
         return judge.place(rows.plain_hash_key(record), certain=record.explicit_hash_key is not None)
@@ -225,7 +232,7 @@ class Opener:
         self._counts.user_records += outcome.delivered
         if outcome.reason is not None:
             self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
-        return rows.kcl_rows(record, outcome.delivered, judge) if outcome.delivered else ()
+        return rows.kcl_rows(record, outcome.delivered, self._placing(record)) if outcome.delivered else ()
 
     def _dropped(self, record: KinesisRecord, user_records: int, outside: int) -> None:
         """A sound aggregate whose user record number ``outside`` is out of range."""
@@ -270,7 +277,7 @@ class Opener:
     ) -> Iterable[DeaggregatedRecord]:
         self._counts.aggregated_records += 1
         self._counts.user_records += len(parsed)
-        return rows.sound_rows(record, parsed, placements, fate, tags=tags)
+        return rows.sound_rows(record, parsed, placements if self._placed else None, fate, tags=tags)
 
     def _raw(self, record: KinesisRecord, error: DecodeError, sub: int = 0) -> DeaggregatedRecord:
         """The unopened frame as one row, with its defect."""
@@ -303,7 +310,7 @@ class Opener:
             whole = NoUserRecords(offset=start)
         if whole is not None:
             yield self._raw(record, whole, -1)
-        for row in rows.defective_rows(record, tables, outcome, judge):
+        for row in rows.defective_rows(record, tables, outcome, self._placing(record)):
             counts.user_records += 1
             if row.defects:
                 counts.defects[row.defects[0].code] += 1
@@ -376,8 +383,9 @@ def deaggregate(
     """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
 
     ``shard_map``: judge each user record's placement on its Kinesis record's ``shard_id``.
-    ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it. A shard in
-    the map is judged by the map instead. Without both, the KCL's range rule uses the whole space.
+    ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it: it decides
+    what the KCL delivers, and makes no placements. A shard in the map is judged by the map instead. Without
+    both, the KCL's range rule uses the whole space.
     ``on_drop``: called with every drop under the ``kcl`` policy; the counts include drops in any case. User
     records of a list are made some hundred at a time, so ``counts`` may be ahead.
     ``decompress``: undo the compression of data (`ProducerConfig.compression`); True, or the largest data to

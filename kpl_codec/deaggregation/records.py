@@ -16,8 +16,8 @@ class DeaggregatedRecord(NamedTuple):
 
     ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
     record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong, and
-    ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map or a hash key
-    range was given, ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer.
+    ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map was given,
+    ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer.
     """
 
     partition_key: str | None

@@ -144,7 +144,8 @@ def judged(
             # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
             # A row that is no user record (sub-sequence number null or -1, or no data) is a finding only.
             users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
-            kept = batch.filter(pc.fill_null(users, False))
+            # Mostly all are user records: then nothing is copied.
+            kept = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if kept.num_rows:
                 firsts = pc.and_(pc.equal(kept["subSequenceNumber"], 0), pc.is_valid(kept["sequenceNumber"]))
                 records.write_batch(kept.select(RECORDS_SCHEMA.names).filter(firsts))

@@ -168,7 +168,8 @@ def test_threads_change_nothing(
     batch = batch_of(records)
     batches = [batch.slice(0, at), batch.slice(at)]
     options: dict[str, Any] = {"policy": policy, "shard_map": shard_map, "tags": tags}
-    want = outcome(lambda: pa.Table.from_batches(deaggregate_batches(batches, **options)))
+    schema = output_schema(batch.schema, policy, placement=shard_map is not None, tags=tags)
+    want = outcome(lambda: pa.Table.from_batches(deaggregate_batches(batches, **options), schema))
     with row_by_row():
         got = outcome(lambda: deaggregate_table(batches, threads=threads, **options))
     assert got == want

@@ -142,6 +142,23 @@ def test_report_never_raises_and_loses_nothing(message: bytes) -> None:
         assert delivered == len(kcl_rows)
 
 
+@pytest.mark.requirement("DAG-9")
+@given(
+    strategies.non_canonical_records() | strategies.defective_frames(),
+    st.sampled_from(["kcl", "report"]),
+    st.booleans(),
+)
+def test_a_range_decides_fates_and_a_map_makes_placements(made: Any, policy: Any, at_once: bool) -> None:
+    source = [record(made.data), record(b"plain")]
+    shard_map, hash_key_range = kpl.ShardMap(SPLIT), SPLIT[1].hash_key_range
+    given_ = source if at_once else iter(source)
+    ranged = list(kpl.deaggregate(given_, policy, hash_key_range=hash_key_range))
+    mapped = list(kpl.deaggregate(source, policy, shard_map=shard_map))
+    assert {row.placement for row in ranged} <= {None}
+    assert [row._replace(placement=None) for row in mapped] == ranged
+    assert all(row.placement for row in mapped if not row.defects)
+
+
 @pytest.mark.requirement("DAG-8")
 def test_nested_aggregates_stay_closed() -> None:
     inner = kpl.encode([kpl.UserRecord("k", b"x")])
