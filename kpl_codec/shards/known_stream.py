@@ -146,6 +146,9 @@ class KnownStream:
             raise hole
         if hole is not None:
             predicted, disputed = undisputed(opened, everything)
+            # Nothing is learnt of shards that may be wrong.
+            changed = [shard for shard in changed if shard.shard_id not in disputed]
+            everything, in_order = self._with(changed, known)
             self._note(changed, known, now)
             self.shards, self._in_order = KnownShards(everything, self.shards.listed, distribution), in_order
             self.routes, self._whole = Routes(predicted), False

@@ -3,7 +3,8 @@
     python -m tests.producer.soak --puts 1000000 [--seed 1] [--ordering partition-key] [--reshard-proof]
 
 Faults: throttling by a shard's rate, server errors for records and calls, lost, late, cut and senseless
-answers, refused and lost map calls, splits and merges, streams deleted and made again. Prints what was put,
+answers, refused and lost map calls, listings with a gap or an overlap, closed shards that expire, splits and
+merges, streams deleted and made again. Prints what was put,
 delivered, lost, doubled and failed, and exits with 1 if a record was lost, doubled without an attempt that
 explains it, or out of order. A double is explained by an attempt whose answer did not say what was stored,
 or by another life of the stream.
@@ -70,6 +71,7 @@ class Soak:
         self.lives = 0
         self.put_in_life: dict[int, int] = {}
         self.keyless: set[int] = set()
+        self.closed_at: dict[str, float] = {}
 
     def run(self, puts: int) -> Totals:
         while self.put < puts:
@@ -114,6 +116,7 @@ class Soak:
                 self.stream.lives.clear()
                 self.lives += 1
                 self.buckets.clear()
+                self.closed_at.clear()
         elif rng.random() < 0.001:
             self.stream.delete()
         elif rng.random() < 0.04:
@@ -149,7 +152,7 @@ class Soak:
 
     def serve(self, request: PutRecordsRequest | Request) -> Any:
         if isinstance(request, Request):
-            return self.stream.answer(request)
+            return self.listed(self.stream.answer(request))
         if self.stream.deleted:
             raise ModelError("ResourceNotFoundException")
         answers = []
@@ -165,6 +168,24 @@ class Soak:
                 bucket.take(1)
                 answers += self.stream.put_records([record])["Records"]
         return {"Records": answers}
+
+    def listed(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """ListShards: without shards that expired, 60 s after they closed; now and then with a gap or an
+        overlap."""
+        shards = answer.get("Shards")
+        if shards is None:
+            return answer
+        for shard in shards:
+            if "EndingSequenceNumber" in shard["SequenceNumberRange"]:
+                self.closed_at.setdefault(shard["ShardId"], self.now)
+        shards = [shard for shard in shards if self.now - self.closed_at.get(shard["ShardId"], self.now) < 60]
+        fault = 0.0 if self.calm else self.rng.random()
+        if fault > 0.97:
+            shards.pop(self.rng.randrange(len(shards)))
+        elif fault > 0.94:
+            twin = shards[self.rng.randrange(len(shards))]
+            shards.append({**twin, "ShardId": "shardId-000000000000999", "SequenceNumberRange": {}})
+        return {"Shards": shards}
 
     def answer(self, request: PutRecordsRequest | Request) -> None:
         fault = 1.0 if self.calm else self.rng.random()

@@ -88,6 +88,7 @@ def test_an_overlap_spoils_its_own_shards_only_and_a_sound_listing_mends_it() ->
     assert live.predict(one.ending_hash_key) is None
     assert (live.state, live.map_may_come, live.shard_map) == (State.INVALID, True, None)
     assert not live.trusts(odd.shard_id)
+    assert live.shard(odd.shard_id) is None
     assert live.trusts(ids[0])
     answer(live, live.timer(), stream.open_shards())
     assert live.state is State.READY
