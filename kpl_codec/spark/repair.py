@@ -30,7 +30,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 from pyarrow import fs
@@ -55,16 +55,23 @@ CONFIG = ProducerConfig(record_ttl=300_000)
 
 
 class RepairError(KplError, ValueError):
-    """The results in ``path`` cannot be repaired. ``code``:
-
-    no-results: there are no results of validate. several-streams: they are of several streams. no-plan: there
-    is no plan. planned: there is a plan already. other-stream: the plan was applied to another stream.
-    """
+    """The results in ``path`` cannot be repaired; ``code`` says why, the text what to do."""
 
     code: Literal["no-results", "several-streams", "no-plan", "planned", "other-stream"]
     requirement = "SPK-30"
     path: str
     text = "cannot repair from {path}: {code}"
+    _WHY: ClassVar = {
+        "no-results": "it holds no results of kpl-codec validate",
+        "several-streams": "the results are of several streams; validate each by itself",
+        "no-plan": "there is no plan yet; run it without --apply first",
+        "planned": "there is a plan already; --apply puts it (to plan anew, delete repair/)",
+        "other-stream": "its plan was applied to another stream",
+    }
+
+    def describe(self) -> str:
+        """The text without the requirement."""
+        return f"cannot repair from {self.path}: {self._WHY.get(self.code, self.code)}"
 
 
 def _at(output: str) -> str:

@@ -156,3 +156,21 @@ def test_the_code_on_spark_runs(tmp_path: Path) -> None:
 def test_commands_are_found() -> None:
     page = "text `kpl-codec cat --x` and\n\n    kpl-codec validate --a b \\\n      --c  # why\n"
     assert commands(page) == ["validate --a b        --c", "cat --x"]
+    assert commands('    spark-submit "$(python -m kpl_codec.spark.job)" validate --a\n') == ["validate --a"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "`kpl_codec.aws.Consumer`",
+        "`tests/nothing.py`",
+        'pip install ".[nothing]"',
+        "pip install kpl_codec-9.9.9-cp311-cp311-linux_x86_64.whl",
+        "with `--no-such-option`",
+    ],
+)
+def test_a_stale_name_fails(page: str, tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(page)
+    with pytest.raises(AssertionError):
+        test_names_in_the_text_exist(path)
