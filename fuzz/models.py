@@ -1,4 +1,5 @@
-"""The models at length: producer, live shard map, allocation of hash keys, the Spark source's simulation.
+"""The models at length: producer, its signal handlers, live shard map, allocation of hash keys, readers by
+subscription, the Spark source.
 
     python -m fuzz.models --seconds 3600
     python -m fuzz.models --seed 4711 --only ProducerMachine        one round again
@@ -20,11 +21,10 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
-from inspect import signature
+from inspect import Parameter, signature
 
 import hypothesis.core
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 #: Module, and the names of its state machines, or of a list of them; else its tests that Hypothesis runs.
@@ -33,13 +33,15 @@ MACHINES = {
     "tests.shards.test_live_shard_map_machine": "LiveShardMapMachine",
     "tests.shards.test_allocation": "AllocatorMachine",
 }
-SIMULATIONS = ("tests.spark.source.test_model",)
+SIMULATIONS = ("tests.spark.source.test_model", "tests.aws.test_subscription", "tests.aws.test_signals")
 
 
 def models(examples: int, steps: int) -> dict[str, Callable[[], None]]:
     """Every model by name: a function that runs it once, or raises what it found."""
     how = settings(
         max_examples=examples, stateful_step_count=steps, deadline=None, database=None, print_blob=False,
+        derandomize=False,  # in CI, too: else every seed is the same
+        phases=(Phase.generate, Phase.shrink),  # what explains a find differs from run to run
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     settings.register_profile("models", how)
@@ -50,12 +52,28 @@ def models(examples: int, steps: int) -> dict[str, Callable[[], None]]:
         for machine in listed if isinstance(listed, list) else [listed]:
             found[machine.__name__] = partial(run_state_machine_as_test, machine, settings=how)
     for name in SIMULATIONS:
-        if find_spec(name) is None:
-            continue
         for test in vars(import_module(name)).values():
-            if is_hypothesis_test(test) and not signature(test).parameters:
+            if is_hypothesis_test(test) and not _fixtures(test):
                 found[test.__name__] = test
     return found
+
+
+def _fixtures(test: Callable[..., None]) -> list[str]:
+    """The arguments that Hypothesis does not give."""
+    parameters = signature(test).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is not Parameter.VAR_KEYWORD]
+
+
+def find(run: Callable[[], None], seed: int) -> str | None:
+    """What a model finds with a seed, the steps that lead to it included; None if nothing."""
+    hypothesis.core.global_force_seed = seed  # type: ignore[assignment]
+    try:
+        run()
+    except Exception:  # noqa: BLE001 - whatever it is, it is the find
+        return traceback.format_exc()
+    finally:
+        hypothesis.core.global_force_seed = None
+    return None
 
 
 def main() -> int:
@@ -77,11 +95,9 @@ def main() -> int:
     runs = 0
     while True:
         for name in args.only or every:
-            hypothesis.core.global_force_seed = seed  # type: ignore[assignment]
-            try:
-                every[name]()
-            except Exception:  # noqa: BLE001 - whatever it is, it is the find
-                traceback.print_exc()
+            found = find(every[name], seed)
+            if found is not None:
+                print(found, file=sys.stderr)
                 more = f" --examples {args.examples} --steps {args.steps}"
                 print(f"again: python -m fuzz.models --seed {seed} --only {name}{more}")
                 return 1

@@ -2,29 +2,39 @@
 
     python -m fuzz.mutation --directory /somewhere/empty            all of them; compares survivors
     python -m fuzz.mutation --directory ... --only format.wire      these modules only
-    python -m fuzz.mutation --directory ... --show                  the last run's survivors, as diffs
-    python -m fuzz.mutation --directory ... --write                 the last run's survivors to survivors.txt
+    python -m fuzz.mutation --directory ... --again --seconds 5     its survivors again, with HEAD's tests
+    python -m fuzz.mutation --directory ... --show                  only compare the last run's survivors
+    python -m fuzz.mutation --directory ... --write                 write them to survivors.txt
 
 Needs mutmut. Copies the committed files into ``--directory`` and lets mutmut write the mutants there; pure
-Python, for the compiled twin would hide them. Each mutant then stands `fuzz.mutation_probe`: the vectors,
-fuzzed inputs and the core's tests, in one process that is forked for each mutant. Exit code 1 if one survives
-that fuzz/survivors.txt does not name. A run that was interrupted goes on where it was, in the same directory.
+Python, for the compiled twin would hide them. `fuzz.mutation_probe` then runs the core's tests with each
+mutant, in one process that is forked for each. Exit code 1 if one survives that fuzz/survivors.txt does not
+name. A run that was interrupted goes on where it was, in the same directory.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import difflib
+import io
 import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 SURVIVORS = Path(__file__).with_name("survivors.txt")
+#: Verdicts of mutants that no test notices: some tests call the function, or none does.
+OPEN = ("survived", "no test")
 
 #: What is mutated: the core, from below.
-FOLDERS = ("format", "shards", "deaggregation", "adapters", "producer")
+FOLDERS = ("format", "shards", "deaggregation")
 MODULES = (
     "errors", "backoff",
     *(
@@ -53,33 +63,64 @@ def path_of(module: str) -> str:
     return f"kpl_codec/{module.replace('.', '/')}.py"
 
 
-def prepare(directory: Path) -> None:
-    """The committed files, and mutmut's settings, in ``directory``."""
-    directory.mkdir(parents=True, exist_ok=True)
+def unpack(directory: Path, *, over: Iterable[str]) -> None:
+    """Write the committed files into ``directory``: those under ``over``, and those that are not there."""
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=REPOSITORY, check=True, capture_output=True)
-    subprocess.run(["tar", "x"], cwd=directory, input=archive.stdout, check=True)
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        for member in tar:
+            if member.name.startswith(tuple(over)) or not (directory / member.name).exists():
+                tar.extract(member, directory, filter="data")
+
+
+def prepare(directory: Path) -> None:
+    """The committed files and mutmut's settings in ``directory``, the mutants in ``directory``/mutants."""
+    directory.mkdir(parents=True, exist_ok=True)
+    unpack(directory, over=[""])
     modules = "".join(f"\n    {path_of(module)}" for module in MODULES)
     (directory / "setup.cfg").write_text(_SETTINGS.format(modules=modules))
+    # A pattern that fits no mutant: mutmut writes the mutants, and runs the quickest tests once.
+    # It then complains that nothing fits.
+    run(directory, "mutmut", "run", "no.such.mutant", stderr=subprocess.DEVNULL)
+    unpack(directory / "mutants", over=[])
 
 
-def run(directory: Path, *command: str, stderr: int | None = None) -> str:
-    """Standard output of a Python module, run in ``directory`` on pure Python."""
+def run(directory: Path, *command: str, stderr: int | None = None) -> None:
+    """Run a Python module in ``directory``, on pure Python."""
     environment = {**os.environ, "KPL_CODEC_PURE": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": str(directory)}
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=directory, env=environment, text=True, stdout=subprocess.PIPE,
-        stderr=stderr,
-    )  # fmt: skip
-    return done.stdout
+    stdout = subprocess.DEVNULL if stderr else None
+    subprocess.run(
+        [sys.executable, "-m", *command], cwd=directory, env=environment, stdout=stdout, stderr=stderr
+    )
+
+
+@cache
+def functions(path: Path) -> dict[str, list[str]]:
+    """The lines of every function that mutmut wrote into a module, by name; the names are taken out."""
+    text = path.read_text()
+    lines = text.splitlines()
+    return {
+        node.name: [
+            re.sub(r"__mutmut_(orig|\d+)\b", "", line).strip()
+            for line in lines[node.lineno - 1 : node.end_lineno]
+        ]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and "__mutmut_" in node.name
+    }
 
 
 def described(directory: Path, mutant: str) -> str:
     """Module and function, the lines a mutant takes away, and those it puts there: in one line."""
-    shown = run(directory, "mutmut", "show", mutant).splitlines()
-    diff = [line for line in shown if not line.startswith(("---", "+++"))]
-    gone = " ".join(line[1:].strip() for line in diff if line.startswith("-"))
-    new = " ".join(line[1:].strip() for line in diff if line.startswith("+"))
-    function = mutant.removeprefix("kpl_codec.").rpartition("__mutmut_")[0]
-    return f"{function} | {gone} | {new}"
+    module, _, name = mutant.removeprefix("kpl_codec.").rpartition(".")
+    function = name.rpartition("__mutmut_")[0]
+    there = functions(directory / "mutants" / path_of(module))
+    diff = [
+        line
+        for line in difflib.unified_diff(there[f"{function}__mutmut_orig"], there[name], n=0, lineterm="")
+        if not line.startswith(("---", "+++", "@@"))
+    ]
+    gone = " ".join(line[1:] for line in diff if line.startswith("-"))
+    new = " ".join(line[1:] for line in diff if line.startswith("+"))
+    return f"{module}.{function} | {gone} | {new}"
 
 
 def main() -> int:
@@ -88,25 +129,26 @@ def main() -> int:
     )
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--only", nargs="*", choices=MODULES, default=list(MODULES))
-    parser.add_argument("--show", action="store_true", help="only show the survivors of the last run")
-    parser.add_argument("--write", action="store_true", help="only write the survivors of the last run")
+    parser.add_argument("--again", action="store_true", help="survivors only, with the tests of HEAD")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of tests, for each mutant (0.5)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once (one per core)")
+    parser.add_argument("--show", action="store_true", help="run nothing")
+    parser.add_argument("--write", action="store_true", help="run nothing; write the survivors")
     args = parser.parse_args()
     results = args.directory / "results.json"
     if not (args.show or args.write):
         if not results.exists():
             prepare(args.directory)
-        # A pattern that fits no mutant: mutmut writes the mutants, and runs the quickest tests once.
-        # It then complains that nothing fits.
-        run(args.directory, "mutmut", "run", "no.such.mutant", stderr=subprocess.DEVNULL)
-        run(args.directory / "mutants", "fuzz.mutation_probe", str(results.resolve()), *args.only)
+        if args.again:
+            unpack(args.directory / "mutants", over=["tests/", "fuzz/", "spec/"])
+        how = ["--seconds", str(args.seconds), "--processes", str(args.processes)]
+        how += ["--again"] if args.again else []
+        run(args.directory / "mutants", "fuzz.mutation_probe", *how, str(results.resolve()), *args.only)
     verdicts: dict[str, str] = json.loads(results.read_text())
-    survivors = [name for name, verdict in verdicts.items() if verdict == "survived"]
-    if args.show:
-        print(*(run(args.directory, "mutmut", "show", name) for name in survivors), sep="\n")
-        return 0
+    survivors = [name for name, verdict in verdicts.items() if verdict in OPEN]
     for module in args.only:
         some = [verdict for name, verdict in verdicts.items() if name.startswith(f"kpl_codec.{module}.")]
-        noticed = sum(verdict != "survived" for verdict in some)
+        noticed = sum(verdict not in OPEN for verdict in some)
         print(f"{module:24} {noticed:5} of {len(some):5} noticed")
     print(f"{'all':24} {len(verdicts) - len(survivors):5} of {len(verdicts):5} noticed")
     lines = sorted({described(args.directory, name) for name in survivors})

@@ -19,8 +19,9 @@ from ..shards.sequence_numbers import parse_sequence_number
 from .judging import Wrong
 
 _VERSION: Final = 2
-#: Above every number that is kept: sums of squares. Times are in milliseconds of years below 9999.
+#: Above every number that is kept: sums of squares.
 _MOST: Final = 2**120
+_YEAR_9999_MS: Final = 253_370_764_800_000
 _Made = TypeVar("_Made")
 
 #: A shard's id, None where it is not known, and what is wrong on it.
@@ -196,6 +197,8 @@ def _made(kind: Callable[..., _Made], row: Any) -> _Made:
 
 def _shard(row: Any) -> KeptShard:
     shard = _made(KeptShard, row)
+    if not 0 <= shard.covered < _YEAR_9999_MS:
+        raise ValueError(f"{shard.covered!r:.40} is no time")
     for number in (shard.starting_sequence_number, shard.sequence_number, shard.read_to):
         if number is not None:
             parse_sequence_number(number)
