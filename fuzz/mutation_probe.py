@@ -1,7 +1,7 @@
 """Which mutants the core's tests notice: run inside mutmut's ``mutants`` directory by `fuzz.mutation`.
 
-pytest collects the tests once. One run without a mutant measures what each test takes and which functions it
-calls. Then a process is forked for each mutant. It runs the tests that call the mutated function, to the
+pytest collects the tests once. Each runs once without a mutant, to measure what it takes and which functions
+it calls. Then a process is forked for each mutant. It runs the tests that call the mutated function, to the
 first failure: those of its module, the quick ones, and those that noticed many mutants first. Writes one JSON
 object: mutant -> "noticed", "timeout", "survived" or "no test".
 """
@@ -20,7 +20,6 @@ from collections.abc import Callable
 from ctypes import c_uint
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -61,10 +60,10 @@ class Probe:
         self._noticed = RawArray(c_uint, len(self._items))
         figures = self._results.with_name("tests.json")
         known = json.loads(figures.read_text()) if figures.exists() else {}
-        if any(item.nodeid not in known for item in self._items):
-            child = forked(lambda: figures.write_text(json.dumps(measured(self._items))))
-            os.waitpid(child, 0)  # forked too: what it fills must not hide a mutant
-            known = json.loads(figures.read_text())
+        for item in self._items:
+            if item.nodeid not in known:
+                known[item.nodeid] = measured(item)
+        figures.write_text(json.dumps(known))
         self._seconds: dict[int, float] = {}
         self._tests = defaultdict(list)
         for number, item in enumerate(self._items):
@@ -133,25 +132,28 @@ def failure(item: pytest.Item) -> bool:
     return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
 
 
-def measured(items: list[pytest.Item]) -> dict[str, tuple[float, list[str], bool]]:
-    """For each test the CPU seconds it takes, the mutated functions it calls, and whether it fails."""
+def measured(item: pytest.Item) -> tuple[float, list[str], bool]:
+    """For a test the CPU seconds it takes, the mutated functions it calls, and whether it fails. It runs in a
+    process of its own: what it fills must not hide a mutant."""
     called: set[str] = set()
-    trampoline.get_mutant_under_test = lambda: "stats"
-    trampoline.record_trampoline_hit = lambda name, caller=None: called.add(name)
-    found = {}
-    signal.signal(signal.SIGPROF, too_long)
-    for item in items:
-        called.clear()
-        begun = time.process_time()
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        trampoline.get_mutant_under_test = lambda: "stats"
+        trampoline.record_trampoline_hit = lambda name, caller=None: called.add(name)
         signal.setitimer(signal.ITIMER_PROF, LONGEST)
+        begun = time.process_time()
         failed = failure(item)
-        found[item.nodeid] = time.process_time() - begun, sorted(called), failed
-    return found
+        found = time.process_time() - begun, sorted(called), failed
+        with os.fdopen(writing, "w") as out:
+            json.dump(found, out)
 
-
-def too_long(*_: object) -> NoReturn:
-    signal.setitimer(signal.ITIMER_PROF, 0.1)  # what catches it is stopped again
-    raise TimeoutError
+    child = forked(work)
+    os.close(writing)
+    with os.fdopen(reading) as found:
+        text = found.read()
+    os.waitpid(child, 0)
+    return tuple(json.loads(text)) if text else (LONGEST, [], True)
 
 
 def forked(work: Callable[[], object]) -> int:
