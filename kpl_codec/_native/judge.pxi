@@ -77,8 +77,9 @@ cdef class JudgedFrames(Frames):
         cdef char *at = PyBytes_AS_STRING(out)
         cdef size_t record
         self.check_judged(0, self.m.rows.count)
-        for record in range(self.count):
-            at[record] = self.kind(record)
+        with nogil:
+            for record in range(self.count):
+                at[record] = self.kind(record)
         return out
 
     cdef char kind(self, size_t record) noexcept nogil:

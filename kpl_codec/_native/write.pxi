@@ -62,15 +62,17 @@ cdef class FrameColumns(JudgedFrames):
         self.check(start, stop)
         if <size_t>widths.shape[0] < self.count:
             raise IndexError("widths")
-        for i in range(start, stop):
-            row = &self.m.rows.at[i]
-            left -= widths[row.frame] + row.size
-            if row.pk != NONE:
-                left -= self.m.pks.at[row.pk].size
-            if row.ehk != NONE:
-                left -= self.m.ehks.at[row.ehk].size
-            if left < 0:
-                return max(i, start + 1)
+        with nogil:
+            for i in range(start, stop):
+                row = &self.m.rows.at[i]
+                left -= widths[row.frame] + row.size
+                if row.pk != NONE:
+                    left -= self.m.pks.at[row.pk].size
+                if row.ehk != NONE:
+                    left -= self.m.ehks.at[row.ehk].size
+                if left < 0:
+                    stop = max(i, start + 1)
+                    break
         return stop
 
     def drop(self, const uint8_t[::1] records not None):
@@ -97,8 +99,9 @@ cdef class FrameColumns(JudgedFrames):
         self.check(start, stop)
         out = Output(self.allocate, 4 * (stop - start))
         at = <int32_t *>out.at
-        for i in range(start, stop):
-            at[i - start] = <int32_t>self.m.rows.at[i].frame
+        with nogil:
+            for i in range(start, stop):
+                at[i - start] = <int32_t>self.m.rows.at[i].frame
         return out.buffer
 
     def sub_sequence_numbers(self, size_t start, size_t stop):
@@ -109,8 +112,9 @@ cdef class FrameColumns(JudgedFrames):
         self.check(start, stop)
         out = Output(self.allocate, 8 * (stop - start))
         at = <int64_t *>out.at
-        for i in range(start, stop):
-            at[i - start] = <int64_t>(i - self.starts[self.m.rows.at[i].frame])
+        with nogil:
+            for i in range(start, stop):
+                at[i - start] = <int64_t>(i - self.starts[self.m.rows.at[i].frame])
         return None, out.buffer
 
     def firsts(self, size_t start, size_t stop):
@@ -120,10 +124,11 @@ cdef class FrameColumns(JudgedFrames):
         self.check(start, stop)
         out = Output(self.allocate, (stop - start + 7) // 8)
         memset(out.at, 0, (stop - start + 7) // 8)
-        while i < stop:
-            if i == self.starts[self.m.rows.at[i].frame]:
-                out.at[(i - start) >> 3] |= 1 << ((i - start) & 7)
-            i = self.last_of(i, stop)
+        with nogil:
+            while i < stop:
+                if i == self.starts[self.m.rows.at[i].frame]:
+                    out.at[(i - start) >> 3] |= 1 << ((i - start) & 7)
+                i = self.last_of(i, stop)
         return None, out.buffer
 
     def aggregated(self, size_t start, size_t stop):
@@ -133,8 +138,9 @@ cdef class FrameColumns(JudgedFrames):
         self.check(start, stop)
         out = Output(self.allocate, (stop - start + 7) // 8)
         memset(out.at, 0, (stop - start + 7) // 8)
-        for i in range(stop - start):
-            out.at[i >> 3] |= (self.state[self.m.rows.at[start + i].frame] == 2) << (i & 7)
+        with nogil:
+            for i in range(stop - start):
+                out.at[i >> 3] |= (self.state[self.m.rows.at[start + i].frame] == 2) << (i & 7)
         return None, out.buffer
 
     def user_data(self, size_t start, size_t stop):
@@ -145,8 +151,9 @@ cdef class FrameColumns(JudgedFrames):
         cdef int32_t *ends
         cdef Row *row
         self.check(start, stop)
-        for i in range(start, stop):
-            total += self.m.rows.at[i].size
+        with nogil:
+            for i in range(start, stop):
+                total += self.m.rows.at[i].size
         if total > 0x7FFFFFFF:
             raise OverflowError(total)
         offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, total)
@@ -256,8 +263,9 @@ cdef class FrameColumns(JudgedFrames):
         self.check_judged(start, stop)
         out = Output(self.allocate, 4 * (stop - start))
         at = <int32_t *>out.at
-        for i in range(start, stop):
-            at[i - start] = <int32_t>self.deciding(&self.m.rows.at[i])
+        with nogil:
+            for i in range(start, stop):
+                at[i - start] = <int32_t>self.deciding(&self.m.rows.at[i])
         return out.buffer
 
     def hash_keys(self, size_t start, size_t stop):
@@ -270,8 +278,9 @@ cdef class FrameColumns(JudgedFrames):
             raise OverflowError(16 * (stop - start))
         offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, 16 * (stop - start))
         ends = <int32_t *>offsets.at
-        for i in range(stop - start + 1):
-            ends[i] = <int32_t>(16 * i)
-        for i in range(start, stop):
-            memcpy(out.at + 16 * (i - start), self.hashes + 16 * self.deciding(&self.m.rows.at[i]), 16)
+        with nogil:
+            for i in range(stop - start + 1):
+                ends[i] = <int32_t>(16 * i)
+            for i in range(start, stop):
+                memcpy(out.at + 16 * (i - start), self.hashes + 16 * self.deciding(&self.m.rows.at[i]), 16)
         return None, offsets.buffer, out.buffer

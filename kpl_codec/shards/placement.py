@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
+from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
@@ -98,6 +99,11 @@ class Judge:
         self._shards: dict[str | None, ShardJudge] = {}
         self._coded: tuple[tuple[str | None, ...], CodedShards] | None = None
 
+    @cached_property
+    def packed_endings(self) -> bytes:
+        """``endings``, 16 bytes each."""
+        return b"".join(map(hash_key_to_bytes, self.endings))
+
     def on(self, shard_id: str | None) -> ShardJudge:
         """The judge of hash keys on ``shard_id``."""
         found = self._shards.get(shard_id)
@@ -133,7 +139,7 @@ class CodedShards:
             b"".join(hash_key_to_bytes(first) for first, _ in ranges),
             b"".join(hash_key_to_bytes(last) for _, last in ranges),
             bytes(shard.hash_key_range is not None for shard in self._shards),
-            b"".join(map(hash_key_to_bytes, judge.endings)),
+            judge.packed_endings,
         )
 
     def words(self, code: int) -> tuple[Verdict, str | None, bool | None]:
