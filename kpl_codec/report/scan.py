@@ -107,7 +107,9 @@ class Scan:
                 "size": rows.size,
                 "number": rows.texts("sequenceNumber"),
             }
-        ).filter(pa.array(counted))
+        )
+        if not counted.all():
+            table = table.filter(pa.array(counted))
         keys = ["shard", "expected", "verdict", "kcl"]
         sums = table.group_by(keys, use_threads=False).aggregate(
             [("size", "sum"), ("number", "min"), ([], "count_all")]

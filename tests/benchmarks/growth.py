@@ -1,7 +1,7 @@
 """How the time grows: `python -m tests.benchmarks.growth` (about two minutes).
 
-Nanoseconds a user record, the best of some passes in one process: CPU time, for threads wall time. Linear means
-that a row of the table stays level, or falls.
+Nanoseconds a user record, the best of some passes in one process: CPU time, for threads wall time. Linear
+means that a row of the table stays level, or falls.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def row(name: str, cells: list[float]) -> None:
 
 
 def head(name: str, points: tuple[int, ...]) -> None:
-    print(f"\n| {name} | " + " | ".join(f"{point:,}" for point in points) + " |\n|---|" + "---|" * len(points))
+    print(
+        f"\n| {name} | " + " | ".join(f"{point:,}" for point in points) + " |\n|---|" + "---|" * len(points)
+    )
 
 
 def main() -> None:
