@@ -98,8 +98,7 @@ class AsyncProducer(ProducerBase):
         pending.token = future
         if not self._waiting and self._core.has_room(pending.size):
             if self._accept(pending) >= self._ran_at + _LONGEST_RUN:
-                # PRD-46: "A caller that puts without waiting MUST NOT keep the producer from sending: put
-                # lets the event loop run, at least every millisecond."
+                # PRD-46: "With asyncio put lets the event loop run at least every millisecond"
                 await asyncio.sleep(0)
                 self._ran_at = self._clock()
         elif self.config.when_full == "drop":

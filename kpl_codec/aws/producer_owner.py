@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from ..producer import DeliveryError, Outcome, Pending, ProducerClosed, ProducerCore, ProducerFull
 from ..shards.live_shard_map import Request
@@ -17,6 +18,10 @@ from .delivery_future import end_all
 from .producer_base import BrokenOff, Flush, Result
 from .producer_log import log_left_behind, log_not_delivered
 from .workers import Answer, Call, Workers
+
+#: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
+CROWD: Final = 1000
+LONGEST_WAIT: Final = 0.01
 
 
 class Mailbox:
@@ -30,6 +35,7 @@ class Mailbox:
         self.lock = lock
         self.wake = wake
         self.space = threading.Condition(lock)  # blocked callers of put
+        self.taken = threading.Condition(lock)  # callers of put that wait for the inbox to be taken
         #: Callers that wait for the map, a flush, or the end.
         self.news = threading.Condition(lock)
         self.inbox: list[Pending | Flush] = []
@@ -91,6 +97,8 @@ class Owner:
         core, box = self.core, self._box
         with box.lock:
             self.taken, box.inbox = box.inbox, []
+            if len(self.taken) >= CROWD:
+                box.taken.notify_all()
             answers, box.answers = box.answers, []
             refresh, box.refresh_wanted = box.refresh_wanted, False
             closing, give_up_at = box.closing, box.give_up_at

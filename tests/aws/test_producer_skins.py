@@ -338,3 +338,24 @@ def test_putting_in_a_loop_keeps_nothing_from_being_sent() -> None:
 
     waited = asyncio.run(main())
     assert max(waited) < 0.03
+
+
+@pytest.mark.requirement("PRD-46")
+def test_a_caller_waits_a_moment_for_a_thread_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Producer("s", client=ModelClient(latency=0.1), config=FAST) as producer:
+        go, held = threading.Event(), threading.Event()
+
+        def hold(future: Any) -> None:
+            held.set()
+            go.wait(30)
+
+        producer.put("k", b"first").add_done_callback(hold)
+        assert held.wait(30)
+        waits: list[tuple[int, float]] = []
+        monkeypatch.setattr(
+            producer._box.taken, "wait", lambda seconds: waits.append((len(producer._box.inbox), seconds))
+        )
+        futures = [producer.put("k", b"%d" % n) for n in range(1005)]
+        go.set()
+    assert waits == [(n, 0.01) for n in range(1000, 1006)]
+    assert all(isinstance(future.result(0), Delivery) for future in futures)
