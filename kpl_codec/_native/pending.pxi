@@ -1,4 +1,4 @@
-# User records on their way through the producer, without the garbage collector's visits.
+# User records on their way through the producer.
 
 cdef class PendingFields:
     """`producer.pending.PlainFields`: the same fields, compiled."""
@@ -19,7 +19,6 @@ cdef class PendingFields:
         self.hash_key = self.key_hash_key = hash_key
         self.size = size
         self.attempts = ()
-        PyObject_GC_UnTrack(<void *>self)  # see `producer.pending.Pending`
 
 
 def plain_pending(type kind not None, type record_kind not None, object partition_key, object data,

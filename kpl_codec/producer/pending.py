@@ -86,8 +86,7 @@ else:
 
 
 class Pending(_Fields):
-    """A user record to send. ``token`` belongs to the caller (for example a future) and is never used. It
-    must not refer to the Pending: the garbage collector does not look for such circles.
+    """A user record to send. ``token`` belongs to the caller (for example a future) and is never used.
 
     ``record`` will be written, ``hash_key`` is its effective hash key. ``own_hash_key``: the caller gave an
     explicit hash key; otherwise one may be assigned, and another for the next attempt. ``keyless``: the
