@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Counts
 from ..deaggregation.rows import plain_hash_key
-from ..shards.placement import Judge
+from ..shards.placement import Judge, Placement
 from .fallback import placement_columns
 from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths
 
@@ -67,15 +67,33 @@ class UnopenedRows:
 
     def _place(self, source: Source, start: int, count: int) -> dict[str, pa.Array]:
         assert self._judge is not None
-        # A user record from an aggregate has no other hash key.
-        certain = source.columns["aggregated"].slice(start, count).to_pylist()
-        places = [
-            self._judge.on(record.shard_id).place(
-                plain_hash_key(record), certain=record.explicit_hash_key is not None or bool(known)
-            )
-            for record, known in zip(source.kinesis_records(start, start + count), certain, strict=True)
-        ]
-        return placement_columns(list(places), self._layout)
+
+        def values(name: str) -> list[Any]:
+            column = source.columns.get(name) if source.opened is not None else None
+            return [None] * count if column is None else column.slice(start, count).to_pylist()
+
+        places: list[Placement | None] = []
+        rows = zip(
+            source.kinesis_records(start, start + count),
+            values("aggregated"),
+            values("subSequenceNumber"),
+            values("error"),
+            values("hashKey"),
+            strict=True,
+        )
+        for record, aggregated, sub, error, own in rows:
+            if error is not None and (aggregated or sub):
+                # The keys of a defective row may be others than those it was hashed by, or not its own.
+                hash_key = None if own is None else int.from_bytes(own, "big")
+                if own is None and not aggregated:
+                    places.append(None)  # a frame that could not be opened
+                    continue
+            else:
+                hash_key = plain_hash_key(record)
+            # A user record from an aggregate has no other hash key.
+            certain = record.explicit_hash_key is not None or bool(aggregated)
+            places.append(self._judge.on(record.shard_id).place(hash_key, certain=certain))
+        return placement_columns(places, self._layout)
 
     def _keep(self, source: Source, start: int, count: int, columns: dict[str, Any]) -> None:
         """User records that were opened before keep their own values."""

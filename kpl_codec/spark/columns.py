@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -31,11 +31,7 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, confl
     if conflicts not in ("refuse", "rename"):
         raise ValueError(f"conflicts {conflicts!r}: refuse or rename")
     added = _added(policy, placement=placement, tags=tags)
-    exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
-
-    def fold(name: str) -> str:
-        return name if exact else name.lower()
-
+    fold = _folding(df)
     names: dict[str, list[str]] = {}
     for name in df.columns:
         names.setdefault(fold(name), []).append(name)
@@ -70,24 +66,31 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, confl
     return df
 
 
+def _folding(df: DataFrame) -> Callable[[str], str]:
+    """A function that gives equal texts for names that the session takes for the same."""
+    exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    return str if exact else str.lower
+
+
 def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     """``df`` with the names that `validate` gives to connectors' columns. Where it has no ``shardId``, also
     with empty columns ``shardId`` and ``shardIdFrom`` for `check.with_shards` to fill, and True.
     Raises ValueError."""
     from pyspark.sql import functions as f
 
-    present = set(df.columns)
+    fold = _folding(df)
+    present = {fold(name) for name in df.columns}
     for field in df.schema.fields:
         standard = standard_name(field.name)
-        if standard is not None and standard not in present and field.name != "shard":
+        if standard is not None and fold(standard) not in present and field.name != "shard":
             fits = {"data": "binary", "approximateArrivalTimestamp": "timestamp"}.get(standard, "string")
             if field.dataType.simpleString() == fits:
                 df = df.withColumnRenamed(field.name, standard)
-                present.add(standard)
-    names = {name.lower() for name in df.columns}
-    if "shardid" in names:
+                present.add(fold(standard))
+    names = {fold(name) for name in df.columns}
+    if fold("shardId") in names:
         return df, False
-    if "sequencenumber" not in names:
+    if fold("sequenceNumber") not in names:
         raise ValueError(
             "verify needs a column shardId or sequenceNumber: a verdict is about the shard a record lies on"
         )

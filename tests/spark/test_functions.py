@@ -136,6 +136,8 @@ def test_columns_of_a_catalog_table_are_lower_case(spark: Any) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         assert "shardid" in deaggregate(lower).columns  # another column than shardId
+        with pytest.raises(ValueError, match="needs a column shardId"):
+            verify(lower, MAP)
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
 

@@ -52,10 +52,11 @@ class KinesisDataSource(DataSource):
         return from_arrow_schema(arrow_schema(self._checked))
 
     def _fitting(self, schema: StructType) -> StructType:
-        """A schema given by the user: some of our columns, in any order."""
+        """A schema given by the user: some of our columns, in any order and case."""
         ours = self.schema()
+        types = {field.name.lower(): field.dataType for field in ours.fields}
         for field in schema.fields:
-            if field.name not in ours.names or ours[field.name].dataType != field.dataType:
+            if types.get(field.name.lower()) != field.dataType:
                 raise OptionError(
                     option="schema",
                     value=f"{field.name} {field.dataType.simpleString()}",

@@ -296,7 +296,8 @@ class TaskReader:
         if options.policy != "none":
             source = self._deaggregated(source, partition)
         for batch in coalesce(source, options.max_batch_bytes):
-            columns = [batch.column(field.name).cast(field.type) for field in out]
+            by_name = {name.lower(): batch.column(name) for name in batch.schema.names}
+            columns = [by_name[field.name.lower()].cast(field.type) for field in out]
             yield pa.RecordBatch.from_arrays(columns, schema=out)
 
     def _deaggregated(

@@ -41,6 +41,7 @@ _Arguments = tuple[str | None, bytes, str | None, tuple[Tag, ...]]
 #: Bytes of rows that a task holds in memory while it checks the others.
 _MOST_IN_MEMORY: Final = 64 * 1024 * 1024
 _COLUMNS = ("partitionKey", "data", "explicitHashKey", "tags")
+_STANDARD: Final = {name.lower(): name for name in _COLUMNS}
 
 
 class RowsNotWritten(KplError):
@@ -66,16 +67,21 @@ class Written(WriterCommitMessage):
 
 def check_columns(schema: StructType) -> None:
     """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey``, ``tags``; no other
-    columns: only the caller can know that a column may be dropped. Raises OptionError."""
+    columns: only the caller can know that a column may be dropped. Case does not matter: a data source is not
+    told how the session matches names, so of two that differ in case both are refused. Raises OptionError."""
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
     known = {name: (StringType,) for name in _COLUMNS[:3]} | {"data": (BinaryType, StringType)}
+    seen: set[str] = set()
     for column in schema.fields:
-        if column.name not in _COLUMNS:
-            raise OptionError(option="schema", value=column.name, expected=f"only {', '.join(_COLUMNS)}")
-        if column.name in known and not isinstance(column.dataType, known[column.name]):
-            names = " or ".join(kind.typeName() for kind in known[column.name])
+        name = _STANDARD.get(column.name.lower())
+        if name is None or name in seen:
+            expected = f"only {', '.join(_COLUMNS)}, each once in any case"
+            raise OptionError(option="schema", value=column.name, expected=expected)
+        seen.add(name)
+        if name in known and not isinstance(column.dataType, known[name]):
+            names = " or ".join(kind.typeName() for kind in known[name])
             raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=names)
-    if "data" not in schema.names:
+    if "data" not in seen:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
 
 
@@ -150,11 +156,15 @@ class _Writer:
 
 
 def _rows(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Rows by the names of `_COLUMNS`."""
     for item in items:
         if hasattr(item, "to_pylist"):
-            yield from item.to_pylist()
+            yield from item.rename_columns(
+                [_STANDARD[name.lower()] for name in item.schema.names]
+            ).to_pylist()
         else:
-            yield item.asDict(recursive=True)
+            row = item.asDict(recursive=True)
+            yield {_STANDARD[name.lower()]: value for name, value in row.items()}
 
 
 def _arguments(row: dict[str, Any]) -> _Arguments:

@@ -78,9 +78,9 @@ def test_columns_by_option_and_by_schema(spark: Any, make_stream: Any) -> None:
     raw = read(spark, stream, policy="none")
     assert "subSequenceNumber" not in raw.columns
     assert raw.count() == len({name[:2] for name in stream.sent}) + 1
-    some = spark.read.format("kpl-kinesis").schema("data binary, shardId string")
+    some = spark.read.format("kpl-kinesis").schema("DATA binary, shardId string")
     some = some.options(**stream.options(policy="kcl")).load()
-    assert some.columns == ["data", "shardId"]
+    assert some.columns == ["DATA", "shardId"]
     assert some.count() == len(stream.sent) + 1  # the KCL hands out the broken frame as it is
     with pytest.raises(Exception, match="regoin"):
         read(spark, stream, regoin="eu-west-1")

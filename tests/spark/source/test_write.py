@@ -7,10 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+import kpl_codec as kpl
 from kpl_codec.aws import read_stream
 from kpl_codec.errors import EncodeError
-from kpl_codec.spark.source.write import KinesisWriter
+from kpl_codec.spark.source.positions import OptionError
+from kpl_codec.spark.source.write import KinesisWriter, check_columns
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -47,3 +51,26 @@ def test_a_row_that_cannot_be_written_comes_before_all_others(make_stream: Any, 
     assert list(read_stream(stream.client, stream.name, poll_interval=0.01)) == []
     written = writer.write(batches(*GOOD))
     assert (written.user_records.total(), written.data_bytes) == (7, 7)
+
+
+@pytest.mark.requirement("SPK-68")
+def test_columns_are_known_in_any_case(make_stream: Any) -> None:
+    def schema(*names: str) -> StructType:
+        kinds = {"data": BinaryType()}
+        return StructType([StructField(name, kinds.get(name.lower(), StringType())) for name in names])
+
+    stream = make_stream(1)
+    check_columns(schema("DATA", "partitionkey"))
+    for names in (("data", "Data"), ("data", "other"), ("partitionKey",)):
+        with pytest.raises(OptionError):
+            check_columns(schema(*names))
+    rows = [{"PARTITIONKEY": f"k{n}", "Data": b"%d" % n} for n in range(5)]
+    writer = KinesisWriter(stream.parsed())
+    assert writer.write([pa.RecordBatch.from_pylist(rows)]).user_records.total() == 5
+    assert writer.write([Row(**row) for row in rows]).user_records.total() == 5
+    records = [
+        user for record in read_stream(stream.client, stream.name) for user in kpl.deaggregate([record])
+    ]
+    assert sorted((user.partition_key, user.data) for user in records) == sorted(
+        [(f"k{n}", b"%d" % n) for n in range(5)] * 2
+    )

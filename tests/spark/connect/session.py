@@ -1,0 +1,113 @@
+"""Everything that runs on Spark, on a session of Spark Connect: a process of its own, run by `test_connect`.
+
+    python -m tests.spark.connect.session '{"options": {...}, "folder": ...}'
+
+A process has either a Connect session or a classic one. This one starts a Connect server in another process,
+works as its client only, and prints what it got as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import kpl_codec as kpl
+
+
+def serve(port: int) -> None:
+    """A Connect server, until standard input ends."""
+    from kpl_codec.spark import local_session
+
+    plugin = "org.apache.spark.sql.connect.SparkConnectPlugin"
+    settings = {"spark.plugins": plugin, "spark.connect.grpc.binding.port": port}
+    local_session("kpl-codec connect", cores=2, memory="1g", quick_start=True, settings=settings)
+    print("READY", flush=True)
+    sys.stdin.read()
+
+
+@contextmanager
+def connect_session() -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "tests.spark.connect.session", "serve", str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"READY\n"
+            yield SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+        finally:
+            server.kill()
+
+
+def names(frame: Any) -> list[list[Any]]:
+    columns = ("shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "data")
+    rows = frame.select(*columns).collect()
+    return sorted([row[0], row[1], row[2], row[3], bytes(row[4]).decode()] for row in rows)
+
+
+def main(settings: dict[str, Any]) -> dict[str, Any]:
+    with connect_session() as spark:
+        return work(spark, settings)
+
+
+def work(spark: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """What each part gives on a session."""
+    from kpl_codec.spark import KinesisDataSource, deaggregate, is_aggregated, verify
+    from kpl_codec.spark.validation.engine import SparkEngine
+    from kpl_codec.validation.job import validate
+
+    folder, options = Path(settings["folder"]), settings["options"]
+    found: dict[str, Any] = {"session": type(spark).__module__}
+
+    shard_map = kpl.ShardMap.from_json(settings["shards"])
+    data = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2", str(2**127))])
+    given = spark.createDataFrame(
+        [(data, "shardId-000000000000", "1"), (b"plain", "shardId-000000000000", "2")],
+        "DATA binary, shardId string, sequenceNumber string",
+    )
+    found["functions"] = [
+        deaggregate(given).count(),
+        [row[0] for row in verify(given, shard_map).select("placement").collect()],
+        given.where(is_aggregated("data")).count(),
+    ]
+
+    spark.dataSource.register(KinesisDataSource)
+    reader = spark.read.format("kpl-kinesis").options(**options)
+    found["batch"] = names(reader.load())
+
+    stream = spark.readStream.format("kpl-kinesis").options(**options).load()
+    sink, checkpoint = str(folder / "sink"), str(folder / "checkpoint")
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+    query = writer.trigger(availableNow=True).start(sink)
+    query.awaitTermination()
+    found["stream"] = names(spark.read.parquet(sink))
+
+    rows = spark.createDataFrame(
+        [(f"k{n}", b"%d" % n) for n in range(20)], "partitionKey string, data binary"
+    )
+    written = {**options, "streamName": settings["target"]}
+    rows.write.format("kpl-kinesis").options(**written).mode("append").save()
+    target = spark.read.format("kpl-kinesis").options(**written).load()
+    found["write"] = sorted(bytes(row[0]).decode() for row in target.select("data").collect())
+
+    engine = SparkEngine(spark)
+    checked = folder / "checked"
+    result = validate([settings["capture"]], shard_map, str(checked), engine=engine)
+    found["validate"] = [result.clean, spark.read.parquet(str(checked / "user-records")).count()]
+    return found
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]))
+    else:
+        print("RESULT " + json.dumps(main(json.loads(sys.argv[1]))), flush=True)
