@@ -47,7 +47,8 @@ from .format.message import AggregatedRecord
 from .format.records import KinesisRecord, Tag, UserRecord
 from .shards.lineage import Lineage
 from .shards.placement import AggregateKind, Placement, Verdict, verify_placement
-from .shards.shard_map import Shard, ShardMap
+from .shards.shard import Shard
+from .shards.shard_map import ShardMap
 
 __version__ = "0.1.0"
 

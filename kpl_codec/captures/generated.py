@@ -22,7 +22,8 @@ from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
 from ..format.records import UserRecord
 from ..format.size import field_size
 from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
-from ..shards.shard_map import Shard, ShardMap
+from ..shards.shard import Shard
+from ..shards.shard_map import ShardMap
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 #: Bytes of data of a file, about.

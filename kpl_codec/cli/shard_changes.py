@@ -11,7 +11,7 @@ from ..pictures.diagrams import key_space
 from ..pictures.labels import share, short_id
 from ..pictures.terminal import Part, json_line, line, render, use_color, width, write_on
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
-from ..shards.shard_map import Shard
+from ..shards.shard import Shard
 from .source import UsageError, add_connection, client_of, stream_arguments
 
 

@@ -14,7 +14,8 @@ from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.history import history_of
 from ..shards.lineage import Lineage
 from ..shards.placement import Verdict
-from ..shards.shard_map import Shard, ShardMap
+from ..shards.shard import Shard
+from ..shards.shard_map import ShardMap
 from . import shard_changes
 from .source import UsageError, add_keys, add_source, hashed_keys, load_shard_map, time_of, write_text
 

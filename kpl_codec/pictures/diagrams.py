@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ..shards.lineage import Lineage
-from ..shards.shard_map import Shard
+from ..shards.shard import Shard
 from ..shards.skew import Skew
 from .labels import KEY_SPACE, share, short_id, utc
 

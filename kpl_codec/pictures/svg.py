@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ..shards.lineage import Lineage
-from ..shards.shard_map import Shard
+from ..shards.shard import Shard
 from ..shards.skew import Skew
 from .diagrams import Span, extent, spans
 from .drawing import KEY_MARKS, Child, Svg, element, label, line, rect, time_ticks

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ..format.records import KinesisRecord
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
-from ..shards.shard_map import Shard
+from ..shards.shard import Shard
 from .budget import Budget
 from .costs import Limits
 from .kept import KeptShard

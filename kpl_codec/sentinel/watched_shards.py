@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..shards.shard_map import Shard, ShardMap
+from ..shards.shard import Shard
+from ..shards.shard_map import ShardMap
 from .budget import Budget
 from .costs import Limits, Measured
 from .kept import Kept, KeptShard

@@ -92,31 +92,27 @@ class _Half:
         self.count = len(keys)
         self.sides: tuple[_Half, _Half] | None = None
 
-    def cut(self) -> tuple[bool, _Half, _Half]:
-        """Whether the middle is in use, and both sides. Stored if there are many keys, otherwise made
-        anew."""
-        if self.sides is not None:
-            return bool(self.keys), *self.sides
-        at = bisect_left(self.keys, self.middle)
-        taken = self.keys[at : at + 1] == [self.middle]
-        below = _Half(self.low, self.middle, self.keys[:at])
-        above = _Half(self.middle, self.high, self.keys[at + taken :])
-        if self.count > _BUCKET:
+    def cut(self) -> tuple[_Half, _Half] | None:
+        """Both sides, None while the keys are few."""
+        if self.sides is None and self.count > _BUCKET:
+            at = bisect_left(self.keys, self.middle)
+            taken = self.keys[at] == self.middle if at < self.count else False
+            below = _Half(self.low, self.middle, self.keys[:at])
+            above = _Half(self.middle, self.high, self.keys[at + taken :])
             self.keys, self.sides = self.keys[at : at + taken], (below, above)
-        return taken, below, above
+        return self.sides
 
     def find(self, key: int) -> tuple[list[_Half], int, bool]:
         """The path to ``key`` (this part, its side with the key, and so on), the index of the key in the list
         of the last part, and whether the key is there."""
-        way = [self]
-        while (half := way[-1]).sides is not None or half.count > _BUCKET:
-            _, below, above = half.cut()
-            if key == half.middle:
-                break
-            way.append(below if key < half.middle else above)
-        keys = way[-1].keys
+        half = self
+        way = [half]
+        while (sides := half.sides or half.cut()) is not None and key != half.middle:
+            half = sides[key > half.middle]
+            way.append(half)
+        keys = half.keys
         at = bisect_left(keys, key)
-        return way, at, keys[at : at + 1] == [key]
+        return way, at, at < len(keys) and keys[at] == key
 
     def collect(self, first: int, last: int, found: list[int]) -> None:
         """Append the keys from ``first`` to ``last``, ascending."""
@@ -197,22 +193,39 @@ class HashKeyAllocator:
         """What `next_key` would give. Raises what it would raise."""
         # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
         # thinner half, the lower one if both hold as many keys."
-        half, from_the_start = self._root, True
-        while half.low < half.high:
-            taken, below, above = half.cut()
-            # The lowest key of a part is the middle where it was cut, unless the space begins with it.
-            if not taken and (from_the_start or half.middle != half.low):
-                return half.middle
-            below_is_full = below.count >= half.middle - half.low - (not from_the_start)
-            above_is_full = above.count >= half.high - half.middle - 1
+        half = self._root
+        low, high, sides = half.low, half.high, half.cut()
+        # Of a part with few keys: those from `first` to before `last` are in what is left of it.
+        first, last = 0, len(half.keys)
+        lowest = low  # the lowest key of what is left: `low` itself is the middle where it was cut
+        while low < high:
+            middle = low + (high - low) // 2
+            if sides is not None:
+                taken, below, above = bool(half.keys), sides[0].count, sides[1].count
+            else:
+                at = bisect_left(half.keys, middle, first, last)
+                taken = at < last and half.keys[at] == middle
+                below, above = at - first, last - at - taken
+            if not taken and middle >= lowest:
+                return middle
             # HKA-7: "A half that is full MUST be passed over, and a full space MUST be an error: no
             # key is given out twice."
+            below_is_full, above_is_full = below >= middle - lowest, above >= high - middle - 1
             if below_is_full and above_is_full:
                 break
-            if not below_is_full and (above_is_full or below.count <= above.count):
-                half = below
+            go_below = not below_is_full and (above_is_full or below <= above)
+            if go_below:
+                high = middle
             else:
-                half, from_the_start = above, False
+                low, lowest = middle, middle + 1
+            if sides is not None:
+                half = sides[not go_below]
+                sides = half.sides or half.cut()
+                first, last = 0, len(half.keys)
+            elif go_below:
+                last = at
+            else:
+                first = at + taken
         raise _exhausted(self.space)
 
     def __str__(self) -> str:

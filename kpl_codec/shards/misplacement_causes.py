@@ -53,11 +53,8 @@ class Causes:
 
     def _closed_lately(self, shard: Shard, at: datetime | None) -> bool | None:
         """Whether the shard was closed within the window before ``at``; None if unknown."""
-        made = [self._lineage.created(child.shard_id) for child in self._map.children(shard.shard_id)]
-        known = [time for time in made if time is not None]
-        if at is None or not known:
-            return None
-        return min(known) > at - RESHARD_WINDOW
+        closed_at = self._lineage.closed_at(shard.shard_id)
+        return None if at is None or closed_at is None else closed_at > at - RESHARD_WINDOW
 
     def of(self, shard_id: str, lowest: int, highest: int, at: datetime | None) -> Cause:
         """For an aggregate on a listed shard, by its lowest and highest hash key and when it was put."""

@@ -23,7 +23,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
-from .shard_map import Shard, ShardMap
+from .shard import Shard
+from .shard_map import ShardMap
 
 AggregateKind = Literal["whole", "mixed", "foreign"]
 

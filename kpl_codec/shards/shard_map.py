@@ -15,9 +15,7 @@ from typing import Any
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..limits import MAX_HASH_KEY
 from .lineage import Lineage
-from .shard import Distribution as Distribution
-from .shard import Shard as Shard
-from .shard import listed_shards
+from .shard import Distribution, Shard, listed_shards
 
 
 class ShardMap:

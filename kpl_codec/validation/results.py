@@ -32,7 +32,8 @@ from ..report.page import render_page
 from ..report.printed import summary_text
 from ..report.scan import findings_batch
 from ..report.whole import findings_of_the_whole
-from ..shards.shard_map import Distribution, ShardMap
+from ..shards.shard import Distribution
+from ..shards.shard_map import ShardMap
 from .repeats import repeated
 from .storage import move_folder, sweep, write_text
 from .task import gather, make_folders, work_folder

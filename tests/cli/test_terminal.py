@@ -19,7 +19,8 @@ from kpl_codec.cli.main import COMMANDS, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.lazy import EXTRAS
 from kpl_codec.pictures.terminal import line, render, table
-from kpl_codec.shards.shard_map import Shard, ShardMap
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 
 pytestmark = pytest.mark.timeout(120)
 TWO = "f3899ac20a01610a01621a0508001a01781a0508011a0179b0031909ae75891ca94acec2ecce3125"

@@ -12,7 +12,8 @@ import pytest
 from kpl_codec import UserRecord, encode
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.shards.shard_map import Shard, ShardMap
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 
 pytestmark = pytest.mark.timeout(120)
 SHARD = "shardId-000000000000"

@@ -13,7 +13,7 @@ from kpl_codec.pictures.diagrams import key_space, skew_bars, spans, timeline
 from kpl_codec.pictures.labels import share, short_id
 from kpl_codec.pictures.svg import key_space_svg, lineage_svg, skew_svg
 from kpl_codec.shards.lineage import Lineage
-from kpl_codec.shards.shard_map import Shard
+from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.skew import skew_of
 
 from ..shards.model import ModelStream

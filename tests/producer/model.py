@@ -16,7 +16,7 @@ from kpl_codec import HashKeyRange, KinesisRecord, Shard, deaggregate
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.live_shard_map import Request
 from kpl_codec.shards.sequence_numbers import sequence_hint
-from kpl_codec.shards.shard_map import Distribution
+from kpl_codec.shards.shard import Distribution
 
 from ..shards.model import BEGIN, sequence_number
 

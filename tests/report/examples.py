@@ -15,7 +15,8 @@ from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report import KINDS, Finding, Report, Tally, build_report
 from kpl_codec.report.scan import Scan
-from kpl_codec.shards.shard_map import Shard, ShardMap
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 
 NOW = datetime(2026, 11, 21, 3, 30, tzinfo=timezone.utc)
 START = datetime(2026, 11, 21, 2, 0, tzinfo=timezone.utc)

@@ -13,7 +13,8 @@ from selenium.webdriver import Keys
 
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report import Report, Tally, write_page
-from kpl_codec.shards.shard_map import Shard, ShardMap
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 
 from .browser import Browser, Page
 from .conftest import EXAMPLES

@@ -29,7 +29,8 @@ from kpl_codec.report import (
     write_page,
 )
 from kpl_codec.report.summary import verdict
-from kpl_codec.shards.shard_map import Shard, ShardMap
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 
 from .examples import HOSTILE, Stream, mixed_stream, report_of, scanned
 

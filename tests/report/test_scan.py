@@ -19,7 +19,8 @@ from kpl_codec.report import Finding, Tally
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from kpl_codec.shards.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
 from kpl_codec.shards.placement import Verdict
-from kpl_codec.shards.shard_map import Shard, ShardMap
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 
 from .examples import INPUT_SCHEMA, START, Stream, broken_frame, mixed_stream, scanned
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange
-from kpl_codec.shards.shard_map import Shard
+from kpl_codec.shards.shard import Shard
 
 BEGIN = datetime(2024, 1, 1, tzinfo=timezone.utc)
 

@@ -15,7 +15,8 @@ from kpl_codec.shards.history import history_of
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.placement import Verdict
 from kpl_codec.shards.sequence_numbers import SequenceNumberError
-from kpl_codec.shards.shard_map import Shard, ShardMap
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 
 from .model import BEGIN, ModelStream, replace, sequence_number
 

@@ -17,7 +17,7 @@ from kpl_codec.shards.live_shard_map import (
     State,
     StreamUnavailable,
 )
-from kpl_codec.shards.shard_map import Shard
+from kpl_codec.shards.shard import Shard
 
 from .model import ModelStream, pages, replace, sequence_number
 

@@ -171,7 +171,7 @@ def test_verify_takes_rows_of_the_connectors(spark: Any) -> None:
 def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
     from pyspark.serializers import CloudPickleSerializer
 
-    from kpl_codec.shards.shard_map import Shard
+    from kpl_codec.shards.shard import Shard
 
     shards = [Shard(f"shardId-{n:012d}", held) for n, held in enumerate(kpl.ALL_HASH_KEYS.split(3000))]
     large = kpl.ShardMap(shards)

@@ -16,7 +16,8 @@ import kpl_codec as kpl
 from kpl_codec.aws import Producer, fetch_shard_map, read_stream
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.shards.shard_map import Shard, ShardMap
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.spark.repair import _put_file
 from kpl_codec.spark.repair_files import IDENTITY
 from tests.captures.test_captures import answer

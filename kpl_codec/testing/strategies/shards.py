@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ...format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from ...limits import MAX_HASH_KEY
-from ...shards.shard_map import Distribution, Shard, ShardMap
+from ...shards.shard import Distribution, Shard
+from ...shards.shard_map import ShardMap
 from .aggregates import hash_keys
 
 
