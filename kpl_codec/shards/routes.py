@@ -8,6 +8,7 @@ Specification: spec/08-live-shard-map.md, MAP-21; spec/04-shards-and-placement.m
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -38,9 +39,9 @@ class Routes:
             ends.append(MAX_HASH_KEY)
             ids.append(None)
         self._shift = 128 - len(ends).bit_length()
-        first: list[int] = []  # by the upper bits of a hash key: the first row that may have it
+        first = array("I")  # by the upper bits of a hash key: the first row that may have it
         for row, end in enumerate(ends):
-            first += [row] * ((end >> self._shift) + 1 - len(first))
+            first.extend([row] * ((end >> self._shift) + 1 - len(first)))
         first.append(len(ends))
         self._ends, self._ids, self._first = ends, ids, first
         self._rows: Mapping[str, int] = {id: row for row, id in enumerate(ids) if id is not None}
