@@ -109,5 +109,10 @@ HELP = {
         ("ProvisionedThroughputExceededException",),
     ),
     "NoStreamName": Help(_CALLER, "Give the name or the ARN of a stream."),
+    "CannotListen": Help(_OPERATOR, "Choose a free port, or an address of this machine."),
+    "EventError": Help(
+        "Readers with enhanced fan-out. None of the event's records was given.",
+        "Nothing: the reader subscribes again. If it recurs, look at the server or the proxy.",
+    ),
     "NoDataSource": Help("The Spark query, which did not start.", "Use PySpark 4.0 or newer for streams."),
 }  # fmt: skip
