@@ -70,7 +70,9 @@ class Ends:
         found = pieces(shard_id, start.place, end)
         if len(found) == 1 and end.records == len(look.whole):
             self._handover.has_read(found[0], look.whole)
-        elif found and look.iterator is not None:
+        else:
+            look.whole.clear()
+        if found and look.iterator is not None:
             self._handover.stands_at(found[0], look.iterator)
         return end
 

@@ -41,7 +41,7 @@ class Handover:
         self._pace, self._now = pace, now
         self._paces: dict[str, Pace] = {}
         self._records: dict[Piece, Records] = {}
-        self._size = 0
+        self._size = self._seen = 0
         self._iterators: dict[Piece, str] = {}
         self._reading: set[str] = set()
         self._lock = threading.Lock()
@@ -62,16 +62,24 @@ class Handover:
         self._reading.clear()
         self._records.clear()
         self._iterators.clear()
-        self._size = 0
+        self._size = self._seen = 0
+
+    def may_keep(self, records: Records) -> bool:
+        """Whether there is room for records until the batch is planned: many shards may have some."""
+        size = _size_of(records)
+        with self._lock:
+            self._seen += size
+            return self._seen <= MOST_CARRIED
 
     def has_read(self, piece: Piece, records: Records) -> None:
-        """These are all the records of a piece."""
-        size = sum(len(record["Data"]) + len(record.get("PartitionKey") or "") for record in records)
-        size += _OVERHEAD * len(records)
+        """These are all the records of a piece. They are taken, or removed from the list."""
+        size = _size_of(records)
         with self._lock:
             if size <= CARRIED_OF_SHARD and self._size + size <= MOST_CARRIED:
                 self._size += size
                 self._records[piece] = records
+            else:
+                records.clear()
 
     def stands_at(self, piece: Piece, iterator: str) -> None:
         """An iterator that is right before the first record of a piece, and was made a moment ago."""
@@ -96,3 +104,8 @@ class Handover:
             left.append(piece._replace(iterator=self._iterators.get(piece), not_before=begin))
             self._reading.add(piece.shard_id)
         return carried, left
+
+
+def _size_of(records: Records) -> int:
+    data = sum(len(record["Data"]) + len(record.get("PartitionKey") or "") for record in records)
+    return data + _OVERHEAD * len(records)

@@ -247,7 +247,7 @@ class Looks:
         except StreamUnavailable as error:
             if error.code != "ResourceNotFoundException":
                 raise
-            return self._lost(shard_id, start.place, "shard-gone", error.reason)
+            return self._lost(shard_id, start.place, "shard-gone", error.reason, limit)
 
     def judge_unread(self, shard_id: str, start: BatchEnd) -> None:
         """Raise DataLoss (or log it if loss is allowed) if records after a place that names no record may be
@@ -294,15 +294,15 @@ class Looks:
                 code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
         if code == "trimmed" and start.since is not None and self._kept_since(start.since):
             # The record is gone, but nothing followed it at a time whose records all exist.
-            look = self._left(shard_id, place)
+            look = self._left(shard_id, place, limit)
             look.start_gone = True
             return look
-        return self._lost(shard_id, place, code, reason)
+        return self._lost(shard_id, place, code, reason, limit)
 
-    def _lost(self, shard_id: str, place: Place, code: str, reason: str) -> Look:
+    def _lost(self, shard_id: str, place: Place, code: str, reason: str, limit: int) -> Look:
         """The rest of a shard, if loss is allowed."""
         self._report(shard_id, place, code, reason)
-        look = self._left(shard_id, place, gone=code == "shard-gone")
+        look = self._left(shard_id, place, limit, gone=code == "shard-gone")
         look.lost = look.start_gone = True
         return look
 
@@ -312,13 +312,15 @@ class Looks:
             raise loss
         _log.warning("%s", loss)
 
-    def _left(self, shard_id: str, place: Place, *, gone: bool = False) -> Look:
-        """The rest after ``place``, never records before it."""
+    def _left(self, shard_id: str, place: Place, limit: int, *, gone: bool = False) -> Look:
+        """The rest after ``place``, at most ``limit`` records, never records before it."""
         cursor = self.cursor(shard_id, TRIM_HORIZON)
         cursor.ended = gone
         look = self._read(shard_id, cursor, 2)
         while look.records and int(look.records[-1].sequence_number) < place.lowest:
             look = self._read(shard_id, cursor, MOST_RECORDS)
-        before = sum(int(found.sequence_number) < place.lowest for found in look.records)
-        del look.records[:before], look.whole[:before]
-        return look
+        first = next((one for one in look.records if int(one.sequence_number) >= place.lowest), None)
+        if first is None:
+            look.records, look.whole = [], []
+            return look
+        return self._read(shard_id, self.cursor(shard_id, at_record(first.sequence_number)), limit)

@@ -186,7 +186,10 @@ class Planner:
 
         # Two rounds: this separates the calls on one shard, so few wait for the shard's budget.
         def look(shard_id: str) -> Look:
-            return self._looks.look(shard_id, listed.shards[shard_id], caps.records, may_skip=may_skip)
+            found = self._looks.look(shard_id, listed.shards[shard_id], caps.records, may_skip=may_skip)
+            if not self.handover.may_keep(found.whole):
+                found.whole.clear()
+            return found
 
         looks = dict(zip(due, self.each(look, due), strict=True))
 

@@ -147,17 +147,19 @@ TELLING: list[dict[str, Any]] = [
     {
         "before": [],
         "steps": steps,
-        "caps": Caps(),
+        "caps": Caps(records=most),
         "silent": False,
         "shards": 1,
         "position": "LATEST",
         "consumer": "polling",
         "last": last,
     }
-    for steps, last in [
-        ([("split", 0), ("batch", 1)], (2, 30 * HOUR)),  # the listing is older than the children
-        ([("split", 0), ("batch", 3), ("restart", 0)], (2, 30 * HOUR)),  # they were seen empty
-        ([("put", 1), ("idle", 7), ("restart", 0)], (2, 0)),  # the last record read is gone, without loss
+    for steps, last, most in [
+        ([("split", 0), ("batch", 1)], (2, 30 * HOUR), None),  # the listing is older than the children
+        ([("split", 0), ("batch", 3), ("restart", 0)], (2, 30 * HOUR), None),  # they were seen empty
+        # The last record that was read is gone, without loss.
+        ([("put", 1), ("idle", 7), ("restart", 0)], (2, 0), None),
+        ([("put", 1), ("idle", 7), ("restart", 0), ("put", 9)], (2, 0), 1),
     ]
 ]
 

@@ -179,9 +179,9 @@ def test_many_lives(make_stream: Any, tmp_path: Path) -> None:
         feeder.start()
         batch = 0
         for life in range(LIVES):
-            # Small batches are carried by partitions; without a limit tasks read.
-            limit = {"maxFetchRecordsPerShard": 60} if life // 4 % 2 else {}
-            options = stream.options(endpointUrl=proxy.endpoint_url, **limit)
+            # Small batches are carried by partitions; without a limit tasks read, in one way or the other.
+            way = [{}, {"maxFetchRecordsPerShard": 60}, {"consumerType": "efo", "consumerName": "reader"}]
+            options = stream.options(endpointUrl=proxy.endpoint_url, **way[life // 4 % 3])
             point = ["before-read", "before-sink", "after-sink", "any moment"][life % 4]
             batch += chance.randrange(1, 5)
             die = None if point == "any moment" else [point, batch]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from .model_query import LIVES, TELLING, ModelQuery, no_record_is_skipped_withou
 @example(**TELLING[0])
 @example(**TELLING[1])
 @example(**TELLING[2])
+@example(**TELLING[3])
 def test_no_record_is_skipped_without_an_error(**life: Any) -> None:
     no_record_is_skipped_without_an_error(**life)
 
@@ -120,6 +122,29 @@ def test_idle_shards_are_asked_a_hundred_times_a_second_all_together(shards: int
     stream.put(1)
     stream.now += shards / 100 + 1
     assert query.batch()
+
+
+@pytest.mark.requirement("SPK-85")
+@pytest.mark.parametrize("most", [None, 60])
+def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int | None) -> None:
+    stream = ModelKinesis(300)
+    query = ModelQuery(stream, Caps(records=most))
+    for count in (1, 60):
+        query.until_idle()  # after the first time their size is known
+        stream.now += 10
+        for shard in stream.open_shards * count:
+            stream.put_on(shard, bytes(1000))
+    stream.now += 10
+    start = StreamOffset.from_json(json.loads(query.log[-1]), "s")
+    tracemalloc.start()
+    end = query.planner.advance(start, query.caps)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 14_000_000  # 8 MiB of the 18 MB that it has read, and their Python objects
+    assert peak < 40_000_000
+    carried, left = query.planner.handover.split(batch_pieces(start, end))
+    assert carried
+    assert left
 
 
 @pytest.mark.requirement("SPK-61", "SPK-85")

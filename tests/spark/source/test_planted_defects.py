@@ -89,6 +89,14 @@ def a_limit_is_passed_by_one(patch: Patch) -> None:
 
 
 @defect
+def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
+    def left(original: Any, self: Any, shard_id: str, place: Any, limit: int, **named: Any) -> Any:
+        return original(self, shard_id, place, 10_000, **named)
+
+    changed(patch, looks.Looks, "_left", left)
+
+
+@defect
 def a_mark_is_read_by_neither_piece(patch: Patch) -> None:
     def cut(original: Any, shard_id: str, start: Any, end: Any) -> Any:
         found = original(shard_id, start, end)
