@@ -17,7 +17,7 @@ from .source import UsageError
 #: Into how many parts the hash key space is cut, and in how many of them, the fullest, each key is counted.
 #: Other keys are not held in memory.
 _PARTS, _LOOKED_AT = 1 << 16, 1 << 12
-_SCHEMA = pa.schema([("hashKey", pa.binary(16)), ("partitionKey", pa.string())])
+_SCHEMA = pa.schema([("hashKey", pa.binary()), ("partitionKey", pa.string())])
 
 
 def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
@@ -52,5 +52,5 @@ def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
 
 def _parts(hash_keys: pa.Array) -> Any:
     """The part of the key space of each hash key: its first two bytes."""
-    data = b"".join(hash_keys.to_pylist())
+    data = b"".join(hash_keys.cast(pa.binary(16)).to_pylist())
     return np.frombuffer(data, ">u2")[::8].astype(np.int64)
