@@ -17,7 +17,7 @@ from .source import UsageError
 #: Into how many parts the hash key space is cut, and in how many of them, the fullest, each key is counted.
 #: Other keys are not held in memory.
 _PARTS, _LOOKED_AT = 1 << 16, 1 << 12
-_SCHEMA = pa.schema([("hashKey", pa.binary()), ("partitionKey", pa.string())])
+_COLUMNS = {"hashKey", "partitionKey"}
 
 
 def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
@@ -32,9 +32,8 @@ def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
         raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
     with readable(folder):
         rows = ds.dataset(folder, filesystem=system, format="parquet")
-        if not set(_SCHEMA.names) <= set(rows.schema.names):
+        if not _COLUMNS.issubset(rows.schema.names):
             raise UsageError(reason=f"{folder} has no columns partitionKey and hashKey")
-        rows = rows.replace_schema(_SCHEMA)
         known = ds.field("partitionKey").is_valid() & ds.field("hashKey").is_valid()
         parts = np.zeros(_PARTS, np.int64)
         for batch in rows.to_batches(columns=["hashKey"], filter=known):
@@ -43,7 +42,8 @@ def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
         fullest[np.argsort(parts, kind="stable")[-_LOOKED_AT:]] = True
         counts: Counter[str] = Counter()
         for batch in rows.to_batches(columns=["hashKey", "partitionKey"], filter=known):
-            wanted = batch["partitionKey"].filter(pa.array(fullest[_parts(batch["hashKey"])]))
+            hot = pa.array(fullest[_parts(batch["hashKey"])])
+            wanted = batch["partitionKey"].cast(pa.string()).filter(hot)
             for pair in pc.value_counts(wanted).to_pylist():
                 counts[pair["values"]] += pair["counts"]
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]
