@@ -9,8 +9,9 @@ The core takes bytes, numbers and times as arguments; it uses no clock, no rando
 boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.arrow.
 """
 
+from .deaggregation.counts import Counts, Drop
 from .deaggregation.explanation import Explanation, Node, explain
-from .deaggregation.policies import Counts, Deaggregation, Drop, Policy, deaggregate
+from .deaggregation.policies import Deaggregation, Policy, deaggregate
 from .deaggregation.records import DeaggregatedRecord
 from .errors import (
     AggregateFull,

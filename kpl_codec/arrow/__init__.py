@@ -28,8 +28,9 @@ from itertools import chain
 from typing import Any
 
 from ..compiled import speedups
+from ..deaggregation.counts import Counts
 from ..deaggregation.decompression import Decompressor
-from ..deaggregation.policies import Counts, Opener, Policy, check_policy
+from ..deaggregation.policies import Opener, Policy, check_policy
 from ..errors import CaptureError, KplError
 from ..format.compression import max_decompressed_size
 from ..lazy import needing_extras

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..compiled import speedups
+from ..deaggregation.counts import Counts
 from ..deaggregation.kcl import fate_of_sound
-from ..deaggregation.policies import Counts, Policy
+from ..deaggregation.policies import Policy
 from ..shards.placement import AGGREGATE_KINDS, Judge
 from .layout import KEYS_AND_DATA, Layout, Source
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..deaggregation.policies import Counts, Opener
+from ..deaggregation.counts import Counts
+from ..deaggregation.policies import Opener
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
 from ..shards.placement import Placement

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..deaggregation.counts import Counts
 from ..deaggregation.kcl import fate_of_sound
-from ..deaggregation.policies import Counts
 from ..deaggregation.rows import plain_hash_key
 from ..shards.placement import Judge, Placement
 from .fallback import placement_columns

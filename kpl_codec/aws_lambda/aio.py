@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from ..deaggregation.policies import Drop, Policy
+from ..deaggregation.counts import Drop
+from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
 from ..shards.shard_map import ShardMap
 from .events import (

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ..adapters.reading import captured, kinesis_records
 from ..adapters.shapes import shape_of
-from ..deaggregation.policies import Drop, Policy, deaggregate
+from ..deaggregation.counts import Drop
+from ..deaggregation.policies import Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord

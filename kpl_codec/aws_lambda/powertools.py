@@ -25,7 +25,8 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
 )
 
 from ..adapters.values import encode_base64
-from ..deaggregation.policies import Drop, Policy
+from ..deaggregation.counts import Drop
+from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from ..shards.shard_map import ShardMap

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..deaggregation.policies import Drop, Policy
+from ..deaggregation.counts import Drop
+from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
 from ..shards.shard_map import ShardMap
 from .events import Poison, ShardMaps, answer, done, idempotency_key, log_exception, settle_poison, units

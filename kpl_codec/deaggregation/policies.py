@@ -8,17 +8,16 @@
                                           cannot be opened as one raw record, with its defect
 
 Under every policy a plain record is one user record. Everything that is dropped is counted.
-Specification: spec/03-deaggregation.md, DAG-1 to DAG-8.
+Specification: spec/03-deaggregation.md, DAG-1 to DAG-9.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..compiled import speedups
 from ..errors import DecodeError, MalformedMessage, NoUserRecords
@@ -32,6 +31,7 @@ from ..limits import DIGEST_SIZE
 from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
 from ..shards.shard_map import ShardMap
 from . import kcl, rows
+from .counts import Counts, Drop
 from .decompression import Decompressor
 from .kcl import DropReason, Fate
 from .records import DeaggregatedRecord
@@ -51,42 +51,6 @@ def check_policy(policy: str) -> None:
     """Raises ValueError for an unknown policy; its text lists the policies."""
     if policy not in POLICIES:
         raise ValueError(f"policy {policy!r}: {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
-
-
-class Drop(NamedTuple):
-    """The user records of one Kinesis record that the KCL drops, because of which one, and why (see
-    `kcl.Outcome`)."""
-
-    sequence_number: str | None
-    shard_id: str | None
-    user_records: int
-    reason: DropReason
-    record_index: int | None
-
-
-class Counts:
-    """Counts of what was opened so far. ``dropped``: user records by reason (policy ``kcl``). ``defects``:
-    rows by the code of their first defect (policy ``report``)."""
-
-    __slots__ = ("aggregated_records", "defects", "dropped", "kinesis_records", "user_records")
-
-    def __init__(self, kinesis_records: int = 0, aggregated_records: int = 0, user_records: int = 0) -> None:
-        self.kinesis_records = kinesis_records
-        self.aggregated_records = aggregated_records
-        self.user_records = user_records
-        self.dropped: Counter[str] = Counter()
-        self.defects: Counter[str] = Counter()
-
-    def _values(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Counts) and self._values() == other._values()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Counts({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
 
 
 class Opener:

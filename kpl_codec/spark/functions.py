@@ -57,7 +57,7 @@ def deaggregate(
     were opened before, too.
 
     ``columns``: the names of the columns that are wanted, in that order. Others are not made and do not cross
-    from Python to the JVM: `["partitionKey", "data"]` is about twice as fast as all.
+    from Python to the JVM.
 
     ``conflicts``: what to do with columns of ``df`` that have a name the result needs: "refuse", or "rename"
     to ``input_NAME``. Columns from an earlier run of these functions do not conflict.

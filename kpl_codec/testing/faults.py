@@ -200,7 +200,7 @@ def _events(after: int, then: Callable[[Message], Iterator[Message]]) -> Callabl
     return changed
 
 
-def cut_events(after: int = 0, fraction: float = 0.5) -> Fault:
+def cut_events(after: int = 0, *, fraction: float = 0.5) -> Fault:
     """SubscribeToShard: reset the connection after ``after`` events and a part of the next."""
 
     def cut(message: Message) -> Iterator[Message]:

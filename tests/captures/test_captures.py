@@ -380,7 +380,7 @@ def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
     assert {r["data"]: (r["shardId"], r["shardIdFrom"]) for r in rows} == {
         b"a": ("shardId-000000000005", "path"),
         b"b": ("shardId-000000000000", "sequence-number"),
-        b"c": (None, None),
+        b"c": ("shardId-000000000000", "map"),
         b"d": ("shardId-000000000000", "given"),
     }
 
