@@ -28,6 +28,8 @@ from .sentinel_subscriptions import Subscriptions
 REFRESH, _REFRESH_AGAIN = 10.0, 2.0
 #: Seconds between two requests for a stream that is gone.
 _GONE: Final = 5.0
+#: Seconds between the clock and steady time above which the clock was set.
+_CLOCK_WAS_SET: Final = 1.0
 #: Shards that are read by subscription at the same time.
 _MOST_SUBSCRIPTIONS: Final = 1_000
 _METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
@@ -75,6 +77,7 @@ class StreamWatcher:
         self._done: SimpleQueue[tuple[_Job, Any] | None] = SimpleQueue()
         self._asked_at = float("-inf")
         self._stop = threading.Event()
+        self._offset = time.time() - time.monotonic()
         #: The worst severity reported so far.
         self.worst: Severity | None = None
 
@@ -94,7 +97,7 @@ class StreamWatcher:
         with ThreadPoolExecutor(self._workers, "kpl-codec sentinel") as pool:
             under_way = 0
             while not self._stop.is_set() and (end is None or time.monotonic() < end):
-                if once and self.watch.up_to_date(time.time()):
+                if once and self.watch.up_to_date(self._now()):
                     break
                 self._refresh_if_old()
                 job = self._next() if under_way < self._workers else None
@@ -113,14 +116,25 @@ class StreamWatcher:
                 self._tick()
         if self._subscriptions is not None:
             self._subscriptions.close()
-        now = time.time()
+        now = self._now()
         self._tell(self.watch.tick(now))
         self._measure(now)
 
     # -- inside ---------------------------------------------------------------------------------
 
+    def _now(self) -> float:
+        """Seconds since 1970. It grows steadily; a clock that was set is followed, also backwards."""
+        clock = time.monotonic()
+        set_back = self._offset - (time.time() - clock)
+        if abs(set_back) > _CLOCK_WAS_SET:
+            self._offset -= set_back
+            if set_back > 0:
+                self._measured_at -= set_back
+                self.watch.set_back(set_back, clock + self._offset)
+        return clock + self._offset
+
     def _next(self) -> _Job | None:
-        return self._live.next_request(time.monotonic()) or self.watch.next_call(time.time())
+        return self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
 
     def _make(self, job: _Job) -> None:
         """Runs in a worker: one call and its result."""
@@ -139,7 +153,7 @@ class StreamWatcher:
         self._done.put((job, answer))
 
     def _take(self, job: _Job, answer: Any) -> None:
-        now = time.time()
+        now = self._now()
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(job, Call):
@@ -173,8 +187,8 @@ class StreamWatcher:
             self._live.refresh(clock)
 
     def _pause(self, end: float | None) -> float:
-        clock = time.monotonic()
-        wakes = [clock + 1.0, clock + self.watch.timer() - time.time()]
+        now, clock = self._now(), time.monotonic()
+        wakes = [clock + 1.0, clock + self.watch.timer() - now]
         if (timer := self._live.timer()) is not None:
             wakes.append(timer)
         if end is not None:
@@ -182,7 +196,7 @@ class StreamWatcher:
         return max(0.001, min(wakes) - clock)
 
     def _tick(self) -> None:
-        now = time.time()
+        now = self._now()
         if now >= self.watch.next_tick:
             self._tell(self.watch.tick(now))
         if now - self._measured_at >= self._measure_every:

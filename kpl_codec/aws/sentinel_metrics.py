@@ -50,7 +50,13 @@ class PutMetrics:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._queue.put(None)
+        # SEN-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
+        # be counted."
+        try:
+            self._queue.put(None, timeout=20)
+        except Full:
+            self.failed += self._queue.qsize()
+            return
         self._thread.join(20)
 
     def finding(self, finding: Finding) -> None:
@@ -58,7 +64,7 @@ class PutMetrics:
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
         """Send them if ``every`` seconds are over."""
-        if now - self._put_at < self._every:
+        if 0 <= now - self._put_at < self._every:  # a clock may be set back
             return
         self._put_at = now
         when = datetime.fromtimestamp(now, timezone.utc)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from typing import Any, Final
 
 import boto3
@@ -23,6 +24,8 @@ from ..sentinel import Kept, KeptStateError
 
 #: Seconds after which a state is not used: what Kinesis keeps at least.
 _OLDEST: Final = 86_400
+#: Seconds that the clock of the run before may have been ahead. A state from later would stop this run.
+_AHEAD: Final = 60
 
 
 def dynamodb_client() -> Any:
@@ -39,7 +42,8 @@ class StateTable:
         self._run = 0
 
     def load(self, now: float) -> Kept | None:
-        """What the last run kept; None if there was none in the last day.
+        """What the last run kept; None if there was none in the last day, or it is from
+        the future.
 
         Raises botocore's errors, and KeptStateError for an item that no `save` wrote.
         """
@@ -53,10 +57,10 @@ class StateTable:
         try:
             self._run = int(item["run"]["N"])
             state = json.loads(gzip.decompress(item["state"]["B"]))
-        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
+        except (KeyError, TypeError, ValueError, OSError, EOFError, zlib.error) as error:
             raise KeptStateError(reason=f"{type(error).__name__}: {error}") from None
         kept = Kept.from_json(state)
-        return kept if now - kept.at <= _OLDEST else None
+        return kept if -_AHEAD <= now - kept.at <= _OLDEST else None
 
     def save(self, kept: Kept) -> None:
         """Keep it for the next run. Raises botocore's errors: ConditionalCheckFailedException where another
@@ -71,7 +75,7 @@ class StateTable:
                 "state": {"B": state},
                 "expires_at": {"N": str(round(kept.at) + _OLDEST)},
             },
-            ConditionExpression="attribute_not_exists(id) OR #run = :before",
+            ConditionExpression="attribute_not_exists(#run) OR #run = :before",
             ExpressionAttributeNames={"#run": "run"},
             ExpressionAttributeValues={":before": {"N": str(self._run)}},
         )

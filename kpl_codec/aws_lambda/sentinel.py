@@ -97,7 +97,7 @@ class ConsumerSentinel:
             if shard_map is not None:
                 sentinel.use(shard_map, now)
             self._tell(sentinel.observe(Look(shard_id, self._events), records, now))
-        if now - self._written_at >= self._every:
+        if not 0 <= now - self._written_at < self._every:  # a clock may be set back
             self._written_at = now
             for sentinel, deltas in self._streams.values():
                 self._tell(sentinel.tick(now))

@@ -195,9 +195,12 @@ def _watch(args: argparse.Namespace) -> int:
         outlets.insert(0, stack.enter_context(_Terminal(watcher, args)))
         with _signals(watcher.stop):
             watcher.run(args.seconds)
+    for outlet in outlets:
+        if failed := getattr(outlet, "failed", 0):
+            note(f"kpl-codec: {failed:,} could not be sent: {type(outlet).__name__}")
     if not watcher.watch.measured.looks:
-        failed = watcher.watch.measured.failed.most_common(1)
-        why = f": most calls fail with {failed[0][0]}" if failed else ""
+        codes = watcher.watch.measured.failed.most_common(1)
+        why = f": most calls fail with {codes[0][0]}" if codes else ""
         note(f"kpl-codec: no shard of {args.stream} could be looked at{why}")
         return 2
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)

@@ -26,7 +26,7 @@ class EmfLines:
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
         """Write them if ``every`` seconds are over."""
-        if now - self._written_at < self._every:
+        if 0 <= now - self._written_at < self._every:  # a clock may be set back
             return
         self._written_at = now
         for line in emf_lines(self._stream, self._deltas.of(measured), now, self._table):

@@ -110,7 +110,7 @@ class PageServer(ServerThread):
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
         """Renew the page if somebody looks at it, or there is none yet."""
-        fresh = now - self._made_at < RENEW / 2
+        fresh = 0 <= now - self._made_at < RENEW / 2
         if not self._page or (not fresh and time.monotonic() - self._asked_at < _WANTED):
             self._made_at = now
             self._page = render_page(report_of(self._watch, now)).encode()

@@ -6,6 +6,8 @@ import json
 import threading
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
+from http.client import HTTPException
 from queue import Full, Queue
 from types import TracebackType
 from typing import Any, Final
@@ -64,8 +66,11 @@ class Webhook:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing.set()
-        self._put(None)
+        with suppress(Full):  # the thread is behind: what waits then is not posted
+            self._queue.put_nowait(None)
         self._thread.join(_TIMEOUT)
+        if self._thread.is_alive():
+            self.failed += self._queue.qsize()
 
     def finding(self, finding: Finding) -> None:
         """Post ``finding`` soon."""
@@ -76,7 +81,7 @@ class Webhook:
     def measures(self, measured: Sequence[Measure], now: float) -> None:
         """Does nothing: a webhook gets only findings."""
 
-    def _put(self, item: dict[str, Any] | None) -> None:
+    def _put(self, item: dict[str, Any]) -> None:
         try:
             self._queue.put_nowait(item)
         except Full:
@@ -94,7 +99,8 @@ class Webhook:
                 request = urllib.request.Request(self._url, body, headers, method="POST")
                 with urllib.request.urlopen(request, timeout=_TIMEOUT):
                     return True
-            except OSError:  # refused, timed out, an HTTP error: all of them
+            # Refused, timed out, an HTTP error; an answer that is not HTTP; a URL that cannot be opened.
+            except (OSError, HTTPException, ValueError):
                 if self._closing.wait(_WAIT.seconds(failures)):
                     return False
         return False

@@ -33,6 +33,13 @@ class CallQueue:
         """No shard is due any more."""
         self._heap.clear()
 
+    def set_back(self, seconds: float) -> None:
+        """The caller's clock was set back by so much; no shard is due any more."""
+        self._calls.set_back(seconds)
+        self._bytes.set_back(seconds)
+        self._not_before -= seconds
+        self.clear()
+
     def pause(self, until: float) -> None:
         """Begin no call before ``until``."""
         self._not_before = until

@@ -124,7 +124,7 @@ class Sentinel:
         self.totals["bytes"] += judged.bytes
         self.totals["reread"] += judged.reread
         self.writers.update(judged.writers)
-        self._keys.count(judged.keys, now)
+        self._keys.count(judged.keys, now, stands_for=look.scale)
         told: list[Finding] = []
         for wrong, fault in judged.faults.items():
             self.totals["lost"] += fault.lost + fault.outside
@@ -194,6 +194,16 @@ class Sentinel:
         if len(self._current) > MAX_FINDINGS:
             self._current.clear()
         return told
+
+    def set_back(self, seconds: float) -> None:
+        """The caller's clock was set back by so much: what is known moves with it."""
+        minutes = round(seconds / MINUTE)
+        for shard_id, numbered in self._minutes.items():
+            self._minutes[shard_id] = {number - minutes: minute for number, minute in numbered.items()}
+        for found in self._open.values():
+            found.first_seen -= seconds
+            found.last_seen -= seconds
+        self._keys.clear()
 
     # -- what is known --------------------------------------------------------------------------
 

@@ -94,6 +94,14 @@ class ShardWatch:
         self.covered += skipped_ms
         return skipped_ms
 
+    def set_back(self, seconds: float) -> None:
+        """The caller's clock was set back by so much."""
+        self.calls.set_back(seconds)
+        self.bytes.set_back(seconds)
+        self.due -= seconds
+        self.looked_at -= seconds
+        self.whole_until -= seconds
+
     def keep(self, shard: Shard) -> KeptShard | None:
         """How far it was read; None where no record was read yet and reading begins with the first."""
         if self.place.get("ShardIteratorType") == "TRIM_HORIZON":

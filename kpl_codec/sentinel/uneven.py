@@ -38,21 +38,23 @@ class HotKeys:
         """Forget all counts."""
         self._keys: HeavyHitters[str] = HeavyHitters(_KEYS)
         self._since: float | None = None
-        self._looks = 0
+        self._looks = self._seen = 0
 
-    def count(self, keys: Mapping[str, int], now: float) -> None:
-        """Count the user records of one look by partition key."""
+    def count(self, keys: Mapping[str, int], now: float, *, stands_for: float = 1.0) -> None:
+        """Count the user records of one look by partition key. Each stands for ``stands_for`` of them: so a
+        shard that is read whole weighs no more than one that is sampled."""
         if self._since is None or now - self._since > _COUNTED_FOR:
             self.clear()
             self._since = now
         self._looks += bool(keys)
         for key, count in keys.items():
-            self._keys.add(key, count)
+            self._seen += count
+            self._keys.add(key, round(count * stands_for))
 
     def hot(self, shard_map: ShardMap) -> Iterator[tuple[str, str]]:
         """Shards with hot keys, and what to say of these."""
         total = self._keys.total
-        if total < _ENOUGH_FOR_KEYS or self._looks < _ENOUGH_LOOKS:
+        if self._seen < _ENOUGH_FOR_KEYS or self._looks < _ENOUGH_LOOKS:
             return
         hot = max(_HOT_OF_SHARD / len(shard_map.open_shards), _HOT_OF_ALL)
         said: dict[str, list[str]] = {}

@@ -145,6 +145,16 @@ class Watch:
         """Whether every shard was looked at in this run, or has no finished slot left to look at."""
         return self._watched.up_to_date(now)
 
+    def set_back(self, seconds: float, now: float) -> None:
+        """The caller's clock was set back by so much, and is ``now``."""
+        # SEN-35: "When the clock is set back, watching MUST go on at once."
+        self._ticked -= seconds
+        self.sentinel.set_back(seconds)
+        self._queue.set_back(seconds)
+        for state in self._watched.set_back(seconds, now):
+            self._queue.settle(state, 0, now)
+            self._queue.push(state)
+
     # -- calls ----------------------------------------------------------------------------------
 
     @property

@@ -41,6 +41,7 @@ class WatchedShards:
         self.sampling = Sampling(round(period * 1000), slots, seed)
         self.shards: dict[str, ShardWatch] = {}
         self.ended: set[str] = set()
+        self._listed: set[str] = set()
         #: Where an earlier run left off, until the first map is there.
         self._kept: dict[str, KeptShard] = {}
 
@@ -62,6 +63,9 @@ class WatchedShards:
             kept = {}
             self.shards.clear()
             self.ended.clear()
+            self._listed.clear()
+        listed, self._listed = self._listed, {shard.shard_id for shard in shard_map}
+        last = max((one.looked_at for one in kept.values()), default=now)
         self.ended.intersection_update(shard.shard_id for shard in shard_map)
         period = planned_period(self._wanted, len(shard_map.open_shards), self._limits.calls)
         self.sampling = Sampling(round(period * 1000), self._slots, self._seed)
@@ -72,7 +76,9 @@ class WatchedShards:
                 state.closed = True
         for shard in shard_map:
             known = shard.shard_id in self.shards or shard.shard_id in self.ended
-            if not known and (shard.open or shard.shard_id in kept):
+            # A shard that began and was closed between two maps, or two runs, holds records that nobody read.
+            short = shard.shard_id not in listed if listed else made_within(shard, now, now - last)
+            if not known and (shard.open or shard.shard_id in kept or short):
                 yield self._add(shard, now, kept.get(shard.shard_id), first=first)
 
     def _add(self, shard: Shard, now: float, kept: KeptShard | None, *, first: bool) -> ShardWatch:
@@ -110,6 +116,23 @@ class WatchedShards:
         if skipped_ms:
             self.missed(state, int(skipped_ms // self.sampling.period_ms))
             self._sentinel.looked(state.shard_id, 0, round(skipped_ms), now)
+
+    def set_back(self, seconds: float, now: float) -> Iterator[ShardWatch]:
+        """The clock was set back; gives the shards that have no call under way. The answers to calls for
+        slots are given up: these slots lie in the future now."""
+        for state in self.shards.values():
+            state.set_back(seconds)
+            if state.covered > now * 1000:
+                state.covered = now * 1000
+                if "Timestamp" in state.place:
+                    state.place = at_time(now)
+            if state.window is not None:
+                state.under_way = None
+                state.look_calls = 0
+                state.covered = min(state.covered, self.sampling.number(now * 1000) * self.sampling.period_ms)
+                self.next_slot(state, now)
+            if state.under_way is None:
+                yield state
 
     def missed(self, state: ShardWatch, periods: int) -> None:
         """Count periods of a shard that were not looked at."""

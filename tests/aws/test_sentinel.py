@@ -152,3 +152,18 @@ def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, c
     finally:
         stop.set()
         writer.join()
+
+
+@pytest.mark.requirement("SEN-35")
+def test_a_clock_that_is_set_back_is_followed(client, stream, monkeypatch):
+    real, ahead = time.time, [3600.0]
+    monkeypatch.setattr("kpl_codec.aws.sentinel.time.time", lambda: real() + ahead[0])
+    measured: list[float] = []
+    settings = {"on_measures": lambda values, now: measured.append(now), "measure_every": 0.5}
+    with Running(client, stream, share=1.0, **settings) as running:
+        running.wait(lambda: running.watcher.watch.measured.calls["GetShardIterator"])
+        ahead[0] = 0.0
+        # It is followed backwards, metrics go on, and what is put now is read.
+        running.wait(lambda: measured[-1] < real() + 60)
+        naive(client, stream, 3)
+        running.wait(lambda: "naive-aggregator" in running.kinds())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -219,10 +220,21 @@ def test_a_state_is_kept_and_the_first_of_two_runs_wins(table):
     assert StateTable(table, "sentinel", "payments").load(NOW) is None
     # Older than a day: its sequence numbers may be gone.
     assert one.load(NOW + 60 + 86_401) is None
-    item = {"id": {"S": "broken"}, "run": {"N": "1"}, "state": {"B": b"no gzip"}}
-    table.put_item(TableName="sentinel", Item=item)
+    # From the future: its shards would not be looked at until then.
+    assert one.load(NOW - 3600) is None
+    packed = gzip.compress(b"[" * 100)
+    for broken in (b"no gzip", packed[:-9], packed[:10] + b"\xff" * 20, packed, gzip.compress(b"{}")):
+        item = {"id": {"S": "broken"}, "run": {"N": "1"}, "state": {"B": broken}}
+        table.put_item(TableName="sentinel", Item=item)
+        with pytest.raises(KeptStateError):
+            StateTable(table, "sentinel", "broken").load(NOW)
+    # An item without a run is replaced.
+    table.put_item(TableName="sentinel", Item={"id": {"S": "broken"}})
+    other = StateTable(table, "sentinel", "broken")
     with pytest.raises(KeptStateError):
-        StateTable(table, "sentinel", "broken").load(NOW)
+        other.load(NOW)
+    other.save(first)
+    assert other.load(NOW) == first
 
 
 def test_a_state_of_500_shards_and_an_hour_fits_into_an_item():

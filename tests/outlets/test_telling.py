@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 import time
 import urllib.request
@@ -229,6 +230,39 @@ def test_a_receiver_that_is_gone_holds_up_nothing(told):
             webhook.finding(finding)
         assert time.monotonic() - began < 1
     assert webhook.failed >= 49
+
+
+@pytest.mark.requirement("SEN-25")
+def test_a_receiver_that_speaks_no_http_is_counted_and_ends_nothing(told):
+    _, findings = told
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"hello\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        with Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/") as webhook:
+            for finding in findings[:1] * 3:
+                webhook.finding(finding)
+        assert webhook.failed == 3
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.requirement("SEN-24")
+def test_metrics_go_on_when_the_clock_is_set_back(told, capsys):
+    watch, _ = told
+    lines = EmfLines("orders")
+    for now in (START + 600, START + 601, START - 3000):
+        lines.measures(measures(watch, START + 600), now)
+    times = {json.loads(line)["_aws"]["Timestamp"] for line in capsys.readouterr().out.splitlines()}
+    assert times == {round((START + 600) * 1000), round((START - 3000) * 1000)}
 
 
 # -- alarms ---------------------------------------------------------------------------------------

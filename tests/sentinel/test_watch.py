@@ -396,3 +396,75 @@ def test_cost_is_told_before_and_kept():
     assert made <= 1.2 * cost.calls
     many = Watch(Sentinel("orders")).cost(500)
     assert many.period == pytest.approx(93.75)
+
+
+@pytest.mark.requirement("SEN-35")
+@pytest.mark.parametrize("share", [0.05, 1.0])
+def test_a_clock_that_is_set_back_does_not_stop_the_watch(share):
+    stream = ModelStream(open_map(2))
+    traffic = Traffic(stream, rate=5, naive=0.1)
+    traffic.fill(START - 60, START + 300)
+    watch = Watch(Sentinel("orders"), share=share)
+    ahead = 3600.0  # the clock is an hour ahead, then it is set
+
+    watch.use(stream.shard_map, START + ahead)
+    early = ModelStream(stream.shard_map, refuse=lambda call, now: "InvalidArgumentException")
+    run(watch, early, START + ahead, START + ahead + 30)
+    watch.set_back(ahead, START + 30)
+    found = run(watch, stream, START + 30, START + 75)
+    assert {f.shard_id for f in found if f.kind == "naive-aggregator"} == set(watch.shards)
+    assert all(state.looks for state in watch.shards.values())
+    assert not [f for f in found if f.kind == "not-watched"]
+    # What was counted by the wrong clock moves with it.
+    watch.set_back(ahead, START + 75 - ahead)
+    assert max(max(watch.sentinel.minutes(shard_id)) for shard_id in watch.shards) <= START // 60 + 2 - 60
+    assert all(f.last_seen <= START + 75 - ahead for f in watch.sentinel.findings(START + 75 - ahead))
+
+
+@pytest.mark.requirement("SEN-5")
+def test_a_shard_that_lived_between_two_maps_is_read():
+    before = open_map(2)
+    stream = ModelStream(before)
+    watch = watched(stream)
+    run(watch, stream, START, START + 30)
+    # A shard was split, and one of its children split again, before the next map came.
+    once = split_map(before)
+    child = once.open_shards[0]
+    halves = child.hash_key_range.split(2)
+    grandchildren = [
+        kpl.Shard(f"shardId-{90 + n:012d}", keys, child.shard_id) for n, keys in enumerate(halves)
+    ]
+    after = kpl.ShardMap(
+        [
+            *(shard for shard in once if shard != child),
+            child._replace(ending_sequence_number="9" * 30),
+            *grandchildren,
+        ]
+    )
+    stream.shard_map = after
+    stream.put(child.shard_id, START + 25, key_on(child), aggregate(before, before.open_shards[0], NAIVE))
+    watch.use(after, START + 30)
+    found = run(watch, stream, START + 30, START + 35)
+    assert [f.shard_id for f in found if f.lost is not None] == [child.shard_id]
+
+
+def test_a_shard_that_is_read_whole_makes_no_key_hot():
+    stream = ModelStream(open_map(8))
+    sentinel = Sentinel("orders")
+    sentinel.use(stream.shard_map, START)
+    shards = stream.shard_map.open_shards
+    numbers = iter(range(10**20, 10**21))
+
+    def look(shard, scale, count, keys):
+        records = [
+            kpl.KinesisRecord(key_on(shard, n % keys), b"x", str(next(numbers)), shard.shard_id)
+            for n in range(count)
+        ]
+        sentinel.observe(Look(shard.shard_id, next(numbers), scale), records, START)
+
+    # All shards get 100 user records a second; that of three keys is read whole for 30 s.
+    for _ in range(10):
+        look(shards[0], 1.0, 300, 3)
+        for shard in shards[1:]:
+            look(shard, 20.0, 15, 50)
+    assert not [f for f in sentinel.tick(START) if f.kind == "hot-key"]
