@@ -71,14 +71,14 @@ class ProducerThreads:
 
     def drive(self, owner: Owner, name: str) -> None:
         """Give ``owner`` its turns from now on. Called with the lock held."""
-        if not self._running:
+        while not self._running:
             times_ended = self._times_ended
             workers = self._workers = self._workers or Workers()
             workers.start_one()
             threading.Thread(target=self._run, args=(workers,), name=name, daemon=True).start()
-            if self._times_ended != times_ended:
-                return  # a signal handler has started them, too, and closed the producer
-            self._running = True  # only now: a signal handler in between would start one, too
+            # Only now: a signal handler in between would start them, too. If it has also ended them, by
+            # closing another producer, they start once more.
+            self._running = self._times_ended == times_ended
         if owner not in self._owners:
             self._owners.append(owner)
             self._count_calls()
