@@ -10,13 +10,15 @@ is too high by more than ``total / capacity``.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from heapq import nlargest
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Hitter(NamedTuple, Generic[Key]):
+@dataclass(frozen=True, slots=True)
+class Hitter(Generic[Key]):  # a generic NamedTuple needs Python 3.11
     """A key that was counted at least ``at_least`` and at most ``at_most`` times."""
 
     key: Key
