@@ -28,7 +28,7 @@ class Producer(Protocol):
 
 
 class Threads(Protocol):
-    """The method of `ProducerThreads` that is used here."""
+    """The method of `SharedThreads` that is used here."""
 
     def _begin(self) -> None: ...
 

@@ -34,7 +34,7 @@ from .delivery_future import DeliveryFuture
 from .fork_and_exit import remember, remember_in_child
 from .producer_base import Flush, ProducerBase
 from .producer_owner import CROWD, LONGEST_WAIT, Mailbox, Owner
-from .producer_threads import ProducerThreads
+from .producer_threads import ProducerThreads, shared
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,7 +61,7 @@ class Producer(ProducerBase):
     ) -> None:
         super().__init__(stream_name, **options)
         self._exit_timeout = exit_timeout
-        self._threads = ProducerThreads() if threads is None else threads
+        self._threads = shared(threads)
         self._forked = False
         self._begin()
         remember(self)

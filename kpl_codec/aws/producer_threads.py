@@ -17,19 +17,8 @@ from .workers import Workers
 _LONGEST_SLEEP = 3600.0
 
 
-class ProducerThreads:
-    """Threads that several producers share, one producer for each stream.
-
-        threads = ProducerThreads()
-        with Producer("orders", threads=threads) as orders, Producer("clicks", threads=threads) as clicks:
-            ...
-
-    The threads start with the first put, and end when the last of the producers is closed; another put to
-    another producer starts them again. One thread drives all producers and runs all callbacks, so none of
-    the producers may be flushed or closed in a callback. Calls are made by as many threads as calls are under
-    way: ``max_connections`` of each producer limits its own, and a stream that hangs takes nothing from the
-    others. Producers with equal settings share a boto3 client. An error in one producer breaks that one only.
-    """
+class SharedThreads:
+    """The threads behind `ProducerThreads`, and what its producers do with them."""
 
     def __init__(self) -> None:
         self._begin()
@@ -131,3 +120,26 @@ class ProducerThreads:
             self._running, self._thread, self._workers = False, None, None
             self._times_ended += 1
             return False
+
+
+class ProducerThreads:
+    """Threads that several producers share, one producer for each stream.
+
+        threads = ProducerThreads()
+        with Producer("orders", threads=threads) as orders, Producer("clicks", threads=threads) as clicks:
+            ...
+
+    The threads start with the first put, and end when the last of the producers is closed; another put to
+    another producer starts them again. One thread drives all producers and runs all callbacks, so none of
+    the producers may be flushed or closed in a callback. Calls are made by as many threads as calls are under
+    way: ``max_connections`` of each producer limits its own, and a stream that hangs takes nothing from the
+    others. Producers with equal settings share a boto3 client. An error in one producer breaks that one only.
+    """
+
+    def __init__(self) -> None:
+        self._shared = SharedThreads()
+
+
+def shared(threads: ProducerThreads | None) -> SharedThreads:
+    """Those of ``threads``; new ones if there are none to share."""
+    return SharedThreads() if threads is None else threads._shared

@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from kpl_codec.aws import Producer, ProducerThreads
+from kpl_codec.aws.producer_threads import SharedThreads
 from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
 
 from .model_client import ModelClient
@@ -203,7 +204,7 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
 
 
 def test_equal_settings_share_a_client() -> None:
-    threads = ProducerThreads()
+    threads = SharedThreads()
     settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
     first = threads.client(ProducerConfig(), settings)
     assert threads.client(ProducerConfig(), dict(settings)) is first
