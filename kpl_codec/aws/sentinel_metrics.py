@@ -25,6 +25,9 @@ class PutMetrics:
     """A context manager with a thread that makes the calls, at most every ``every`` seconds. ``failed``
     counts calls that failed."""
 
+    #: What ``failed`` counts.
+    failures = "calls of PutMetricData failed"
+
     def __init__(
         self,
         stream: str,

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ..pictures.terminal import json_line, note, write, write_on
 from ..sentinel import Finding, Limits, Watch
 from ..sentinel.findings import SEVERITIES, at_least_as_bad
 from ..sentinel.measures import Measure
+from ..sentinel.watch import SHORTEST_SLOT
 from .source import UsageError, above_zero, add_connection, client_of, stream_arguments
 
 if TYPE_CHECKING:
@@ -55,6 +57,12 @@ def _port(text: str) -> int:
 def _url(text: str) -> str:
     if not text.startswith(("https://", "http://")):
         raise argparse.ArgumentTypeError(f"{text!r} does not begin with https:// or http://")
+    try:
+        host = urlsplit(text).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise argparse.ArgumentTypeError(f"{text!r} names no host")
     return text
 
 
@@ -152,6 +160,8 @@ def _watch(args: argparse.Namespace) -> int:
         raise UsageError(reason="--since needs --all: a sample begins now")
     if args.consumer and not args.all:
         raise UsageError(reason="--consumer needs --all: a subscription gives everything")
+    if not args.all and args.share * args.period < SHORTEST_SLOT:
+        raise UsageError(reason=f"--share of --period is less than {SHORTEST_SLOT} s: too short to look at")
     from ..aws.sentinel import StreamWatcher
 
     with ExitStack() as stack:
@@ -197,7 +207,7 @@ def _watch(args: argparse.Namespace) -> int:
             watcher.run(args.seconds)
     for outlet in outlets:
         if failed := getattr(outlet, "failed", 0):
-            note(f"kpl-codec: {failed:,} could not be sent: {type(outlet).__name__}")
+            note(f"kpl-codec: {failed:,} {outlet.failures}")
     if not watcher.watch.measured.looks:
         codes = watcher.watch.measured.failed.most_common(1)
         why = f": most calls fail with {codes[0][0]}" if codes else ""

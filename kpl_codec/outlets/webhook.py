@@ -49,6 +49,9 @@ class Webhook:
     counts findings that could not be posted after some attempts, or for which there was no room.
     """
 
+    #: What ``failed`` counts.
+    failures = "findings could not be posted to the webhook"
+
     def __init__(self, url: str) -> None:
         if not url.startswith(("https://", "http://")):
             raise ValueError("a webhook's URL begins with https:// or http://")

@@ -48,8 +48,8 @@ class HeavyHitters(Generic[Key]):
         elif len(counts) < self._capacity:
             counts[key], self._errors[key] = count, 0
         else:
-            # SEN-19: "Keys MUST be counted in bounded memory, and a key with more than one part in the
-            # capacity of all counted MUST be among those kept."
+            # SEN-19: "Keys MUST be counted in bounded memory, and a key with more than 1/capacity of
+            # everything counted MUST be among those kept."
             rarest = min(counts, key=counts.__getitem__)
             error = counts.pop(rarest)
             del self._errors[rarest]

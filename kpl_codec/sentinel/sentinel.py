@@ -186,6 +186,9 @@ class Sentinel:
             if not minutes:
                 del self._minutes[shard_id]
                 self.lags.pop(shard_id, None)
+            elif self._late is not None and max(minutes) < int(now // MINUTE) - 1:
+                # In a consumer a shard may be silent, or read by another execution environment.
+                self.lags.pop(shard_id, None)
         told = list(self._uneven(now))
         for key, found in list(self._open.items()):
             if now - found.last_seen > self._quiet:

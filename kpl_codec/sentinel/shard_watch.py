@@ -81,7 +81,7 @@ class ShardWatch:
     def next_slot(self, sampling: Sampling, now: float) -> float:
         """Turn to the next slot that can still be read; gives the milliseconds skipped."""
         # SEN-2: "Every open shard MUST be looked at once in each period; a period whose slot was not read
-        # before the next one's is over MUST be counted as missed, and the others stand for it."
+        # before the next period is over MUST be counted as missed, and the other periods stand for it."
         number = sampling.number(self.covered)
         if number * sampling.period_ms < self.covered:
             number += 1  # begun before the shard was sampled

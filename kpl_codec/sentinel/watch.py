@@ -43,6 +43,8 @@ _POLL: Final = 1.0
 _RENEWED, _RESUBSCRIBE = 270.0, 5.0
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
+#: Seconds of the shortest slot: arrival times are whole milliseconds.
+SHORTEST_SLOT: Final = 0.01
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 
 
@@ -70,6 +72,8 @@ class Watch:
             raise ValueError("share must be above 0 and at most 1")
         if pushed and share < 1:
             raise ValueError("a subscription gives everything: share must be 1")
+        if share < 1 and share * period < SHORTEST_SLOT:
+            raise ValueError(f"share * period must be at least {SHORTEST_SLOT} seconds: the time of one look")
         self.sentinel = sentinel
         self._pushed = pushed
         self.limits = limits or (Limits.of_a_consumer() if pushed else Limits())

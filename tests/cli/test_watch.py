@@ -125,6 +125,8 @@ def test_the_demo_is_watched():
         ("--prometheus", "-1"),
         ("--share", "much"),
         ("--webhook", "ftp://somewhere"),
+        ("--webhook", "http://["),
+        ("--webhook", "https:///path"),
         ("--for", "0s"),
     ],
 )
@@ -136,3 +138,15 @@ def test_a_value_that_makes_no_sense_is_refused_in_one_line(
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith(f"kpl-codec: argument {option}: ")
     assert "_" not in told  # no name of a function of ours
+
+
+def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--stream", "orders", "--share", "1e-7"]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "--share of --period is less than 0.01 s" in told
+
+
+def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):
+    naive(kinesis_local.client(), stream, 5)
+    gone = ["--all", "--since", "1m", "--for", "3s", "--webhook", "http://127.0.0.1:9/"]
+    assert "findings could not be posted to the webhook" in run(command(kinesis_local, stream, *gone)).stderr

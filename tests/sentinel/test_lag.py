@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.sentinel import Limits
-from kpl_codec.sentinel.measures import measures
+import kpl_codec as kpl
+from kpl_codec.sentinel import Limits, Look, Sentinel
+from kpl_codec.sentinel.measures import measures, measures_of_records
 
 from .model import START, ModelStream, open_map, run
 from .test_watch import Traffic, watched
@@ -56,3 +59,19 @@ def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end
     assert START + 160 < lag.last_seen < START + 230
     (told,) = (m.value for m in measures(watch, START + 400) if m.name == "lag_seconds")
     assert told == pytest.approx(200, abs=25)
+
+
+@pytest.mark.requirement("SEN-32")
+def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_told_for_an_hour():
+    sentinel = Sentinel("orders", late=60.0)
+    late = kpl.KinesisRecord(
+        "k", b"x", "1", "shardId-000000000000", datetime.fromtimestamp(START - 100, timezone.utc)
+    )
+    (finding,) = sentinel.observe(Look(late.shard_id, 1), [late], START)
+    assert finding.kind == "lag"
+
+    def lag(now):
+        sentinel.tick(now)
+        return {m.name: m.value for m in measures_of_records(sentinel, now)}["lag_seconds"]
+
+    assert [lag(START + 5), lag(START + 180)] == [100.0, 0.0]

@@ -355,31 +355,6 @@ def test_a_finding_is_over_only_after_a_quiet_time():
     assert all(b >= 2 * a for a, b in pairwise(counts))
 
 
-@pytest.mark.requirement("SEN-23")
-def test_hot_keys_and_skew_are_told_without_names_unless_asked():
-    for names in (False, True):
-        shard_map = open_map(4)
-        stream = ModelStream(shard_map)
-        hot = key_on(shard_map.open_shards[2], 99)
-        Traffic(stream, rate=5).fill(START - 60, START + 600)
-        for n in range(660 * 100):
-            stream.put("shardId-000000000002", START - 60 + n / 100, hot, b"a plain record of a hot key" * 5)
-        stream.records["shardId-000000000002"].sort(key=lambda put: (put.at_ms, put.number))
-        for number, put in enumerate(stream.records["shardId-000000000002"]):
-            put.number = 10**21 + number
-        stream._numbers = 10**21 + 10**9
-        watch = Watch(Sentinel("orders", names=names))
-        watch.use(shard_map, START)
-        told = run(watch, stream, START, START + 600)
-        kinds = {f.kind: f for f in told}
-        assert set(kinds) == {"hot-key", "skewed-shard"}
-        assert {f.shard_id for f in told} == {"shardId-000000000002"}
-        assert (hot in kinds["hot-key"].text) is names
-        if not names:
-            assert str(kpl.partition_key_hash(hot)) in kinds["hot-key"].text
-        assert "b'" not in str([f.to_json() for f in told])
-
-
 def test_kinds_are_those_of_a_validation():
     for name, (severity, _) in KINDS.items():
         assert REPORT_KINDS[name].severity == severity, name
@@ -396,29 +371,6 @@ def test_cost_is_told_before_and_kept():
     assert made <= 1.2 * cost.calls
     many = Watch(Sentinel("orders")).cost(500)
     assert many.period == pytest.approx(93.75)
-
-
-@pytest.mark.requirement("SEN-35")
-@pytest.mark.parametrize("share", [0.05, 1.0])
-def test_a_clock_that_is_set_back_does_not_stop_the_watch(share):
-    stream = ModelStream(open_map(2))
-    traffic = Traffic(stream, rate=5, naive=0.1)
-    traffic.fill(START - 60, START + 300)
-    watch = Watch(Sentinel("orders"), share=share)
-    ahead = 3600.0  # the clock is an hour ahead, then it is set
-
-    watch.use(stream.shard_map, START + ahead)
-    early = ModelStream(stream.shard_map, refuse=lambda call, now: "InvalidArgumentException")
-    run(watch, early, START + ahead, START + ahead + 30)
-    watch.set_back(ahead, START + 30)
-    found = run(watch, stream, START + 30, START + 75)
-    assert {f.shard_id for f in found if f.kind == "naive-aggregator"} == set(watch.shards)
-    assert all(state.looks for state in watch.shards.values())
-    assert not [f for f in found if f.kind == "not-watched"]
-    # What was counted by the wrong clock moves with it.
-    watch.set_back(ahead, START + 75 - ahead)
-    assert max(max(watch.sentinel.minutes(shard_id)) for shard_id in watch.shards) <= START // 60 + 2 - 60
-    assert all(f.last_seen <= START + 75 - ahead for f in watch.sentinel.findings(START + 75 - ahead))
 
 
 @pytest.mark.requirement("SEN-5")
@@ -446,25 +398,3 @@ def test_a_shard_that_lived_between_two_maps_is_read():
     watch.use(after, START + 30)
     found = run(watch, stream, START + 30, START + 35)
     assert [f.shard_id for f in found if f.lost is not None] == [child.shard_id]
-
-
-def test_a_shard_that_is_read_whole_makes_no_key_hot():
-    stream = ModelStream(open_map(8))
-    sentinel = Sentinel("orders")
-    sentinel.use(stream.shard_map, START)
-    shards = stream.shard_map.open_shards
-    numbers = iter(range(10**20, 10**21))
-
-    def look(shard, scale, count, keys):
-        records = [
-            kpl.KinesisRecord(key_on(shard, n % keys), b"x", str(next(numbers)), shard.shard_id)
-            for n in range(count)
-        ]
-        sentinel.observe(Look(shard.shard_id, next(numbers), scale), records, START)
-
-    # All shards get 100 user records a second; that of three keys is read whole for 30 s.
-    for _ in range(10):
-        look(shards[0], 1.0, 300, 3)
-        for shard in shards[1:]:
-            look(shard, 20.0, 15, 50)
-    assert not [f for f in sentinel.tick(START) if f.kind == "hot-key"]

@@ -1,0 +1,58 @@
+"""Hot keys and skewed shards."""
+
+from __future__ import annotations
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.sentinel import Look, Sentinel, Watch
+
+from .model import START, ModelStream, key_on, open_map, run
+from .test_watch import Traffic
+
+
+@pytest.mark.requirement("SEN-23")
+def test_hot_keys_and_skew_are_told_without_names_unless_asked():
+    for names in (False, True):
+        shard_map = open_map(4)
+        stream = ModelStream(shard_map)
+        hot = key_on(shard_map.open_shards[2], 99)
+        Traffic(stream, rate=5).fill(START - 60, START + 600)
+        for n in range(660 * 100):
+            stream.put("shardId-000000000002", START - 60 + n / 100, hot, b"a plain record of a hot key" * 5)
+        stream.records["shardId-000000000002"].sort(key=lambda put: (put.at_ms, put.number))
+        for number, put in enumerate(stream.records["shardId-000000000002"]):
+            put.number = 10**21 + number
+        stream._numbers = 10**21 + 10**9
+        watch = Watch(Sentinel("orders", names=names))
+        watch.use(shard_map, START)
+        told = run(watch, stream, START, START + 600)
+        kinds = {f.kind: f for f in told}
+        assert set(kinds) == {"hot-key", "skewed-shard"}
+        assert {f.shard_id for f in told} == {"shardId-000000000002"}
+        assert (hot in kinds["hot-key"].text) is names
+        if not names:
+            assert str(kpl.partition_key_hash(hot)) in kinds["hot-key"].text
+        assert "b'" not in str([f.to_json() for f in told])
+
+
+def test_a_shard_that_is_read_whole_makes_no_key_hot():
+    stream = ModelStream(open_map(8))
+    sentinel = Sentinel("orders")
+    sentinel.use(stream.shard_map, START)
+    shards = stream.shard_map.open_shards
+    numbers = iter(range(10**20, 10**21))
+
+    def look(shard, scale, count, keys):
+        records = [
+            kpl.KinesisRecord(key_on(shard, n % keys), b"x", str(next(numbers)), shard.shard_id)
+            for n in range(count)
+        ]
+        sentinel.observe(Look(shard.shard_id, next(numbers), scale), records, START)
+
+    # All shards get 100 user records a second; that of three keys is read whole for 30 s.
+    for _ in range(10):
+        look(shards[0], 1.0, 300, 3)
+        for shard in shards[1:]:
+            look(shard, 20.0, 15, 50)
+    assert not [f for f in sentinel.tick(START) if f.kind == "hot-key"]
