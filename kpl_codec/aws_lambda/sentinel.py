@@ -170,20 +170,31 @@ class _State:
         log_exception(f"the sentinel's state was {what}")
 
 
+def _number(name: str, default: float) -> float:
+    """A setting of the function. Raises ValueError."""
+    text = os.environ.get(name)
+    try:
+        value = default if text is None else float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} is {text!r}: it must be a number above 0")
+    return value
+
+
 def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     """One look at every open shard of the stream. For a schedule of one run in each period.
 
     Environment: KPL_STREAM (a name or an ARN), KPL_SHARE (0.05), KPL_PERIOD (60, seconds: that of the
     schedule), KPL_MAX_CALLS (20, a second), KPL_NAMES ("yes": tell hot partition keys, not their hash keys),
     KPL_STATE_TABLE (see the module). Returns what was done; writes findings and metrics to the log. Raises
-    StreamUnavailable if the stream's shards cannot be listed.
+    StreamUnavailable if the stream's shards cannot be listed, ValueError for a setting that makes no sense.
     """
     from ..aws.sentinel import StreamWatcher
     from ..sentinel import Limits
 
     stream = os.environ["KPL_STREAM"]
-    share = float(os.environ.get("KPL_SHARE", "0.05"))
-    period = float(os.environ.get("KPL_PERIOD", "60"))
+    share, period, calls = _number("KPL_SHARE", 0.05), _number("KPL_PERIOD", 60), _number("KPL_MAX_CALLS", 20)
     last: list[Measure] = []
 
     def keep(measured: list[Measure], now: float) -> None:
@@ -199,7 +210,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
         period=period,
         since=period if share >= 1 else 0.0,
         names=os.environ.get("KPL_NAMES") == "yes",
-        limits=Limits(calls=float(os.environ.get("KPL_MAX_CALLS", "20"))),
+        limits=Limits(calls=calls),
     )
     state = _State(os.environ.get("KPL_STATE_TABLE"), stream)
     state.load(watcher.watch)

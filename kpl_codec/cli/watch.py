@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..pictures.terminal import json_line, note, write, write_on
+from ..pictures.terminal import drop_output, json_line, note, write, write_on
 from ..sentinel import Finding, Limits, Watch
 from ..sentinel.findings import SEVERITIES, at_least_as_bad
 from ..sentinel.measures import Measure
@@ -204,7 +204,10 @@ def _watch(args: argparse.Namespace) -> int:
             outlets.append(stack.enter_context(PageServer(watcher.watch, args.bind, args.page)))
         outlets.insert(0, stack.enter_context(_Terminal(watcher, args)))
         with _signals(watcher.stop):
-            watcher.run(args.seconds)
+            try:
+                watcher.run(args.seconds)
+            except BrokenPipeError:  # the reader closed our output; what was found counts
+                drop_output()
     for outlet in outlets:
         if failed := getattr(outlet, "failed", 0):
             note(f"kpl-codec: {failed:,} {outlet.failures}")
@@ -302,8 +305,7 @@ class _Terminal:
         if self._json:
             write_on(json_line(finding.to_json()))
             return
-        when = time.strftime("%H:%M:%S", time.localtime(finding.last_seen))
-        text = f"{when}  {finding.severity:<8} {finding.state:<5} {finding.text}"
+        text = f"{time.strftime('%H:%M:%S')}  {finding.severity:<8} {finding.state:<5} {finding.text}"
         self._say(text, _STYLES[finding.severity])
 
     def measures(self, measured: list[Measure], now: float) -> None:

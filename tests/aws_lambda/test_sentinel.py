@@ -143,6 +143,15 @@ def test_a_scheduled_run_looks_at_every_shard_once(kinesis_local, stream, monkey
     assert metrics["LostUserRecordsSeen"] == done["lost_user_records"]["seen"]
 
 
+@pytest.mark.parametrize("name", ["KPL_SHARE", "KPL_PERIOD", "KPL_MAX_CALLS"])
+@pytest.mark.parametrize("text", ["5%", "nan", "0", "inf", ""])
+def test_a_setting_that_makes_no_sense_is_named(monkeypatch, name, text):
+    monkeypatch.setenv("KPL_STREAM", "orders")
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ValueError, match=f"{name} is '{text}': it must be a number above 0"):
+        sentinel.lambda_handler({}, Context())
+
+
 def template(name: str) -> tuple[str, dict[str, Any]]:
     """The text of a template, and what is in it; a tag such as !Ref is dropped."""
     from importlib.resources import files

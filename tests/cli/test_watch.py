@@ -150,3 +150,11 @@ def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
     gone = ["--all", "--since", "1m", "--for", "3s", "--webhook", "http://127.0.0.1:9/"]
     assert "findings could not be posted to the webhook" in run(command(kinesis_local, stream, *gone)).stderr
+
+
+def test_a_gate_fails_also_when_the_reader_of_its_findings_is_gone(kinesis_local, stream):
+    naive(kinesis_local.client(), stream, 5)
+    gate = command(kinesis_local, stream, "--all", "--since", "1m", "--for", "10s", "--json")
+    with subprocess.Popen(gate, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        process.stdout.close()
+        assert process.wait(60) == 1
