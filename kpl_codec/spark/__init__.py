@@ -22,6 +22,7 @@ with needing_extras("kpl_codec.spark"):
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .functions import deaggregate as deaggregate
     from .functions import is_aggregated as is_aggregated
+    from .functions import register_table_function as register_table_function
     from .functions import verify as verify
     from .session import ensure_java as ensure_java
     from .session import local_session as local_session
@@ -33,6 +34,7 @@ _HOMES = {
     "deaggregate": "functions",
     "verify": "functions",
     "is_aggregated": "functions",
+    "register_table_function": "functions",
     "KinesisDataSource": "source.datasource",
     "with_metrics": "source.metrics",
     "metrics_of": "source.metrics",

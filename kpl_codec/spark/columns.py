@@ -14,7 +14,7 @@ from ..deaggregation.policies import Policy
 from ..shards.shard_map import ShardMap
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 Conflicts = Literal["refuse", "rename"]
@@ -31,7 +31,7 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, confl
     if conflicts not in ("refuse", "rename"):
         raise ValueError(f"conflicts {conflicts!r}: refuse or rename")
     added = _added(policy, placement=placement, tags=tags)
-    fold = _folding(df)
+    fold = folding(df.sparkSession)
     names: dict[str, list[str]] = {}
     for name in df.columns:
         names.setdefault(fold(name), []).append(name)
@@ -66,9 +66,9 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, confl
     return df
 
 
-def _folding(df: DataFrame) -> Callable[[str], str]:
+def folding(spark: SparkSession) -> Callable[[str], str]:
     """A function that gives equal texts for names that the session takes for the same."""
-    exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    exact = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
     return str if exact else str.lower
 
 
@@ -78,7 +78,7 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     Raises ValueError."""
     from pyspark.sql import functions as f
 
-    fold = _folding(df)
+    fold = folding(df.sparkSession)
     present = {fold(name) for name in df.columns}
     for field in df.schema.fields:
         standard = standard_name(field.name)

@@ -6,11 +6,12 @@ import random
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.errors import CaptureError
-from kpl_codec.spark import deaggregate, is_aggregated, verify
+from kpl_codec.spark import deaggregate, is_aggregated, register_table_function, verify
 
 from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
 
@@ -183,8 +184,41 @@ def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
 
 @pytest.mark.requirement("SPK-7")
 def test_is_aggregated_refuses_text(spark: Any) -> None:
-    with pytest.raises(Exception, match="unbase64"):
-        spark.sql("select 'text' as data").select(is_aggregated("data")).collect()
+    with pytest.raises(AnalysisException, match=r"(?i)binary"):
+        spark.sql("select 'text' as data").select(is_aggregated("data"))
+
+
+@pytest.mark.requirement("SPK-7")
+def test_is_aggregated_compiles_without_constant_folding(spark: Any) -> None:
+    """Spark makes Java of `typeof` that does not compile, and then quietly runs the query without."""
+    df = frame_of(spark, some_records(20)).repartition(2)
+    folding = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
+    settings = {"spark.sql.optimizer.excludedRules": folding, "spark.sql.codegen.fallback": "false"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        got = df.select("data", is_aggregated("data")).collect()
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert [row[1] for row in got] == [kpl.is_aggregated(bytes(row[0])) for row in got]
+
+
+@pytest.mark.requirement("SPK-77", "SPK-9")
+@pytest.mark.parametrize("policy", ["kcl", "report"])
+def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) -> None:
+    pytest.importorskip("pyspark", minversion="4.1")
+    df = frame_of(spark, some_records(60))
+    df.toDF(*[name.lower() for name in df.columns]).createOrReplaceTempView("records")
+    register_table_function(spark, "opened", policy)
+    expected = deaggregate(df.drop("file"), policy)
+    got = spark.sql("select * from opened(table(select * from records))")
+    assert got.columns == expected.columns
+    assert sorted(map(repr, got.collect())) == sorted(map(repr, expected.collect()))
+    with pytest.raises(Exception, match="shardId is there 2 times"):
+        spark.sql("select * from opened(table(select *, 'a' as `shardId` from records))").collect()
+    with pytest.raises(ValueError, match="policy"):
+        register_table_function(spark, "opened", "lenient")  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("SPK-5", "DAG-2")
