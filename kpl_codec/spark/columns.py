@@ -82,6 +82,9 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     present = {fold(name) for name in df.columns}
     for field in df.schema.fields:
         standard = standard_name(field.name)
+        # Where case counts, shardid is not our shardId.
+        if standard and standard.lower() == field.name.lower() and fold(standard) != fold(field.name):
+            continue
         if standard is not None and fold(standard) not in present and field.name != "shard":
             fits = {"data": "binary", "approximateArrivalTimestamp": "timestamp"}.get(standard, "string")
             if field.dataType.simpleString() == fits:
