@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import kpl_codec as kpl
 from kpl_codec import adapters, aws_lambda
+from kpl_codec.aws_lambda.events import Unit, units
 from kpl_codec.aws_lambda.firehose import transform_user_records
+from kpl_codec.aws_lambda.powertools import KinesisUserRecord, UserRecordBatchProcessor
 
 from .. import corpus
-from .target import Target, loaded, repeated
+from .target import Target, dumped, loaded, repeated
 
 
 def _event(given: bytes) -> Any:
@@ -28,7 +33,8 @@ def _event(given: bytes) -> Any:
 
 
 def events(given: bytes) -> None:
-    """Captures of every form: Kinesis records or CaptureError; a Lambda handler answers for each."""
+    """Captures of every form: Kinesis records or CaptureError; a Lambda handler, a window and Powertools' processor
+    answer for each."""
     event = _event(given)
     records = []
     for source in (event, given.decode("utf-8", "replace")):
@@ -50,11 +56,86 @@ def events(given: bytes) -> None:
         return
     except TypeError as error:  # the mistake of the handler's author, who is told what to use
         assert str(error).startswith("process_user_records "), error
-        return
+        try:
+            aws_lambda.process_window(event, lambda state, record: None)
+        except TypeError as same:
+            assert str(same) == str(error)
+            return
+        raise
     assert set(answer) == {"batchItemFailures"}
     known = {record.sequence_number for record in records}
     for failure in answer["batchItemFailures"]:
         assert failure["itemIdentifier"] in known
+    opened = list(units(event, "strict", None, None))
+    for failing in (0, 3):
+        _window(event, opened, failing)
+        _powertools(event, opened, failing)
+
+
+def _failing(number: int) -> Callable[[], None]:
+    """A function that raises when it is called for the ``number``th time."""
+    calls = count(1)
+
+    def call() -> None:
+        if next(calls) == number:
+            raise ValueError("as told")
+
+    return call
+
+
+def _window(event: Any, opened: list[Unit], failing: int) -> None:
+    """The state holds the user records of the Kinesis records before the first that failed, and no others."""
+    folded, failed = 0, []
+    for unit in opened:
+        if unit.poison is not None or 0 <= failing - folded - 1 < len(unit.user_records):
+            failed = [{"itemIdentifier": unit.sequence_number}]
+            break
+        folded += len(unit.user_records)
+    called, ended = _failing(failing), []
+
+    def fold(state: dict[str, Any], record: Any) -> None:
+        state["folded"] = state.get("folded", 0) + 1
+        called()
+
+    first = event.get("state")
+    try:
+        answer = aws_lambda.process_window(
+            {**event, "state": {**first, "folded": 0} if isinstance(first, dict) else first},
+            fold,
+            on_window_end=lambda state, _: ended.append(state["folded"] if folded else 0),
+        )
+    except kpl.CaptureError as error:
+        assert not isinstance(first, dict | None), error
+        return
+    assert answer["batchItemFailures"] == failed
+    assert answer["state"].get("folded", 0) == folded
+    assert ended == ([folded] if event.get("isFinalInvokeForWindow") and not failed else [])
+
+
+def _powertools(event: Any, opened: list[Unit], failing: int) -> None:
+    """The handler gets every user record as Powertools' own class; each failed Kinesis record is reported once."""
+    given: list[Any] = []
+    called = _failing(failing)
+
+    def handle(record: KinesisUserRecord) -> None:
+        kinesis = record.kinesis
+        given.append((kinesis.sequence_number, kinesis.sub_sequence_number, kinesis.data_as_bytes()))
+        called()
+
+    processor = UserRecordBatchProcessor(raise_on_entire_batch_failure=False)
+    with processor(event["Records"], handle):
+        processor.process()
+    expected = [
+        (unit.sequence_number, record.sub_sequence_number, record.data)
+        for unit in opened
+        for record in unit.user_records
+    ]
+    assert given == expected
+    failed = {unit.sequence_number for unit in opened if unit.poison is not None}
+    if 0 < failing <= len(expected):
+        failed.add(expected[failing - 1][0])
+    order = dict.fromkeys(unit.sequence_number for unit in opened if unit.sequence_number in failed)
+    assert processor.response() == {"batchItemFailures": [{"itemIdentifier": number} for number in order]}
 
 
 def firehose(given: bytes) -> None:
@@ -102,11 +183,20 @@ FIREHOSE = {
 }
 
 
+def _seeds() -> list[bytes]:
+    """Also the last events of windows, with a state."""
+    seeds = list(corpus.events())
+    windows = [json.loads(event) for event in seeds if b'"kinesis"' in event and b'"Records"' in event][:3]
+    last = {"isFinalInvokeForWindow": True}
+    states = [{"a": 1}, [["a", 1]], "ab", None]
+    return [*seeds, *dumped(*({**event, **last, "state": state} for event in windows for state in states))]
+
+
 def _firehose_seeds() -> list[bytes]:
     return [event for event in corpus.events() if b"recordId" in event]
 
 
 TARGETS = {
-    "lambda": Target(events, corpus.events, GROWN, json=True),
+    "lambda": Target(events, _seeds, GROWN, json=True),
     "firehose": Target(firehose, _firehose_seeds, FIREHOSE, json=True),
 }

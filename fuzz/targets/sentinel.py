@@ -1,14 +1,17 @@
 """What the sentinel takes from outside: answers of Kinesis, and the state that an earlier run kept.
 
-An input of `watch` is a list of answers in JSON, as of `answers.read`; one of `kept` is the state.
+An input of `watch` is a list of answers in JSON, as of `answers.read`; one of `kept` is the state, in JSON or as
+the item of a table has it.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from typing import Any
 
+from kpl_codec.aws.sentinel_state import StateTable
 from kpl_codec.sentinel import Call, Finding, Kept, KeptStateError, Sentinel, Watch
 from kpl_codec.shards.live_shard_map import Failure
 from tests.sentinel.model import START, ModelStream, open_map, run
@@ -61,8 +64,35 @@ def watch(given: bytes) -> None:
     assert json.dumps(watched.keep(START + 600).to_json())
 
 
+class _Table:
+    """A DynamoDB client: the table has one item, which holds ``state``."""
+
+    def __init__(self, state: bytes) -> None:
+        self.item: dict[str, Any] = {"run": {"N": "1"}, "state": {"B": state}}
+
+    def get_item(self, **_: Any) -> dict[str, Any]:
+        return {"Item": self.item}
+
+    def put_item(self, **given: Any) -> None:
+        self.item = given["Item"]
+
+
+def _item(given: bytes) -> None:
+    """Any item is loaded or a KeptStateError, and the next run can save and load its own."""
+    table = _Table(given if given.startswith(b"\x1f\x8b") else gzip.compress(given, mtime=0))
+    run = StateTable(table, "sentinel", "orders")
+    try:
+        run.load(START)
+    except KeptStateError as error:
+        assert len(str(error)) < 500
+    state = Kept(START, {}, frozenset(), {}, {})
+    run.save(state)
+    assert run.load(START) == state
+
+
 def kept(given: bytes) -> None:
     """A state is resumed, and the watch goes on and keeps a state that can be read; or KeptStateError."""
+    _item(given)
     try:
         state = Kept.from_json(loaded(given))
     except KeptStateError as error:
@@ -108,7 +138,15 @@ def _kept_seeds() -> list[bytes]:
     losses = [["stray", "unknown", None, 1, 1, 1, 0]]
     minute = ["shardId-000000000000", int(START // 60), [1, 2, 3, 0, 5, 6, 7, 8, 9, *losses]]
     finding = [None, ["hot-key", "unknown", None], [START, START, 1, 1, None, "5", "detail"]]
-    return dumped(state, {**state, "minutes": [minute], "findings": [finding], "ended": ["shardId-1"]})
+    whole = gzip.compress(dumped(state)[0], mtime=0)
+    return [
+        *dumped(state, {**state, "minutes": [minute], "findings": [finding], "ended": ["shardId-1"]}),
+        whole,
+        whole[:-9],
+        whole[:10] + b"\xff" * 20,
+        gzip.compress(b"[" * 100_000, mtime=0),  # nested too deeply
+        gzip.compress(b'{"version":' + b"[" * 900 + b"]" * 900 + b"}", mtime=0),
+    ]
 
 
 KEPT = {

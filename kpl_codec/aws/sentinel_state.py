@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from typing import Any, Final
 
 import boto3
 from botocore.config import Config
 
+from ..format.compression import decompress
 from ..sentinel import Kept, KeptStateError
 
 #: Seconds after which a state is not used: what Kinesis keeps at least.
 _OLDEST: Final = 86_400
 #: Seconds that the clock of the run before may have been ahead. A state from later would stop this run.
 _AHEAD: Final = 60
+#: The longest JSON of a state, in bytes: an item of 400 KB could hold a thousand times as much.
+_LONGEST: Final = 16_000_000
 
 
 def dynamodb_client() -> Any:
@@ -56,8 +58,8 @@ class StateTable:
             return None
         try:
             self._run = int(item["run"]["N"])
-            state = json.loads(gzip.decompress(item["state"]["B"]))
-        except (KeyError, TypeError, ValueError, OSError, EOFError, zlib.error) as error:
+            state = json.loads(decompress(item["state"]["B"], _LONGEST))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise KeptStateError(reason=f"{type(error).__name__}: {error}") from None
         kept = Kept.from_json(state)
         return kept if -_AHEAD <= now - kept.at <= _OLDEST else None

@@ -13,8 +13,19 @@ from typing import Any
 from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
+from ..errors import CaptureError
 from ..shards.shard_map import ShardMap
-from .events import Poison, ShardMaps, answer, done, idempotency_key, log_exception, settle_poison, units
+from .events import (
+    Poison,
+    ShardMaps,
+    answer,
+    done,
+    event_records,
+    idempotency_key,
+    log_exception,
+    settle_poison,
+    units,
+)
 
 State = dict[str, Any]
 
@@ -34,12 +45,17 @@ def process_window(
     ``handler(state, record)`` returns the new state, or None if it changed ``state`` itself. The state
     is JSON (Lambda keeps at most 1 MB of it). ``on_window_end(state, event)`` is called after the window's
     last batch is folded without failure; an exception in it fails the whole batch. The first failure ends the
-    invocation. Other arguments as of `process_user_records`.
+    invocation. Other arguments as of `process_user_records`. Raises what that raises, and CaptureError for a
+    state that is no object.
     """
     import json  # the runtime has it already
 
+    event_records(event, "Records")
+    given = event.get("state")
+    if not isinstance(given, Mapping | None):
+        raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
     failed: list[str] = []
-    state: State = dict(event.get("state") or {})
+    state: State = dict(given or {})
     for unit in units(event, policy, shard_map, on_drop):
         before = json.dumps(state)
         if unit.poison is not None and not settle_poison(unit.poison, on_poison):

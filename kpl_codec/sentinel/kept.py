@@ -155,7 +155,7 @@ class Kept(NamedTuple):
         """The inverse of `to_json`. Raises KeptStateError."""
         try:
             if state["version"] != _VERSION:
-                raise KeptStateError(reason=f"version {state['version']!r}, not {_VERSION}")
+                raise KeptStateError(reason=f"version {state['version']!r:.40}, not {_VERSION}")
             minutes: dict[str | None, dict[int, Minute]] = {}
             for shard_id, number, row in state["minutes"]:
                 minutes.setdefault(_of(str | None, shard_id), {})[_of(int, number)] = Minute.from_json(row)
@@ -171,7 +171,7 @@ class Kept(NamedTuple):
             )
         except KeptStateError:
             raise
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
             raise KeptStateError(reason=f"{type(error).__name__}: {error}") from None
 
 

@@ -232,7 +232,9 @@ def test_a_state_is_kept_and_the_first_of_two_runs_wins(table):
     # From the future: its shards would not be looked at until then.
     assert one.load(NOW - 3600) is None
     packed = gzip.compress(b"[" * 100)
-    for broken in (b"no gzip", packed[:-9], packed[:10] + b"\xff" * 20, packed, gzip.compress(b"{}")):
+    deep, long = gzip.compress(b"[" * 100_000), gzip.compress(b"{}" + b" " * 16_000_000)
+    damaged = packed[:-9], packed[:10] + b"\xff" * 20
+    for broken in (b"no gzip", *damaged, packed, gzip.compress(b"{}"), deep, long):
         item = {"id": {"S": "broken"}, "run": {"N": "1"}, "state": {"B": broken}}
         table.put_item(TableName="sentinel", Item=item)
         with pytest.raises(KeptStateError):
