@@ -19,12 +19,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, signature
+from unittest.mock import patch
 
 import hypothesis.core
 from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 from hypothesis.stateful import run_state_machine_as_test
 
 #: Module, and the names of its state machines, or of a list of them; else its tests that Hypothesis runs.
@@ -64,11 +66,20 @@ def _fixtures(test: Callable[..., None]) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind is not Parameter.VAR_KEYWORD]
 
 
+@cache
+def _constants() -> providers.Constants:
+    """The constants of the code that is loaded now, from which Hypothesis draws. Those of modules that a run
+    loads would make the same seed draw something else afterwards."""
+    return providers._get_local_constants()
+
+
 def find(run: Callable[[], None], seed: int) -> str | None:
     """What a model finds with a seed, the steps that lead to it included; None if nothing."""
+    constants = _constants()
     hypothesis.core.global_force_seed = seed  # type: ignore[assignment]
     try:
-        run()
+        with patch.object(providers, "_get_local_constants", lambda: constants):
+            run()
     except Exception:  # noqa: BLE001 - whatever it is, it is the find
         return traceback.format_exc()
     finally:

@@ -33,8 +33,8 @@ def _event(given: bytes) -> Any:
 
 
 def events(given: bytes) -> None:
-    """Captures of every form: Kinesis records or CaptureError; a Lambda handler, a window and Powertools' processor
-    answer for each."""
+    """Captures of every form: Kinesis records or CaptureError; a handler, a window and Powertools answer for
+    each."""
     event = _event(given)
     records = []
     for source in (event, given.decode("utf-8", "replace")):
@@ -113,7 +113,7 @@ def _window(event: Any, opened: list[Unit], failing: int) -> None:
 
 
 def _powertools(event: Any, opened: list[Unit], failing: int) -> None:
-    """The handler gets every user record as Powertools' own class; each failed Kinesis record is reported once."""
+    """The handler gets every user record; each failed Kinesis record is reported once."""
     given: list[Any] = []
     called = _failing(failing)
 
@@ -125,16 +125,15 @@ def _powertools(event: Any, opened: list[Unit], failing: int) -> None:
     processor = UserRecordBatchProcessor(raise_on_entire_batch_failure=False)
     with processor(event["Records"], handle):
         processor.process()
-    expected = [
-        (unit.sequence_number, record.sub_sequence_number, record.data)
-        for unit in opened
-        for record in unit.user_records
-    ]
+    expected, failed = [], []
+    for unit in opened:
+        if unit.poison is not None or 0 <= failing - len(expected) - 1 < len(unit.user_records):
+            failed.append(unit.sequence_number)
+        expected += [
+            (unit.sequence_number, record.sub_sequence_number, record.data) for record in unit.user_records
+        ]
     assert given == expected
-    failed = {unit.sequence_number for unit in opened if unit.poison is not None}
-    if 0 < failing <= len(expected):
-        failed.add(expected[failing - 1][0])
-    order = dict.fromkeys(unit.sequence_number for unit in opened if unit.sequence_number in failed)
+    order = dict.fromkeys(failed)
     assert processor.response() == {"batchItemFailures": [{"itemIdentifier": number} for number in order]}
 
 

@@ -1,7 +1,7 @@
 """What the sentinel takes from outside: answers of Kinesis, and the state that an earlier run kept.
 
-An input of `watch` is a list of answers in JSON, as of `answers.read`; one of `kept` is the state, in JSON or as
-the item of a table has it.
+An input of `watch` is a list of answers in JSON, as of `answers.read`; one of `kept` is the state, in JSON or
+compressed as an item of a table has it.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ class KinesisUserRecord(KinesisStreamRecord):
 def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict[str, Any]:
     """``record`` in the shape of the Lambda record ``raw`` that it came in. ``data`` is base64 text."""
     kinesis = {
-        **raw["kinesis"],
+        **_kinesis(raw),
+        "sequenceNumber": record.sequence_number,
         "data": encode_base64(record.data),
         "subSequenceNumber": record.sub_sequence_number,
         "explicitHashKey": record.explicit_hash_key,
@@ -82,6 +83,12 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
     if record.partition_key is not None:
         kinesis["partitionKey"] = record.partition_key
     return {**raw, "kinesis": kinesis}
+
+
+def _kinesis(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The Kinesis fields of a Lambda record, also where they are not nested, as in a pipe's records."""
+    nested = raw.get("kinesis")
+    return nested if isinstance(nested, Mapping) else raw
 
 
 def user_record_event(event: Mapping[str, Any], policy: Policy = "strict") -> dict[str, Any]:
@@ -136,7 +143,9 @@ class _UserRecords:
     def _opened(self, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for raw, unit in zip(records, units({"Records": records}, *self._open), strict=True):
             if unit.poison is not None:
-                poison = _Poison(raw)
+                # Powertools asks for the sequence number here.
+                kinesis = {**_kinesis(raw), "sequenceNumber": unit.sequence_number}
+                poison = _Poison({**raw, "kinesis": kinesis})
                 poison.error = unit.poison.error
                 yield poison
             yield from (user_record_dict(raw, record) for record in unit.user_records)
