@@ -77,8 +77,8 @@ class ConsumerSentinel:
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Check the Kinesis records of a Lambda event. Never raises."""
-        # SEN-28: "A sentinel in a consumer MUST NOT change the function's answer, nor fail it, whatever it is
-        # shown."
+        # SEN-28: "A sentinel in a consumer MUST NOT change the function's answer, and MUST NOT fail it,
+        # whatever the event holds."
         try:
             self._see(event)
         except Exception:  # noqa: BLE001 - the consumer must go on

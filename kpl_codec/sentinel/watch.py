@@ -271,8 +271,8 @@ class Watch:
         return told
 
     def _lag(self, state: ShardWatch, seconds: float, now: float) -> list[Finding]:
-        # SEN-32: "A shard that is read whole, and further behind its end than the time said, MUST be a
-        # finding; a watch that begins in the past may be behind by that time too until it reaches the end."
+        # SEN-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch
+        # that begins in the past, the limit is larger by that time until it reaches the end."
         allowed = self._late + (0.0 if state.caught_up else self._since)
         detail = f"this watch reads {seconds:.0f} s behind the end of the shard; its budget is too small"
         return self.sentinel.lag(state.shard_id, seconds, now, allowed=allowed, detail=detail)
