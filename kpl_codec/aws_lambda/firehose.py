@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 from ..adapters.shapes import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
 from ..backoff import Backoff
+from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.codec import encode
+from ..format.compression import max_decompressed_size
 from ..format.frame import looks_aggregated
 from ..format.records import UserRecord
 from .events import Poison, done, event_records, log_exception, settle_poison
@@ -51,6 +53,7 @@ def transform_user_records(
     on_poison: Callable[[Poison], object] | None = None,
     reingest: Reingest | None = None,
     max_response_size: int = MAX_RESPONSE_SIZE,
+    decompress: bool | int = False,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
 
@@ -59,11 +62,16 @@ def transform_user_records(
     * ``on_poison``: called for records that cannot be opened. They are always answered ProcessingFailed, so
       Firehose keeps them unchanged in its error output;
     * ``reingest``: puts user records (untransformed, plain) back into the source. If it raises, their
-      record is answered ProcessingFailed.
+      record is answered ProcessingFailed;
+    * ``decompress``: undo the compression of data before ``handler`` is called, as in
+      `kpl_codec.deaggregate`. A record with data that cannot be decompressed counts as one that cannot be
+      opened. ``reingest`` gets the data as it came.
 
     Raises TypeError for anything but an event, CaptureError for one without records, or with a record without
-    id.
+    id, ValueError for a ``decompress`` below 1 byte.
     """
+    max_decompressed = max_decompressed_size(decompress)
+    undo = None if max_decompressed is None else Decompressor(max_decompressed, None)
     records = event_records(event, "records")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
     results: list[dict[str, Any]] = []
@@ -76,7 +84,7 @@ def transform_user_records(
         free -= _size(_result(record_id, "ProcessingFailed"))
     for raw in records:
         # LMB-5: "A transformation MUST answer every record id exactly once, in order."
-        result, user_records = _transform(raw, handler, delimiter, on_poison, arn)
+        result, user_records = _transform(raw, handler, delimiter, on_poison, arn, undo)
         shortest = _size(_result(raw["recordId"], "ProcessingFailed"))
         extra = max(_size(result) - shortest, 0)
         if extra > free:
@@ -94,20 +102,22 @@ def _transform(
     delimiter: bytes,
     on_poison: Callable[[Poison], object] | None,
     arn: str,
+    undo: Decompressor | None,
 ) -> tuple[dict[str, Any], list[DeaggregatedRecord]]:
-    """The result for one record, and its user records."""
+    """The result for one record, and its user records as they came."""
     record_id = raw["recordId"]
     record = None
     try:
         record = (analytics_record if shape_of(raw) == "analytics" else firehose_record)(raw)
         user_records = list(deaggregate([record]))
+        opened = user_records if undo is None else [undo(user_record) for user_record in user_records]
     except (CaptureError, DecodeError) as error:
         settle_poison(Poison(error, record, raw, arn), on_poison)
         return _result(record_id, "ProcessingFailed"), []
     parts: list[bytes] = []
     partition_keys: Mapping[str, str] | None = None
     try:
-        for user_record in user_records:
+        for user_record in opened:
             made = handler(user_record)
             if made is None:
                 continue

@@ -72,10 +72,10 @@ def deaggregate(
         policy,
         shard_map,
         tags=tags,
+        decompress=decompress,
         columns=columns,
         conflicts=conflicts,
         find_shards=False,
-        max_decompressed=max_decompressed_size(decompress),
     )
 
 
@@ -84,6 +84,7 @@ def verify(
     shard_map: ShardMap | str,
     *,
     tags: bool = False,
+    decompress: bool | int = False,
     columns: Sequence[str] | None = None,
     conflicts: Conflicts = "refuse",
 ) -> DataFrame:
@@ -97,7 +98,14 @@ def verify(
     """
     df, find_shards = with_shard_column(df)
     return _deaggregated(
-        df, "report", shard_map, tags=tags, columns=columns, conflicts=conflicts, find_shards=find_shards
+        df,
+        "report",
+        shard_map,
+        tags=tags,
+        decompress=decompress,
+        columns=columns,
+        conflicts=conflicts,
+        find_shards=find_shards,
     )
 
 
@@ -107,10 +115,10 @@ def _deaggregated(
     shard_map: ShardMap | str | None,
     *,
     tags: bool,
+    decompress: bool | int,
     columns: Sequence[str] | None,
     conflicts: Conflicts,
     find_shards: bool,
-    max_decompressed: int | None = None,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
@@ -123,7 +131,7 @@ def _deaggregated(
     options = {
         "tags": tags,
         "columns": None if columns is None else list(columns),
-        "decompress": max_decompressed or False,
+        "decompress": max_decompressed_size(decompress) or False,
     }
     work = _task(policy, shared(df.sparkSession, shard_map), options, find_shards=find_shards)
     return df.mapInArrow(work, schema)

@@ -14,6 +14,7 @@ import kpl_codec as kpl
 from kpl_codec import adapters
 from kpl_codec.aws_lambda import Poison
 from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, put_back, transform_user_records
+from kpl_codec.format.compression import compress
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .conftest import STREAM, as_row, expected_user_records, load
@@ -101,6 +102,33 @@ def test_poison_goes_to_the_error_output_and_the_hook() -> None:
     assert [r["result"] for r in answer["records"]] == ["Ok", "ProcessingFailed", "ProcessingFailed"]
     assert [type(p.error) for p in taken] == [kpl.ChecksumMismatch, kpl.CaptureError]
     assert taken[0].stream_arn == STREAM
+
+
+@pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5", "LMB-4", "LMB-7")
+def test_the_compression_of_the_data_is_undone() -> None:
+    twice = compress(compress(b"a" * 900, "zlib"), "gzip")
+    large, small = compress(bytes(5000), "gzip"), compress(b"b" * 900, "zlib")
+    aggregates = [(small, b"plain"), (large, small), (twice, small), (small[:-1],)]
+    rows = [
+        kpl.KinesisRecord("k", kpl.encode([kpl.UserRecord("k", data) for data in users]), str(number), "s")
+        for number, users in enumerate(aggregates)
+    ]
+    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
+    taken: list[Poison] = []
+    answer = transform_user_records(event, same, decompress=1000, on_poison=taken.append)
+    results = ["Ok", "ProcessingFailed", "Ok", "ProcessingFailed"]
+    assert [r["result"] for r in answer["records"]] == results
+    assert data_of(answer["records"][0]) == b"b" * 900 + b"plain"
+    assert data_of(answer["records"][2]) == compress(b"a" * 900, "zlib") + b"b" * 900
+    found = [p.error.code for p in taken if isinstance(p.error, kpl.DecompressionError)]
+    assert found == ["decompressed-too-large", "compressed-damaged"]
+    # What is put back is compressed as it was, so that it comes again as it came.
+    back: list[kpl.DeaggregatedRecord] = []
+    answer = transform_user_records(event, same, decompress=True, reingest=back.extend, max_response_size=600)
+    assert [r["result"] for r in answer["records"]] == ["Dropped", "Dropped", "Dropped", "ProcessingFailed"]
+    assert tuple(row.data for row in back) == aggregates[0] + aggregates[1] + aggregates[2]
+    with pytest.raises(ValueError, match="largest size in bytes"):
+        transform_user_records(event, same, decompress=0)
 
 
 def test_an_event_that_is_none() -> None:

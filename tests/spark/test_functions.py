@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.errors import CaptureError
+from kpl_codec.format.compression import compress
 from kpl_codec.spark import deaggregate, is_aggregated, register_table_function, verify
 
 from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
@@ -61,6 +62,31 @@ def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     for row in (*got, *expected):
         row.pop("approximateArrivalTimestamp")  # collect() gives it without a time zone
     assert got == expected
+
+
+@pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5")
+def test_the_compression_of_the_data_is_undone(spark: Any) -> None:
+    large, small = compress(bytes(5000), "gzip"), compress(b"a" * 900, "zlib")
+    users = [kpl.UserRecord("k", data) for data in (large, small, b"plain")]
+    aggregated = kpl.KinesisRecord("k", kpl.encode(users), "1", "shardId-000000000001", WHEN)
+    bare = kpl.KinesisRecord("k", small, "2", "shardId-000000000001", WHEN)
+    df = frame_of(spark, [aggregated, bare])
+
+    def data(of: Any) -> list[bytes]:
+        return [bytes(row.data) for row in of.collect()]
+
+    opened = [bytes(5000), b"a" * 900, b"plain", b"a" * 900]
+    assert data(deaggregate(df)) == data(verify(df, MAP)) == [large, small, b"plain", small]
+    assert data(deaggregate(df, decompress=True)) == data(verify(df, MAP, decompress=True)) == opened
+    checked = verify(df, MAP, decompress=1000).collect()
+    assert [bytes(row.data) for row in checked] == [large, *opened[1:]]
+    assert [row.error for row in checked] == ["decompressed-too-large", None, None, None]
+    assert data(verify(df, MAP, decompress=1000, columns=["data"])) == [large, *opened[1:]]
+    with pytest.raises(Exception, match=r"gzip data of more than 1000 bytes .* sequence number 1"):
+        deaggregate(df, decompress=1000).collect()  # Spark wraps it
+    for refused in (deaggregate, lambda df, **options: verify(df, MAP, **options)):
+        with pytest.raises(ValueError, match="largest size in bytes"):
+            refused(df, decompress=0)
 
 
 @pytest.mark.requirement("SPK-76")

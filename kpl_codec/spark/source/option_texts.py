@@ -125,6 +125,17 @@ class OptionTexts:
             raise OptionError(option=name, value=text, expected="true or false")
         return text.lower() in _TRUE
 
+    def flag_or_size(self, name: str) -> bool | int:
+        """False unless given; true or false, or a number of bytes, at least 2 (1 is true, 0 false)."""
+        text = self.text(name)
+        if text is None or text.lower() in _FALSE:
+            return False
+        if text.lower() in _TRUE:
+            return True
+        if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text) > 1):
+            raise OptionError(option=name, value=text, expected="true, false, or the largest size in bytes")
+        return int(text)
+
     def warn(self, name: str, reason: str) -> None:
         """An option was given that changes nothing."""
         _log.warning("option %s changes nothing: %s", name, reason)

@@ -78,6 +78,7 @@ class Options:
     policy: Policy | Literal["none"]
     placement: bool
     tags: bool
+    decompress: bool | int
     fail_on_data_loss: bool
     max_records: int | None
     max_span: int | None
@@ -131,6 +132,8 @@ def parse_options(options: Mapping[str, str]) -> Options:
     policy                         strict               strict, kcl, report, or none: do not deaggregate
     placement                      false                judge every user record; adds columns
     tags                           false                the user record's tags; adds a column
+    decompress                     false                undo gzip, zlib and zstd of the data, up to 64 MiB or
+                                                        the number of bytes given
     failOnDataLoss                 true                 fail when records were gone before they were read
     maxFetchRecordsPerShard        0 (no limit)         Kinesis records per shard and batch, exactly
     maxSecondsPerShard             600                  seconds of arrival time per shard and batch; 0: all
@@ -172,6 +175,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         policy=cast("Policy | Literal['none']", policy),
         placement=taken.flag("placement", False),
         tags=taken.flag("tags", False),
+        decompress=taken.flag_or_size("decompress"),
         fail_on_data_loss=taken.flag("failOnDataLoss", True),
         max_records=taken.limit("maxFetchRecordsPerShard", None),
         max_span=taken.limit("maxSecondsPerShard", 600, 1000),
@@ -188,10 +192,9 @@ def parse_options(options: Mapping[str, str]) -> Options:
         consumer=consumer_option(taken, stream),
     )
     taken.done()
-    if found.policy == "none" and (found.placement or found.tags):
-        raise OptionError(
-            option="policy", value="none", expected="strict, kcl or report with placement or tags"
-        )
+    if found.policy == "none" and (found.placement or found.tags or found.decompress):
+        expected = "strict, kcl or report with placement, tags or decompress"
+        raise OptionError(option="policy", value="none", expected=expected)
     return found
 
 

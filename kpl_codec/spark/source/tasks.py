@@ -313,6 +313,7 @@ class TaskReader:
             options.policy,
             shard_map=shard_map,
             tags=options.tags,
+            decompress=options.decompress,
             max_batch_bytes=options.max_batch_bytes,
         )
         for batch in source:

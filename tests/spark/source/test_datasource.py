@@ -11,6 +11,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
+from kpl_codec.format.compression import compress
 from kpl_codec.spark import metrics_of, with_metrics
 from kpl_codec.spark.validation.stream import in_one_go
 
@@ -87,6 +88,27 @@ def test_columns_by_option_and_by_schema(spark: Any, make_stream: Any) -> None:
     wrong = spark.read.format("kpl-kinesis").schema("data string").options(**stream.options())
     with pytest.raises(Exception, match="columns of"):
         wrong.load().collect()
+
+
+@pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5")
+def test_the_compression_of_the_data_is_undone(spark: Any, make_stream: Any) -> None:
+    stream = make_stream(1)
+    large, small = compress(bytes(5000), "gzip"), compress(b"a" * 900, "zlib")
+    frame = kpl.encode([kpl.UserRecord("k", data) for data in (large, small, b"plain")])
+    for data in (frame, small):
+        stream.client.put_record(StreamName=stream.name, PartitionKey="k", Data=data)
+
+    def data_of(**options: Any) -> list[bytes]:
+        return [bytes(row.data) for row in read(spark, stream, **options).collect()]
+
+    opened = [bytes(5000), b"a" * 900, b"plain", b"a" * 900]
+    assert data_of() == [large, small, b"plain", small]
+    assert data_of(decompress="true") == opened
+    checked = read(spark, stream, decompress="1000", policy="report").collect()
+    assert [bytes(row.data) for row in checked] == [large, *opened[1:]]
+    assert [row.error for row in checked] == ["decompressed-too-large", None, None, None]
+    with pytest.raises(Exception, match="gzip data of more than 1000 bytes"):
+        read(spark, stream, decompress="1000").collect()
 
 
 @pytest.mark.requirement("SPK-57", "SPK-58", "SPK-70")

@@ -158,6 +158,9 @@ def test_children_wait_for_their_parent_and_a_drained_shard_is_not_new_again() -
         ({"streamName": "s", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
         ({"streamName": "s", "policy": "lenient"}, "policy"),
         ({"streamName": "s", "policy": "none", "placement": "true"}, "policy"),
+        ({"streamName": "s", "policy": "none", "decompress": "true"}, "policy"),
+        ({"streamName": "s", "decompress": "-1"}, "decompress"),
+        ({"streamName": "s", "decompress": "gzip"}, "decompress"),
         ({"streamName": "s", "startingPosition": "yesterday"}, "startingPosition"),
         ({"streamName": "s", "startingPosition": "2026-11-21T10:00:00"}, "startingPosition"),
         ({"streamName": "s", "startingPosition": "{"}, "startingPosition"),
@@ -208,6 +211,15 @@ def test_names_of_the_existing_connectors_are_understood() -> None:
         {"STREAMNAME": "s", "kinesis.stsRoleArn": "arn", "awsSecretKey": "hush", "checkpointLocation": "/x"}
     )
     assert found.connection.role_arn == "arn"
+
+
+@pytest.mark.requirement("SPK-64", "ZIP-3")
+@pytest.mark.parametrize(
+    ("text", "expected"), [("false", False), ("TRUE", True), ("0", False), ("1", True), ("1000", 1000)]
+)
+def test_decompress_is_a_flag_or_a_size(text: str, expected: bool | int) -> None:
+    found = parse_options({"streamName": "s", "kinesis.decompress": text}).decompress
+    assert (type(found), found) == (type(expected), expected)
 
 
 @pytest.mark.requirement("SPK-66")
