@@ -73,11 +73,11 @@ def test_a_naive_stream_is_made_whole(spark: Any, stream: Stream, tmp_path: Path
     assert json.loads((out / "repair" / "record.json").read_text())["user_records"] == {"put": len(plan)}
     # Again: it is all written down, so nothing is put; nor on another stream.
     assert repair(stream, out, "--apply") == 0
-    assert main(["repair", str(out), "--quiet", "--apply", "--stream", "another"]) == 2
+    assert repair(stream, out, "--apply", "--stream", "another") == 2
     assert "another stream" in capsys.readouterr().err
     assert at_the_kcl(stream) == stream.sent
     assert repair(stream, out) == 2  # one plan for one run of validate
-    assert "planned" in capsys.readouterr().err
+    assert "a plan already" in capsys.readouterr().err
 
 
 @pytest.mark.requirement("SPK-34", "SPK-32")
@@ -122,7 +122,7 @@ def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None
     ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "plan.parquet")
     (tmp_path / "repair" / "log").mkdir(parents=True)
-    settings = {"endpoint_url": stream.server.endpoint_url, "region_name": "us-east-1"}
+    settings = {"endpoint_url": stream.server.endpoint_url, "region": "us-east-1"}
 
     def put(_: int) -> Counter[str]:
         return _put_file(str(tmp_path / "plan.parquet"), str(tmp_path), 0, settings, stream.name)
