@@ -26,7 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look until interrupted, 0 after ``--looks``. Raises StreamUnavailable where no retry helps."""
+    """Look until interrupted, 0 after ``--looks``. Raises StreamUnavailable where no retry helps, or no look
+    has seen the stream."""
     from ..aws.shard_map import run_refresh
 
     if args.interval <= 0:
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
         if live.permanent_error is not None:
             raise live.permanent_error
         if args.looks is not None and looks >= args.looks:
+            if isinstance(event, RefreshFailed) and live.shard_map is None:
+                raise event.error
             return 0
         if timer is not None:
             time.sleep(max(0.0, timer - time.monotonic()))

