@@ -162,7 +162,7 @@ def is_aggregated(column: Column | str) -> Column:
 
 
 def register_table_function(
-    spark: SparkSession, name: str = "kpl_deaggregate", policy: Policy = "strict"
+    spark: SparkSession, name: str = "kpl_deaggregate", *, policy: Policy = "strict"
 ) -> None:
     """Make `deaggregate` a table function of SQL, until the session ends. PySpark 4.1 or newer.
 

@@ -236,7 +236,7 @@ def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) 
     pytest.importorskip("pyspark", minversion="4.1")
     df = frame_of(spark, some_records(60))
     df.toDF(*[name.lower() for name in df.columns]).createOrReplaceTempView("records")
-    register_table_function(spark, "opened", policy)
+    register_table_function(spark, "opened", policy=policy)
     expected = deaggregate(df.drop("file"), policy)
     got = spark.sql("select * from opened(table(select * from records))")
     assert got.columns == expected.columns
@@ -244,7 +244,7 @@ def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) 
     with pytest.raises(Exception, match="shardId is there 2 times"):
         spark.sql("select * from opened(table(select *, 'a' as `shardId` from records))").collect()
     with pytest.raises(ValueError, match="policy"):
-        register_table_function(spark, "opened", "lenient")  # type: ignore[arg-type]
+        register_table_function(spark, "opened", policy="lenient")  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("SPK-5", "DAG-2")
