@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, answered_record
 from ..shards.lineage import Lineage
 from ..shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
 from .cursor import Pace, ShardCursor
@@ -34,17 +34,6 @@ def place_of(start: Start) -> Place:
     if start == "TRIM_HORIZON":
         return TRIM_HORIZON
     return LATEST if start == "LATEST" else at_record(start)
-
-
-def record_of(record: dict[str, Any], shard_id: str) -> KinesisRecord:
-    """A record of a GetRecords answer, which does not say its shard."""
-    return KinesisRecord(
-        record.get("PartitionKey"),
-        bytes(record["Data"]),
-        record["SequenceNumber"],
-        shard_id,
-        record.get("ApproximateArrivalTimestamp"),
-    )
 
 
 def read_shard(
@@ -84,7 +73,7 @@ def read_shard(
         while not cursor.ended:
             answer = cursor.fetch()
             for record in answer.records:
-                yield record_of(record, current)
+                yield answered_record(record, current)
             # An answer may be empty in the middle of a shard, too: only 0 ms behind means the tip.
             if until_tip and not answer.records and not answer.behind:
                 break
@@ -138,7 +127,7 @@ def read_record(
         answer = cursor.fetch(limit=1)
         for record in answer.records:
             found = record["SequenceNumber"] == sequence_number
-            return record_of(record, shard_id) if found else None
+            return answered_record(record, shard_id) if found else None
         if not answer.behind:
             break
     return None

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from ..aws.cursor import Pace, ShardCursor
-from ..aws.reading import PATIENCE, Start, place_of, record_of
+from ..aws.reading import PATIENCE, Start, place_of
 from ..aws.shard_map import fetch_lineage
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, answered_record
 from ..shards.lineage import Lineage
 
 #: Seconds between two calls on one shard.
@@ -33,7 +33,7 @@ def tail(
     while True:
         for shard_id, cursor in list(reader.cursors.items()):
             for record in cursor.fetch().records:
-                yield record_of(record, shard_id)
+                yield answered_record(record, shard_id)
             if cursor.ended:
                 reader.ended(shard_id)
         if not reader.cursors:

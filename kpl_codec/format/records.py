@@ -6,8 +6,9 @@ They are named tuples: immutable, cheap to make, equal when their contents are e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Tag(NamedTuple):
@@ -46,3 +47,14 @@ class KinesisRecord(NamedTuple):
     approximate_arrival_timestamp: datetime | None = None
     explicit_hash_key: str | None = None
     sub_sequence_number: int | None = None
+
+
+def answered_record(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
+    """A record of boto3's own GetRecords answer, which does not name its shard. It is not checked again."""
+    return KinesisRecord(
+        record.get("PartitionKey"),
+        bytes(record["Data"]),
+        record["SequenceNumber"],
+        shard_id,
+        record.get("ApproximateArrivalTimestamp"),
+    )

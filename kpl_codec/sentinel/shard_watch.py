@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal, NamedTuple
 
-from ..format.records import KinesisRecord
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard import Shard
 from .budget import Budget
@@ -144,14 +143,3 @@ def made_within(shard: Shard, now: float, seconds: float) -> bool:
     except SequenceNumberError:
         return False
     return hint is not None and now - hint.shard_created.timestamp() < seconds
-
-
-def kinesis_record(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
-    """A record as GetRecords gives it."""
-    return KinesisRecord(
-        record.get("PartitionKey"),
-        bytes(record["Data"]),
-        record["SequenceNumber"],
-        shard_id,
-        record.get("ApproximateArrivalTimestamp"),
-    )

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from ..aws_errors import error_kind, missing_member
 from ..backoff import Backoff
+from ..format.records import answered_record
 from ..shards.live_shard_map import Failure
 from ..shards.shard_map import ShardMap
 from .call_queue import CallQueue
@@ -32,7 +33,7 @@ from .judging import Wrong
 from .kept import Kept
 from .sampling import Window, planned_period
 from .sentinel import Look, Sentinel
-from .shard_watch import Call, ShardWatch, behind, kinesis_record
+from .shard_watch import Call, ShardWatch, behind
 from .watched_shards import WatchedShards
 
 #: GetRecords calls of one look at most.
@@ -197,7 +198,7 @@ class Watch:
         return self._records(state, answer, int(call.arguments["Limit"]), now)
 
     def _records(self, state: ShardWatch, answer: Mapping[str, Any], limit: int, now: float) -> list[Finding]:
-        records = [kinesis_record(record, state.shard_id) for record in answer["Records"]]
+        records = [answered_record(record, state.shard_id) for record in answer["Records"]]
         size = sum(len(record.data) for record in records)
         self._queue.settle(state, size, now)
         if records:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.format.records import answered_record
 from kpl_codec.report import KINDS as REPORT_KINDS
 from kpl_codec.sentinel import KINDS, Limits, Look, Sentinel, Watch, seconds_to_find
-from kpl_codec.sentinel.shard_watch import kinesis_record
 
 from .model import START, ModelStream, key_on, open_map, run
 
@@ -331,7 +331,7 @@ def test_what_lies_past_the_slot_is_seen_and_not_scaled():
     from kpl_codec.sentinel import Call
 
     call = Call("GetRecords", shard.shard_id, {"ShardIterator": "0", "Limit": 10}, 1)
-    records = [kinesis_record(r, shard.shard_id) for r in stream.answer(call, START + 9)["Records"]]
+    records = [answered_record(r, shard.shard_id) for r in stream.answer(call, START + 9)["Records"]]
     look = Look(shard.shard_id, 1, scale=20.0, end_ms=(START + 1) * 1000, rereads=True)
     (told,) = sentinel.observe(look, records, START + 9)
     assert (told.lost.seen, told.lost.estimate) == (20, 10 * 20 + 10)
