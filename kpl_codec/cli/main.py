@@ -12,8 +12,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import KplError
@@ -41,6 +42,17 @@ COMMANDS = {
 
 class Parser(argparse.ArgumentParser):
     """argparse's parser with the error prefix of all commands, without the usage."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As argparse's, but an unknown option is the error of its command and names the nearest option."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            typed = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
+            like = get_close_matches(typed, self._option_string_actions, 1)
+            self.error(
+                f"unrecognized arguments: {' '.join(unknown)}{f'; did you mean {like[0]}?' if like else ''}"
+            )
+        return known, unknown
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for a command line that it cannot read."""

@@ -149,3 +149,22 @@ def test_what_cannot_be_done_is_said_in_one_line(line: str, folder: Path) -> Non
     assert done.returncode == 2
     assert done.stdout == ""
     assert re.fullmatch(r"kpl-codec: [^\n]+\n", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "validate --input a --shard-map b --output c",
+            "unrecognized arguments: --shard-map b; did you mean --shards? (see kpl-codec validate --help)",
+        ),
+        (
+            "keys hash a --nothing-like-it",
+            "unrecognized arguments: --nothing-like-it (see kpl-codec keys hash --help)",
+        ),
+    ],
+)
+def test_an_unknown_option_names_the_command_and_the_option_most_like_it(
+    line: str, said: str, folder: Path
+) -> None:
+    assert command(line, folder).stderr == f"kpl-codec: {said}\n"
