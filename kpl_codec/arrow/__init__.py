@@ -43,6 +43,7 @@ with needing_extras("kpl_codec.arrow"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
+from .aggregates import SoundAggregate
 from .compiled_columns import CompiledColumns
 from .decompressed import NEEDED, decompressed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
@@ -110,7 +111,7 @@ class Deaggregator:
             layout = layout.having(NEEDED)
         self._layout = layout
         self._judge = Judge(shard_map) if self._layout.judged else None
-        self._opener = Opener(policy, self._judge, self.counts)
+        self._opener = Opener(policy, self._judge, self.counts, sound_rows=SoundAggregate)
         self._unopened = UnopenedRows(self._layout, self._judge, self.counts)
 
     @property

@@ -3,7 +3,7 @@ aggregates without the compiled extension."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,8 @@ from ..deaggregation.counts import Counts
 from ..deaggregation.policies import Opener
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
-from ..shards.placement import Placement
-from .layout import (
-    COUNTING_FIELDS,
-    KEYS_AND_DATA,
-    PLACEMENT_FIELDS,
-    TAGS_FIELD,
-    Layout,
-    Source,
-    cuts,
-    hash_key_bytes,
-    tag_values,
-)
+from .aggregates import SoundAggregate, aggregate_batches
+from .layout import KEYS_AND_DATA, TAGS_FIELD, Layout, Source, cuts, placement_columns, tag_values
 
 #: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
@@ -35,30 +25,47 @@ def object_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The user records of the rows ``start`` to before ``end``, by one run of ``opener``. The user records
     opened before an error come before the error."""
-    width = source.width()
+    width = source.width()[start:end].tolist()
+    # Either aggregates or single user records.
+    aggregates: list[SoundAggregate] = []
     held: list[DeaggregatedRecord] = []
     rows: list[int] = []
     firsts: list[bool] = []
     size = 0
+
+    def flush() -> Iterator[pa.RecordBatch]:
+        nonlocal aggregates, held, rows, firsts, size
+        if aggregates:
+            yield from aggregate_batches(source, layout, rows, aggregates, max_bytes)
+        elif held:
+            yield _batch(source, rows, firsts, layout, held)
+        aggregates, held, rows, firsts, size = [], [], [], [], 0
+
     try:
         opened = opener.open(iter(source.kinesis_records(start, end)))  # one by one
         for row, user_records in zip(range(start, end), opened, strict=True):
+            if isinstance(user_records, SoundAggregate):
+                if held or size >= max_bytes:
+                    yield from flush()
+                aggregates.append(user_records)
+                rows.append(row)
+                size += len(user_records.record.data) + len(user_records.parsed) * width[row - start]
+                continue
+            if aggregates:
+                yield from flush()
             for number, user_record in enumerate(user_records):
-                weight = int(width[row]) + 4 * len(user_record.partition_key or "") + len(user_record.data)
+                weight = width[row - start] + 4 * len(user_record.partition_key or "") + len(user_record.data)
                 weight += _DEFECT_BYTES * bool(user_record.defects)
                 if held and size + weight > max_bytes:
-                    yield _batch(source, rows, firsts, layout, held)
-                    held, rows, firsts, size = [], [], [], 0
+                    yield from flush()
                 held.append(user_record)
                 rows.append(row)
                 firsts.append(number == 0)
                 size += weight
     except DecodeError:
-        if held:
-            yield _batch(source, rows, firsts, layout, held)
+        yield from flush()
         raise
-    if held:
-        yield _batch(source, rows, firsts, layout, held)
+    yield from flush()
 
 
 def _batch(
@@ -93,24 +100,6 @@ def _batch(
     if layout.wants("firstOfRecord"):
         columns["firstOfRecord"] = pa.array(firsts, pa.bool_())
     return layout.batch(columns, len(records))
-
-
-def placement_columns(places: list[Placement | None], layout: Layout) -> dict[str, pa.Array]:
-    """The placement columns that are wanted, one row for each Placement; None where nothing is known."""
-    known = [(None, None, None, None, None, None) if place is None else place for place in places]
-    values: dict[str, Iterable[Any]] = {
-        "hashKey": (hash_key_bytes(place[1]) for place in known),
-        "expectedShardId": (place[3] for place in known),
-        "placement": (place[0] and place[0].value for place in known),
-        "aggregatePlacement": (place[5] for place in known),
-        "inRange": (place[4] for place in known),
-    }
-    types = {field.name: field.type for field in (*PLACEMENT_FIELDS, *COUNTING_FIELDS)}
-    return {
-        name: pa.array(column, types[name], size=len(known))
-        for name, column in values.items()
-        if layout.wants(name)
-    }
 
 
 def no_data_batches(

@@ -13,6 +13,7 @@ from ..deaggregation.policies import Policy
 from ..errors import CaptureError
 from ..format.hash_keys import hash_key_to_bytes
 from ..format.records import KinesisRecord
+from ..shards.placement import Placement
 
 Numbers = np.ndarray[Any, Any]
 #: The columns of a user record. Names and order are those of the existing Kinesis connectors.
@@ -283,9 +284,22 @@ def cuts(weights: Numbers, max_bytes: int) -> Iterator[tuple[int, int]]:
         start, before = stop, int(ends[stop - 1])
 
 
-def hash_key_bytes(hash_key: int | None) -> bytes | None:
-    """A hash key as the column has it."""
-    return None if hash_key is None else hash_key_to_bytes(hash_key)
+def placement_columns(places: list[Placement | None], layout: Layout) -> dict[str, pa.Array]:
+    """The placement columns that are wanted, one row for each Placement; None where nothing is known."""
+    known = [(None, None, None, None, None, None) if place is None else place for place in places]
+    values: dict[str, Iterable[Any]] = {
+        "hashKey": (None if place[1] is None else hash_key_to_bytes(place[1]) for place in known),
+        "expectedShardId": (place[3] for place in known),
+        "placement": (place[0] and place[0].value for place in known),
+        "aggregatePlacement": (place[5] for place in known),
+        "inRange": (place[4] for place in known),
+    }
+    types = {field.name: field.type for field in (*PLACEMENT_FIELDS, *COUNTING_FIELDS)}
+    return {
+        name: pa.array(column, types[name], size=len(known))
+        for name, column in values.items()
+        if layout.wants(name)
+    }
 
 
 def tag_values(tags: Any) -> list[dict[str, str | None]] | None:

@@ -13,8 +13,7 @@ from ..deaggregation.counts import Counts
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.rows import plain_hash_key
 from ..shards.placement import Judge, Placement
-from .fallback import placement_columns
-from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths
+from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths, placement_columns
 
 
 class LastRow(NamedTuple):

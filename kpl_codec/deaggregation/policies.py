@@ -56,7 +56,8 @@ def check_policy(policy: str) -> None:
 class Opener:
     """Opens Kinesis records under one policy, in order, and counts them.
 
-    ``judge``: None where neither a shard map nor a hash key range is known.
+    ``judge``: None where neither a shard map nor a hash key range is known. ``sound_rows``: makes the user
+    records of sound aggregates that compiled code does not open; it is called as `rows.sound_rows`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Opener:
         judge: Judge | None,
         counts: Counts,
         on_drop: Callable[[Drop], None] | None = None,
+        sound_rows: Callable[..., Any] = rows.sound_rows,
     ) -> None:
         self._open = {"strict": self._strict, "kcl": self._kcl, "report": self._report}[policy]
         self._judge = judge
@@ -73,6 +75,7 @@ class Opener:
         self._placed = judge is not None and judge.shard_map is not None
         self._counts = counts
         self._on_drop = on_drop
+        self._sound_rows = sound_rows
         self._policy = policy
         #: By the number of the kind of aggregate.
         self._fates: tuple[Fate | None, ...] = tuple(
@@ -182,11 +185,13 @@ class Opener:
         parsed = parse(record.data[4:-DIGEST_SIZE]) if sound else None
         judge = self._on(record)
         if parsed is not None:
-            kind, placements = (None, None) if judge is None else rows.place_sound(parsed, judge)
-            if kcl.fate_of_sound(kind) == "delivered":
-                return self._counted(record, parsed, placements, tags=False)
-            outside = next(i for i, place in enumerate(placements or ()) if not place.in_range)
-            self._dropped(record, len(parsed), outside)
+            kind, placed = (None, None) if judge is None else rows.place_sound(parsed, judge)
+            if placed is None or kcl.fate_of_sound(kind) == "delivered":
+                return self._counted(record, parsed, placed, tags=False)
+            placements, used = placed
+            self._dropped(
+                record, len(parsed), next(i for i, key in enumerate(used) if not placements[key].in_range)
+            )
             return ()
         outcome = kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
         if outcome.raw:
@@ -227,21 +232,22 @@ class Opener:
         self, record: KinesisRecord, parsed: AggregatedRecord, *, report: bool = False
     ) -> Iterable[DeaggregatedRecord]:
         judge = self._on(record)
-        kind, placements = (None, None) if judge is None else rows.place_sound(parsed, judge)
-        return self._counted(record, parsed, placements, kcl.fate_of_sound(kind) if report else None)
+        kind, placed = (None, None) if judge is None else rows.place_sound(parsed, judge)
+        return self._counted(record, parsed, placed, kcl.fate_of_sound(kind) if report else None)
 
     def _counted(
         self,
         record: KinesisRecord,
         parsed: AggregatedRecord,
-        placements: list[Placement] | None,
+        placed: rows.Placed | None,
         fate: Fate | None = None,
         *,
         tags: bool = True,
     ) -> Iterable[DeaggregatedRecord]:
         self._counts.aggregated_records += 1
         self._counts.user_records += len(parsed)
-        return rows.sound_rows(record, parsed, placements if self._placed else None, fate, tags=tags)
+        placed = placed if self._placed else None
+        return self._sound_rows(record, parsed, placed, fate, tags=tags)  # type: ignore[no-any-return]
 
     def _raw(self, record: KinesisRecord, error: DecodeError, sub: int = 0) -> DeaggregatedRecord:
         """The unopened frame as one row, with its defect."""

@@ -53,19 +53,26 @@ def plain_hash_key(record: KinesisRecord) -> int | None:
     return _hash_key_or_none(record.partition_key or "", record.explicit_hash_key)
 
 
-def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, list[Placement]]:
+#: The placement of each key of a sound aggregate, and for each user record the index of its own.
+Placed = tuple[list[Placement], Sequence[int]]
+
+
+def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, Placed]:
     """The kind of a sound aggregate and the placement of each user record; each key is hashed once."""
     pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
+    used = pks
     if ehks is None:
-        return judge.place_aggregate(_partition_key_hashes(parsed), pks)
-    # For every text that a decoder accepts (KEY-3), int gives the same number.
-    hash_keys = list(map(int, parsed.explicit_hash_key_table))
-    if min(ehks) >= 0:
-        return judge.place_aggregate(hash_keys, ehks)
-    first = len(hash_keys)
-    hash_keys += _partition_key_hashes(parsed)
-    used = [first + pk if ehk < 0 else ehk for pk, ehk in zip(pks, ehks, strict=True)]
-    return judge.place_aggregate(hash_keys, used)
+        hash_keys = _partition_key_hashes(parsed)
+    else:
+        # For every text that a decoder accepts (KEY-3), int gives the same number.
+        hash_keys = list(map(int, parsed.explicit_hash_key_table))
+        used = ehks
+        if min(ehks) < 0:
+            first = len(hash_keys)
+            hash_keys += _partition_key_hashes(parsed)
+            used = [first + pk if ehk < 0 else ehk for pk, ehk in zip(pks, ehks, strict=True)]
+    kind, placements = judge.place_aggregate(hash_keys, used)
+    return kind, (placements, used)
 
 
 def _partition_key_hashes(parsed: AggregatedRecord) -> list[int]:
@@ -78,12 +85,13 @@ def _partition_key_hashes(parsed: AggregatedRecord) -> list[int]:
 def sound_rows(
     record: KinesisRecord,
     parsed: AggregatedRecord,
-    placements: list[Placement] | None,
+    placed: Placed | None,
     fate: Fate | None,
     *,
     tags: bool,
 ) -> Iterable[DeaggregatedRecord]:
     """The user records of a sound aggregate. If ``tags`` is False they carry no tags."""
+    placements = None if placed is None else list(map(placed[0].__getitem__, placed[1]))
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
     found_tags = parsed.tags if tags else None

@@ -79,7 +79,7 @@ class AggregatedRecord(Sequence[UserRecord]):
         return self._columns[5]
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self._columns[4])
 
     @overload
     def __getitem__(self, index: int) -> UserRecord: ...

@@ -193,7 +193,7 @@ class ShardJudge:
     def place_aggregate(
         self, hash_keys: Sequence[int], used: Sequence[int]
     ) -> tuple[AggregateKind | None, list[Placement]]:
-        """The kind of an aggregate, and the placement of each user record in it.
+        """The kind of an aggregate, and the placement of each of its hash keys.
 
         ``hash_keys``: those of its key tables; ``used``: per user record the number of its own among them.
         """
@@ -213,11 +213,10 @@ class ShardJudge:
         kind = aggregate_kind(insides.count(True), insides.count(False))
         shard_id = self.shard_id
         # tuple.__new__, because Placement.__new__ takes as long as all the rest.
-        placements = [
+        return kind, [
             _NEW(Placement, (verdict, hash_key, shard_id, expected_id, inside, kind))
             for (verdict, expected_id), hash_key, inside in judged
         ]
-        return kind, list(map(placements.__getitem__, used))
 
     def verdict(self, expected: int, in_range: bool | None, *, certain: bool) -> tuple[Verdict, str | None]:
         """The verdict, and the id of the expected shard or None, for three facts.

@@ -1,0 +1,97 @@
+"""Columns of sound aggregates, made of their parts without an object per user record.
+
+A column of keys or verdicts is one small table, and for each user record the index of its value there. Text
+and bytes are written out batch by batch: a small frame may hold one long key for many short user records.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..deaggregation.kcl import Fate
+from ..deaggregation.rows import Placed
+from ..format.message import AggregatedRecord
+from ..format.records import KinesisRecord
+from .layout import TAGS_FIELD, Layout, Numbers, Source, cuts, lengths, placement_columns, tag_values
+
+
+class SoundAggregate(NamedTuple):
+    """A sound aggregate: the arguments of `rows.sound_rows`."""
+
+    record: KinesisRecord
+    parsed: AggregatedRecord
+    placed: Placed | None
+    fate: Fate | None
+    tags: bool
+
+
+def aggregate_batches(
+    source: Source, layout: Layout, rows: list[int], aggregates: list[SoundAggregate], max_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """The user records of ``aggregates``, which are in these rows of the input, in batches of at most
+    ``max_bytes`` (or one user record)."""
+    if not rows:
+        return
+    parts = [aggregate.parsed.columns() for aggregate in aggregates]
+    pk_tables, ehk_tables, pks, ehks, data, tags = zip(*parts, strict=True)
+    counts = np.array(list(map(len, data)))
+    numbers = np.repeat(np.arange(len(rows)), counts)
+    subs = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+    records = np.repeat(np.array(rows), counts)
+    all_data = pa.array(list(chain.from_iterable(data)), pa.binary())
+    weights = source.width()[records] + lengths(all_data)
+    # Small columns by name, and for each user record the index of its values in them.
+    tables: list[tuple[dict[str, pa.Array], Numbers]] = []
+    keys = pa.array(list(chain.from_iterable(pk_tables)), pa.string())
+    tables.append(({"partitionKey": keys}, _indices(pk_tables, pks, counts, "I")))
+    weights += lengths(keys)[tables[-1][1]]
+    if any(of is not None for of in ehks):
+        keys = pa.array([*chain.from_iterable(ehk_tables), None], pa.string())
+        tables.append(({"explicitHashKey": keys}, _indices(ehk_tables, ehks, counts, "i")))
+        weights += lengths(keys)[tables[-1][1]]
+    if layout.placement:
+        entries, used = zip(*(aggregate.placed or ((), ()) for aggregate in aggregates), strict=True)
+        places = placement_columns(list(chain.from_iterable(entries)), layout)
+        tables.append((places, _indices(entries, used, counts, "I")))
+    if layout.wants("kcl"):
+        tables.append(({"kcl": pa.array([aggregate.fate for aggregate in aggregates], pa.string())}, numbers))
+    for first, last in cuts(weights, max_bytes):
+        of, count = slice(first, last), last - first
+        where = pa.array(records[of])
+        columns = {name: source.columns[name].take(where) for name in layout.shared}
+        for table, found in tables:
+            at = pa.array(found[of])
+            columns |= {name: values.take(at) for name, values in table.items() if layout.wants(name)}
+        columns["data"] = all_data.slice(first, count)
+        columns["subSequenceNumber"] = pa.array(subs[of])
+        columns["aggregated"] = pa.repeat(True, count)
+        if layout.wants("tags"):
+            there = zip(numbers[of].tolist(), subs[of].tolist(), strict=True)
+            made = [tag_values(tags[n][sub]) if tags[n] and aggregates[n].tags else None for n, sub in there]
+            columns["tags"] = pa.array(made, TAGS_FIELD.type)
+        if layout.report:
+            columns["errorCount"] = pa.array(np.zeros(count, np.int64))
+            columns["firstOfRecord"] = pa.array(subs[of] == 0)
+        yield layout.batch(columns, count)
+
+
+def _indices(
+    tables: Sequence[Any], indices: Sequence[Any], counts: Numbers, code: Literal["I", "i"]
+) -> Numbers:
+    """For each user record the index of its entry among those of all ``tables``; that after them for none.
+
+    ``indices``: for each aggregate those in its own table, -1 for none (``code`` "i"); None: it has none.
+    """
+    sizes = np.array(list(map(len, tables)))
+    each = (repeat(-1, n) if of is None else of for of, n in zip(indices, counts.tolist(), strict=True))
+    found = np.frombuffer(array(code, list(chain.from_iterable(each))), code)
+    shifted: Numbers = found + np.repeat(np.cumsum(sizes) - sizes, counts)
+    if code == "i":
+        shifted[found < 0] = sizes.sum()
+    return shifted
