@@ -6,10 +6,11 @@
     python -m fuzz.mutation --directory ... --show                  only compare the last run's survivors
     python -m fuzz.mutation --directory ... --write                 write them to survivors.txt
 
-Needs mutmut. Copies the committed files into ``--directory`` and lets mutmut write the mutants there; pure
-Python, for the compiled twin would hide them. `fuzz.mutation_probe` then runs the core's tests with each
-mutant, in one process that is forked for each. Exit code 1 if one survives that fuzz/survivors.txt does not
-name. A run that was interrupted goes on where it was, in the same directory.
+Needs mutmut. Copies the committed files into ``--directory`` and lets mutmut write the mutants there.
+`fuzz.mutation_probe` then runs the core's tests with each mutant, in one process that is forked for each:
+first on pure Python, for compiled code takes the place of much of it; then, with what survived, on the
+compiled extension, for some code is called by that alone. Exit code 1 if one survives that fuzz/survivors.txt
+does not name. A run that was interrupted goes on where it was, in the same directory.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -34,9 +36,9 @@ SURVIVORS = Path(__file__).with_name("survivors.txt")
 OPEN = ("survived", "no test")
 
 #: What is mutated: the core, from below.
-FOLDERS = ("format", "shards", "deaggregation")
+FOLDERS = ("format", "shards", "deaggregation", "adapters", "producer")
 MODULES = (
-    "errors", "backoff",
+    "errors", "backoff", "aws_errors",
     *(
         f"{name}.{path.stem}"
         for name in FOLDERS
@@ -82,15 +84,23 @@ def prepare(directory: Path) -> None:
     # It then complains that nothing fits.
     run(directory, "mutmut", "run", "no.such.mutant", stderr=subprocess.DEVNULL)
     unpack(directory / "mutants", over=[])
+    if built := extension():
+        shutil.copy(built, directory / "mutants" / "kpl_codec")
 
 
-def run(directory: Path, *command: str, stderr: int | None = None) -> None:
-    """Run a Python module in ``directory``, on pure Python."""
-    environment = {**os.environ, "KPL_CODEC_PURE": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": str(directory)}
+def run(directory: Path, *command: str, stderr: int | None = None, compiled: bool = False) -> None:
+    """Run a Python module in ``directory``."""
+    pure = "0" if compiled else "1"
+    environment = {**os.environ, "KPL_CODEC_PURE": pure, "PYTHONHASHSEED": "0", "PYTHONPATH": str(directory)}
     stdout = subprocess.DEVNULL if stderr else None
     subprocess.run(
         [sys.executable, "-m", *command], cwd=directory, env=environment, stdout=stdout, stderr=stderr
     )
+
+
+def extension() -> Path | None:
+    """The compiled extension of this checkout, where it is built."""
+    return next((REPOSITORY / "kpl_codec").glob("_speedups*.so"), None)
 
 
 @cache
@@ -123,6 +133,18 @@ def described(directory: Path, mutant: str) -> str:
     return f"{module}.{function} | {gone} | {new}"
 
 
+def found(path: Path) -> dict[str, str]:
+    """Verdicts by mutant, as `fuzz.mutation_probe` wrote them."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def told(verdicts: list[str]) -> str:
+    """How many of some mutants were noticed, and how."""
+    ways = [f"{verdicts.count(way)} {way}" for way in ("timeout", "crash") if way in verdicts]
+    noticed = sum(verdict not in OPEN for verdict in verdicts)
+    return f"{noticed:5} of {len(verdicts):5} noticed" + (f"; of these {', '.join(ways)}" if ways else "")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -135,22 +157,25 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--write", action="store_true", help="run nothing; write the survivors")
     args = parser.parse_args()
-    results = args.directory / "results.json"
+    results, compiled = args.directory / "results.json", args.directory / "compiled.json"
     if not (args.show or args.write):
         if not results.exists():
             prepare(args.directory)
         if args.again:
             unpack(args.directory / "mutants", over=["tests/", "fuzz/", "spec/"])
-        how = ["--seconds", str(args.seconds), "--processes", str(args.processes)]
-        how += ["--again"] if args.again else []
-        run(args.directory / "mutants", "fuzz.mutation_probe", *how, str(results.resolve()), *args.only)
-    verdicts: dict[str, str] = json.loads(results.read_text())
+        options = ["--seconds", str(args.seconds), "--processes", str(args.processes)]
+        options += ["--again"] if args.again else []
+        for path in (results, compiled) if extension() else (results,):
+            probe = ("fuzz.mutation_probe", *options, str(path.resolve()), *args.only)
+            run(args.directory / "mutants", *probe, compiled=path == compiled)
+    verdicts = found(results)
+    again = found(compiled)
+    verdicts |= {name: again.get(name, verdict) for name, verdict in verdicts.items() if verdict in OPEN}
     survivors = [name for name, verdict in verdicts.items() if verdict in OPEN]
     for module in args.only:
         some = [verdict for name, verdict in verdicts.items() if name.startswith(f"kpl_codec.{module}.")]
-        noticed = sum(verdict not in OPEN for verdict in some)
-        print(f"{module:24} {noticed:5} of {len(some):5} noticed")
-    print(f"{'all':24} {len(verdicts) - len(survivors):5} of {len(verdicts):5} noticed")
+        print(f"{module:28} {told(some)}")
+    print(f"{'all':28} {told(list(verdicts.values()))}")
     lines = sorted({described(args.directory, name) for name in survivors})
     if args.write:
         SURVIVORS.write_text("".join(f"{line}\n" for line in lines))

@@ -2,13 +2,16 @@
 
 pytest collects the tests once. Each runs once without a mutant, to measure what it takes and which functions
 it calls. Then a process is forked for each mutant. It runs the tests that call the mutated function, to the
-first failure: those of its module, the quick ones, and those that noticed many mutants first. Writes one JSON
-object: mutant -> "noticed", "timeout", "survived" or "no test".
+first failure: those of its module, the quick ones, and those that noticed many mutants first. Only CPU time
+counts, so a process that is stopped for a while loses nothing. Writes one JSON object: mutant -> "noticed" (a
+test fails), "timeout" (a test takes ten times its CPU time, or waits), "crash" (the process dies), "survived"
+or "no test".
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -20,22 +23,26 @@ from collections.abc import Callable
 from ctypes import c_uint
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 from mutmut.mutation import trampoline
 
-from fuzz.mutation import MODULES, OPEN, path_of
+from fuzz.mutation import MODULES, OPEN, found, path_of
+from kpl_codec.compiled import speedups
 
 TESTS = (
     "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py", "test_backoff.py",
-    "fuzz/test_targets.py",
+    "test_aws_errors.py", "test_speedups.py", "fuzz/test_targets.py",
 )  # fmt: skip
 #: A test that takes more CPU seconds is left out: every survivor would have to stand it.
 LONGEST = 2.0
 #: Of address space, for one mutant.
 MEMORY = 8 << 30
+#: Seconds that a test may wait for something that never comes.
+WAITING = 60
 
 
 class Probe:
@@ -58,16 +65,17 @@ class Probe:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._items = session.items
         self._noticed = RawArray(c_uint, len(self._items))
-        figures = self._results.with_name("tests.json")
-        known = json.loads(figures.read_text()) if figures.exists() else {}
+        figures = self._results.with_name("tests.compiled.json" if speedups else "tests.json")
+        before = json.loads(figures.read_text()) if figures.exists() else {}
+        known = {}
         for item in self._items:
-            if item.nodeid not in known:
-                known[item.nodeid] = measured(item)
+            key = f"{item.nodeid} {crc32(item.path.read_bytes())}"
+            known[key] = before.get(key) or measured(item)
         figures.write_text(json.dumps(known))
         self._seconds: dict[int, float] = {}
         self._tests = defaultdict(list)
-        for number, item in enumerate(self._items):
-            seconds, called, failed = known[item.nodeid]
+        for number, (item, figure) in enumerate(zip(self._items, known.values(), strict=True)):
+            seconds, called, failed = figure
             if failed or seconds > LONGEST:
                 print(f"left out, {seconds:.1f} s: {item.nodeid}", flush=True)
                 continue
@@ -79,22 +87,26 @@ class Probe:
         return True
 
     def _check(self) -> None:
-        verdicts = json.loads(self._results.read_text()) if self._results.exists() else {}
+        verdicts = found(self._results)
         names = [name for module in reversed(self._modules) for name in reversed(mutants(module))]
-        settled = set(verdicts) - {
-            name for name, verdict in verdicts.items() if self._again and verdict in OPEN
-        }
+        if speedups:
+            survived = found(self._results.with_name("results.json"))
+            names = [name for name in names if survived.get(name) in OPEN]
+        settled = {name for name, verdict in verdicts.items() if not (self._again and verdict in OPEN)}
         names = [name for name in names if name not in settled]
         running: dict[int, str] = {}
+        written = time.monotonic()
         while names or running:
             while names and len(running) < self._processes:
                 name = names.pop()
                 running[forked(lambda: self._stand(name))] = name  # noqa: B023 - forked at once
             child, status = os.wait()
             verdicts[running.pop(child)] = verdict(status)
-            written = self._results.with_suffix(".new")
-            written.write_text(json.dumps(verdicts, indent=1))
-            written.replace(self._results)
+            if not running or time.monotonic() > written + 5:
+                new = self._results.with_suffix(".new")
+                new.write_text(json.dumps(verdicts))
+                new.replace(self._results)
+                written = time.monotonic()
 
     def _stand(self, mutant: str) -> int:
         """Run tests with a mutant, to the first failure."""
@@ -117,14 +129,28 @@ class Probe:
             if spent > self._budget:
                 break
             signal.setitimer(signal.ITIMER_PROF, 1 + 10 * self._seconds[number])
-            signal.alarm(600)  # one that waits instead
+            end_when_waiting()
             if failure(self._items[number]):
                 self._noticed[number] += 1
                 return NOTICED
         return SURVIVED
 
 
-SURVIVED, NOTICED, NO_TEST = range(3)
+SURVIVED, NOTICED, NO_TEST, CRASHED = range(4)
+
+
+def end_when_waiting() -> None:
+    """Ends this process by SIGALRM after so many seconds in which it could run: while it is stopped, only one
+    of the ticks is kept."""
+    ticks = itertools.count(1)
+
+    def tick(*_: object) -> None:
+        if next(ticks) >= WAITING:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGALRM)
+
+    signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, 1, 1)
 
 
 def failure(item: pytest.Item) -> bool:
@@ -161,7 +187,7 @@ def forked(work: Callable[[], object]) -> int:
     child = os.fork()
     if child:
         return child
-    status = NOTICED  # however it ends
+    status = CRASHED  # unless it comes to its end
     try:
         done = work()
         status = done if isinstance(done, int) else SURVIVED
@@ -173,8 +199,8 @@ def verdict(status: int) -> str:
     """How a process of `forked` ended."""
     if os.WIFSIGNALED(status):
         stopped = os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF)
-        return "timeout" if stopped else "noticed"
-    return {SURVIVED: "survived", NO_TEST: "no test"}.get(os.WEXITSTATUS(status), "noticed")
+        return "timeout" if stopped else "crash"
+    return {SURVIVED: "survived", NO_TEST: "no test", NOTICED: "noticed"}.get(os.WEXITSTATUS(status), "crash")
 
 
 def mutants(module: str) -> list[str]:
