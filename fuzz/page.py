@@ -20,8 +20,9 @@ from pathlib import Path
 
 from kpl_codec.report import write_page
 from tests.report.browser import Browser
+from tests.report.examples import hostile_report
 
-from .targets.pages import HOSTILE, plain, report
+from .targets.pages import HOSTILE, plain
 
 #: Elements by name, and whether something of ours or theirs has run.
 _SEEN = """JSON.stringify({hit: typeof window.hit, title: typeof document.title,
@@ -41,7 +42,7 @@ def texts(chance: random.Random) -> list[str]:
 
 def shown(browser: Browser, folder: Path, some: list[str]) -> tuple[dict[str, str], list[str]]:
     """What the browser made of a page with these texts, and everything it asked for or complained of."""
-    address = write_page(report(some), folder / "report.html").as_uri()
+    address = write_page(hostile_report(some), folder / "report.html").as_uri()
     with browser.page(address) as page:
         found = json.loads(page.evaluate(_SEEN))
         return found, [*page.complaints, *(asked for asked in page.requests if asked != address)]

@@ -14,8 +14,10 @@ import pytest
 import kpl_codec
 from kpl_codec import errors
 
-#: Modules that start something when they are imported, or need a package of another extra.
-_NOT_IMPORTED = ("kpl_codec.spark.job", "kpl_codec.conformance.program_", "kpl_codec.__main__")
+#: Modules that start something when they are imported, need a package of another extra, or are switched off.
+_NOT_IMPORTED = (
+    "kpl_codec.spark.job", "kpl_codec.conformance.program_", "kpl_codec.__main__", "kpl_codec._speedups",
+)  # fmt: skip
 
 
 def _classes() -> list[type[errors.KplError]]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import Callable
-from itertools import count
+from itertools import accumulate, compress, count
 from typing import Any
+
+from pydantic import ValidationError
 
 import kpl_codec as kpl
 from kpl_codec import adapters, aws_lambda
+from kpl_codec.aws_lambda import aio
 from kpl_codec.aws_lambda.events import Unit, units
 from kpl_codec.aws_lambda.firehose import transform_user_records
-from kpl_codec.aws_lambda.powertools import KinesisUserRecord, UserRecordBatchProcessor
+from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRecordModel
+from kpl_codec.aws_lambda.powertools import KinesisUserRecord, UserRecordBatchProcessor, user_record_event
 
 from .. import corpus
 from .target import Target, dumped, loaded, repeated
@@ -67,9 +73,11 @@ def events(given: bytes) -> None:
     for failure in answer["batchItemFailures"]:
         assert failure["itemIdentifier"] in known
     opened = list(units(event, "strict", None, None))
+    _read_by_others(event, opened)
     for failing in (0, 3):
         _window(event, opened, failing)
         _powertools(event, opened, failing)
+        _at_once(event, opened, failing)
 
 
 def _failing(number: int) -> Callable[[], None]:
@@ -135,6 +143,75 @@ def _powertools(event: Any, opened: list[Unit], failing: int) -> None:
     assert given == expected
     order = dict.fromkeys(failed)
     assert processor.response() == {"batchItemFailures": [{"itemIdentifier": number} for number in order]}
+
+
+def _at_once(event: Any, opened: list[Unit], failing: int) -> None:
+    """An async handler gets the user records of one partition key in order, none after one that failed, and
+    every one before the lowest failed Kinesis record; with "continue" all but those after a failed one."""
+    records = [record for unit in opened for record in unit.user_records]
+    target = records[failing - 1] if 0 < failing <= len(records) else None
+    keys = dict.fromkeys(record.partition_key for record in records)
+    lanes = {key: [record for record in records if record.partition_key == key] for key in keys}
+    for lane in lanes.values():
+        if target in lane:
+            del lane[lane.index(target) + 1 :]
+    first = records.index(target) if target in records else len(records)
+    ends = list(accumulate(len(unit.user_records) for unit in opened))
+    stuck = [
+        unit.poison is not None or end - len(unit.user_records) <= first < end
+        for unit, end in zip(opened, ends, strict=True)
+    ]
+    failed = list(dict.fromkeys(unit.sequence_number for unit in compress(opened, stuck)))
+    for after_failure in ("stop", "continue"):
+        handled: dict[Any, list[Any]] = {key: [] for key in keys}
+
+        async def handle(record: Any, handled: dict[Any, list[Any]] = handled) -> None:
+            handled[record.partition_key].append(record)
+            await asyncio.sleep(0)
+            if record == target:
+                raise ValueError("as told")
+
+        answer = aio.run(aio.process_user_records(event, handle, after_failure=after_failure, concurrency=2))
+        told = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+        if after_failure == "continue":
+            assert told == failed
+            assert handled == lanes
+        else:
+            assert told[:1] == failed[:1]
+            assert set(told) <= set(failed)
+            before = stuck.index(True) if True in stuck else len(stuck)
+            for key, lane in handled.items():
+                assert lane == lanes[key][: len(lane)]
+                assert len(lane) >= sum(
+                    record.partition_key == key for unit in opened[:before] for record in unit.user_records
+                )
+
+
+def _read_by_others(event: Any, opened: list[Unit]) -> None:
+    """An event of user records is read as these user records: by `adapters`, by Powertools' models."""
+    error = next((unit.poison.error for unit in opened if unit.poison is not None), None)
+    try:
+        flat = user_record_event(event)
+    except (kpl.CaptureError, kpl.DecodeError) as raised:
+        assert str(raised) == str(error)
+        return
+    assert error is None
+    records = [record for unit in opened for record in unit.user_records]
+    read = list(adapters.kinesis_records(flat))
+    for record, raw, again in zip(records, flat["Records"], read, strict=True):
+        expected = record.partition_key, record.data, record.sub_sequence_number
+        assert (again.partition_key, again.data, raw["kinesis"]["subSequenceNumber"]) == expected
+        try:
+            kinesis = KinesisUserRecordModel.model_validate(raw).kinesis
+        except ValidationError:
+            continue  # a member that Powertools wants, or as another type
+        assert (kinesis.partitionKey, kinesis.data, kinesis.subSequenceNumber) == expected
+        assert (kinesis.sequenceNumber, kinesis.explicitHashKey) == (
+            record.sequence_number,
+            record.explicit_hash_key,
+        )
+    with contextlib.suppress(ValueError):  # the same, or data that is no JSON
+        assert len(KinesisUserRecordEnvelope().parse(event, Any)) == len(records)
 
 
 def firehose(given: bytes) -> None:

@@ -8,61 +8,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from html.parser import HTMLParser
 
-from kpl_codec.report import Finding, Report, Tally, build_report, render_page, summary_text
+from kpl_codec.report import render_page, summary_text
+from tests.report import examples
 
 from .commands import _CONTROL
 from .target import Target, dumped, loaded, repeated
 
-NOW = datetime(2026, 11, 21, tzinfo=timezone.utc)
 HOSTILE = (
-    "<script>window.hit=1</script>",
-    '"><svg onload=window.hit=1>',
+    *(text for text in examples.HOSTILE if len(text) < 300),
     "' onmouseover='window.hit=1",
     "]]>",
     "<!--",
     "-->",
-    "</title></style></script><h1>hit</h1>",
     "</script><script>window.hit=1</script>",
-    "javascript:window.hit=1",
-    "&lt;b&gt; &amp;",
-    "\u202e\x00\x1b[31m\x07\x9b \ud800",
-    "{{7*7}}",
+    "\x9b",
     "\\u003cscript\\u003e",
     "\n\r\t",
     "x" * 300,
     "",
 )
-
-
-def report(texts: Sequence[str]) -> Report:
-    """A report that shows every text wherever one from outside can stand."""
-    tally = Tally()
-    findings = []
-    for number, text in enumerate(texts):
-        other = texts[-1 - number]
-        tally.add_group(text, other, "stray", "dropped", 3, 30, text)
-        tally.add_kinesis_records(text, 1, 1)
-        tally.add_cell(1_700_000_000 + number, text, 3, 30, 1)
-        tally.add_arrivals(text, 1_700_000_000, 1_700_000_100)
-        tally.add_loss(text, 3)
-        tally.kinesis_records += 1
-        findings += [
-            Finding(
-                kind, shard_id=text, sequence_number=text, file=text, line=1, cause=text, kcl=text,
-                expected_shard_id=other, requirement=text, detail=text,
-            )
-            for kind in ("mixed-aggregate", text)
-        ]  # fmt: skip
-    for finding in findings:
-        tally.add_finding(finding)
-    tally.slots[3] = [30, 30]
-    name = texts[0] if texts else ""
-    return build_report(
-        tally, None, generated=NOW, version="1", title=name, stream_name=name, source=name, inputs=list(texts)
-    )
 
 
 def plain(texts: Sequence[str]) -> list[str]:
@@ -109,17 +75,18 @@ def pages(given: bytes) -> None:
     texts = (
         [str(text) for text in value][:20] if isinstance(value, list) else [given.decode("utf-8", "replace")]
     )
-    found = report(texts)
+    found = examples.hostile_report(texts)
     page = render_page(found)
     page.encode()
-    shown, harmless = outline(page), outline(render_page(report(plain(texts))))
+    shown, harmless = outline(page), outline(render_page(examples.hostile_report(plain(texts))))
     assert not Counter(shown.tags) - Counter(harmless.tags), Counter(shown.tags) - Counter(harmless.tags)
     assert shown.code == harmless.code
     assert not set(summary_text(found)) & _CONTROL
 
 
 def work(given: bytes) -> None:
-    found = report([given[at : at + 100].decode("utf-8", "replace") for at in range(0, len(given), 100)])
+    texts = [given[at : at + 100].decode("utf-8", "replace") for at in range(0, len(given), 100)]
+    found = examples.hostile_report(texts)
     render_page(found)
     summary_text(found)
 

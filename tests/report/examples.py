@@ -7,6 +7,7 @@ import hashlib
 import random
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
+from itertools import cycle, islice
 
 import pyarrow as pa
 
@@ -307,12 +308,13 @@ HOSTILE: Sequence[str] = (
 )
 
 
-def hostile_report() -> Report:
-    """Every text that comes from outside tries to run a script."""
+def hostile_report(texts: Sequence[str] = HOSTILE) -> Report:
+    """A report that shows every text wherever one from outside can stand."""
     tally = Tally()
     findings = []
-    for index, text in enumerate(HOSTILE):
-        tally.add_group(text, HOSTILE[-1 - index], "stray", "dropped", 3, 30, text)
+    for index, text in enumerate(texts):
+        other = texts[-1 - index]
+        tally.add_group(text, other, "stray", "dropped", 3, 30, text)
         tally.add_kinesis_records(text, 1, 1)
         tally.add_cell(1_700_000_000 + index, text, 3, 30, 1)
         tally.add_arrivals(text, 1_700_000_000, 1_700_000_100)
@@ -320,16 +322,11 @@ def hostile_report() -> Report:
         tally.kinesis_records += 1
         findings += [
             Finding(kind, shard_id=text, sequence_number=text, file=text, line=1, cause=text, kcl=text,
-                    expected_shard_id=text, requirement=text, detail=text)
+                    expected_shard_id=other, requirement=text, detail=text)
             for kind in ("mixed-aggregate", text)
         ]  # fmt: skip
     tally.slots[3] = [30, 30]
+    title, source, stream = islice(cycle(texts or [""]), 0, 5, 2)
     return report_of(
-        tally,
-        None,
-        title=HOSTILE[0],
-        stream_name=HOSTILE[4],
-        source=HOSTILE[1],
-        inputs=list(HOSTILE),
-        findings=findings,
+        tally, None, title=title, stream_name=stream, source=source, inputs=list(texts), findings=findings
     )
