@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from kpl_codec import KinesisRecord
@@ -32,38 +30,6 @@ def kept(harness: str) -> list[bytes]:
     """Inputs of earlier runs, as few as reach what they reached: one a line, in hex."""
     path = KEPT / f"{harness}.txt"
     return [bytes.fromhex(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def least(run: Callable[[bytes], object], inputs: Iterable[bytes], *, most: int = 400) -> list[bytes]:
-    """Of ``inputs``, the shortest first, those that take a step in kpl_codec that none before took: from a
-    line to the next. The ``most`` shortest at most."""
-    seen: set[tuple[str, int, int]] = set()
-    found: list[bytes] = []
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        if "/kpl_codec/" not in name:
-            return None
-        before = 0
-
-        def step(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal before
-            seen.add((name, before, frame.f_lineno))
-            before = frame.f_lineno
-            return step
-
-        return step
-
-    for data in sorted(set(inputs), key=lambda data: (len(data), data)):
-        count = len(seen)
-        sys.settrace(trace)
-        try:
-            run(data)
-        finally:
-            sys.settrace(None)
-        if len(seen) > count and len(found) < most:
-            found.append(data)
-    return found
 
 
 def keep(harness: str, inputs: Iterable[bytes]) -> None:

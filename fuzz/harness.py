@@ -5,18 +5,24 @@
     python -m fuzz.harness decode --seconds 600 --directory DIR --keep
 
 The names are those of `fuzz.targets`. ``--directory`` keeps the growing corpus and what was found (crash-*,
-timeout-*, oom-*) between runs; seeds are cut from spec/vectors. ``--keep``, after a run: the fewest inputs
-that take every step the corpus takes, into fuzz/corpora, where tests replay them. Every input is run under a
-time limit of 60 s and a memory limit of 1 GB. JSON is mutated as JSON, nine times out of ten.
+timeout-*, oom-*) between runs; seeds are cut from spec/vectors. After a run ``--keep`` has libFuzzer merge
+the corpus into fuzz/corpora, where tests replay it: as few inputs as reach every edge that all of them reach.
+Every input is run under a time limit of 60 s and a memory limit of 1 GB. JSON is mutated as JSON, nine times
+out of ten.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
+import shlex
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import atheris
 
@@ -25,8 +31,11 @@ with atheris.instrument_imports(include=["kpl_codec"]):
 
 from . import corpus
 from .targets.mutate import changed
+from .targets.target import Target
 
 LONGEST = 6000
+#: libFuzzer runs this again, in a shell, for a merge.
+_OURSELVES = (sys.executable, "-m", __spec__.name)
 
 
 def json_mutator(data: bytes, max_size: int, seed: int) -> bytes:
@@ -46,6 +55,16 @@ def write(directory: Path, name: str) -> Path:
     return directory
 
 
+def merge(name: str, *folders: Path) -> list[bytes]:
+    """Of the inputs in ``folders``, as few as reach every edge that all of them reach. Raises
+    CalledProcessError."""
+    with tempfile.TemporaryDirectory() as kept:
+        # How often an edge is passed does not count: that would keep five times as many.
+        options = ["-merge=1", "-use_counters=0", f"-max_len={LONGEST}", kept, *map(str, folders)]
+        subprocess.run([*_OURSELVES, name, "--", *options], check=True)
+        return [path.read_bytes() for path in Path(kept).iterdir()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -55,34 +74,44 @@ def main() -> None:
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("inputs", nargs="*", type=Path)
-    args = parser.parse_args()
+    # What comes after -- is for libFuzzer.
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = parser.parse_args(sys.argv[1:end])
     target = TARGETS[args.target]
     for path in args.inputs:
         target.run(path.read_bytes())
         print(f"{path}: nothing wrong")
     if args.inputs:
         return
+    if sys.argv[end:]:
+        run(target, args.target, sys.argv[end + 1 :])
     if args.directory is None:
         parser.error("--directory is missing")
     grown = args.directory / args.target
     grown.mkdir(parents=True, exist_ok=True)
     seeds = write(args.directory / "seeds" / args.target, args.target)
-    with contextlib.suppress(AssertionError):
-        target.run(b"")  # what is imported at the first use is not part of an input's time
     if args.keep and os.fork():  # libFuzzer ends the process
         _, status = os.wait()
         if status == 0:
-            inputs = (path.read_bytes() for folder in (grown, seeds) for path in folder.iterdir())
-            corpus.keep(args.target, corpus.least(target.run, inputs))
+            corpus.keep(args.target, merge(args.target, grown, seeds))
         sys.exit(os.waitstatus_to_exitcode(status))
     options = [
-        sys.argv[0], "-timeout=60", "-rss_limit_mb=1024", f"-max_len={LONGEST}", "-print_final_stats=1",
+        "-timeout=60", "-rss_limit_mb=1024", f"-max_len={LONGEST}", "-print_final_stats=1",
         f"-max_total_time={args.seconds}", f"-artifact_prefix={args.directory}/{args.target}-",
         str(grown), str(seeds),
     ]  # fmt: skip
+    run(target, args.target, options)
+
+
+def run(target: Target, name: str, options: list[str]) -> NoReturn:
+    """Give ``options`` to libFuzzer, which ends the process."""
+    logging.basicConfig(filename=os.devnull)  # made, not shown
+    with contextlib.suppress(AssertionError):
+        target.run(b"")  # what is imported at the first use is not part of an input's time
     mutator = {"custom_mutator": json_mutator} if target.json else {}
-    atheris.Setup(options, target.run, **mutator)
+    atheris.Setup([shlex.join([*_OURSELVES, name, "--"]), *options], target.run, **mutator)
     atheris.Fuzz()
+    sys.exit()
 
 
 if __name__ == "__main__":
