@@ -13,11 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.deaggregation.counts import Counts
+from kpl_codec.deaggregation.policies import POLICIES
+from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 
 from ..format.test_codec import frame, user_records
 from ..shards.test_shard_map import HALF, SPLIT
+from ..spec import vectors
 
+#: What the vectors open.
+FRAMES = [
+    bytes.fromhex(vector["input"]["data"])
+    for vector in vectors.load()
+    if isinstance(vector["input"].get("data"), str) and len(vector["input"]["data"]) < 4000
+]
 WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
 
 
@@ -157,6 +167,61 @@ def test_a_range_decides_fates_and_a_map_makes_placements(made: Any, policy: Any
     assert {row.placement for row in ranged} <= {None}
     assert [row._replace(placement=None) for row in mapped] == ranged
     assert all(row.placement for row in mapped if not row.defects)
+
+
+@pytest.mark.requirement("DAG-4", "DAG-5")
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool, at_once: bool) -> None:
+    """The same user records, drops and counts, for every frame of the vectors."""
+    shard_map = kpl.ShardMap(SPLIT) if mapped else None
+
+    def opened(records: list[kpl.KinesisRecord]) -> tuple[list[Any], list[kpl.Drop], Any]:
+        drops: list[kpl.Drop] = []
+        given_ = records if at_once else iter(records)
+        found = kpl.deaggregate(given_, policy, shard_map=shard_map, on_drop=drops.append)
+        return list(found), drops, found.counts
+
+    source = [
+        record(data, str(number), f"shardId-{number % 3 + 1:012}")
+        for number, data in enumerate(FRAMES * 2)
+        if policy != "strict" or kpl.explain(data).kind in ("plain", "encoded frame", "aggregated")
+    ]
+    rows, drops, counts = opened(source)
+    total = Counts()
+    for one in source:
+        alone, dropped, counted = opened([one])
+        assert rows[: len(alone)] == alone
+        assert drops[: len(dropped)] == dropped
+        del rows[: len(alone)], drops[: len(dropped)]
+        total.kinesis_records += counted.kinesis_records
+        total.aggregated_records += counted.aggregated_records
+        total.user_records += counted.user_records
+        total.dropped.update(counted.dropped)
+        total.defects.update(counted.defects)
+    assert (rows, drops, counts) == ([], [], total)
+
+
+@pytest.mark.requirement("DAG-5", "PLC-4", "PLC-5")
+@pytest.mark.parametrize("policy", ["kcl", "report"])
+def test_user_records_of_defective_aggregates_are_placed_by_the_hash_key_that_is_known(policy: Any) -> None:
+    shard_map = kpl.ShardMap(SPLIT)
+    for data in FRAMES:
+        rows = list(kpl.deaggregate([record(data)], policy, shard_map=shard_map))
+        rows = [row for row in rows if row.aggregated and row.sub_sequence_number >= 0]
+        keys = [
+            row._replace(partition_key=None)
+            if any(d.fields.get("table") == "explicit_hash_key_table" for d in row.defects)
+            else row
+            for row in rows
+        ]
+        alone = [verify_placement(row, shard_map) for row in keys]
+        kind = aggregate_kind(
+            sum(found.in_range is True for found in alone), sum(found.in_range is False for found in alone)
+        )
+        assert [row.placement for row in rows] == [found._replace(aggregate=kind) for found in alone]
+        assert {row.approximate_arrival_timestamp for row in rows} <= {WHEN}
 
 
 @pytest.mark.requirement("DAG-8")
