@@ -30,6 +30,7 @@ class Aggregator:
         self._number = 0
         self._min_count = config.aggregation_min_count
         self._patience = config.aggregation_buffering_seconds
+        self._longest = self._patience - config.collecting_seconds
         self._few = self._min_count > 1 and self._patience > config.buffering_seconds
         self._last_at: dict[str, float] = {}  # by shard, if aggregates with few user records wait
 
@@ -124,7 +125,7 @@ class Aggregator:
         records = outgoing.records
         if len(records) >= self._min_count or any(p.attempts or p.number < urgent_below for p in records):
             return float("-inf")
-        return min(outgoing.expires_at, min(pending.accepted_at for pending in records) + self._patience)
+        return min(outgoing.expires_at, min(pending.accepted_at for pending in records) + self._longest)
 
     def kinesis_records(self) -> list[Outgoing]:
         """The open aggregates."""

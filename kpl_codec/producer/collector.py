@@ -23,18 +23,17 @@ class PutRecordsRequest(NamedTuple):
 
 
 class Collector:
-    """The Kinesis records for the next request. State: these, their bytes, and since when the first waits."""
+    """The Kinesis records for the next request. State: these, their bytes, and until when they may wait."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._max_count = config.collection_max_count
         self._max_size = config.collection_max_size
-        # Seconds that an aggregate waits for those of other shards, as in the KPL.
-        self._delay = min(0.05, 0.2 * config.buffering_seconds) * config.aggregation_enabled
+        self._delay = config.collecting_seconds
         self.kinesis_records: list[Outgoing] = []
         self._size = 0
         self._full = False
         self._by_shard: dict[str | None, int] = {}
-        self._since = 0.0
+        self._until = 0.0
 
     def fits(self, outgoing: Outgoing) -> bool:
         # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
@@ -46,8 +45,9 @@ class Collector:
         return fits
 
     def add(self, outgoing: Outgoing, now: float) -> None:
-        if not self.kinesis_records:
-            self._since = now
+        # One that comes late, because there was no map or no token, has less time left to wait.
+        until = min(now, outgoing.deadline) + self._delay
+        self._until = min(self._until, until) if self.kinesis_records else until
         size = outgoing.full_size
         self.kinesis_records.append(outgoing)
         self._size += size
@@ -63,7 +63,7 @@ class Collector:
             or max(self._by_shard.values()) >= SHARD_BYTES
         ):
             return float("-inf")
-        return self._since + self._delay
+        return self._until
 
     def take(self) -> list[Outgoing]:
         kinesis_records, self.kinesis_records = self.kinesis_records, []

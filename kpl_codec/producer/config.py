@@ -174,6 +174,11 @@ class ProducerConfig:
         return min(self.record_max_buffered_time, self.record_ttl / 2) / 1000
 
     @property
+    def collecting_seconds(self) -> float:
+        """How much of this an aggregate waits for those of other shards, in seconds; as in the KPL."""
+        return min(0.05, 0.2 * self.buffering_seconds) if self.aggregation_enabled else 0.0
+
+    @property
     def aggregation_buffering_seconds(self) -> float:
         """How long an aggregate with few user records may wait, in seconds."""
         return min(self.aggregation_max_buffered_time, self.record_ttl / 2) / 1000

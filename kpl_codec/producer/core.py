@@ -58,7 +58,7 @@ class ProducerCore:
         self.prepare = Preparation(config)
         self._ledger = Ledger(config, ages=observe is not None)
         self._ttl = config.ttl_seconds
-        self._buffering = config.buffering_seconds
+        self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._meter = Meter(observe) if observe is not None else None
         self._queue = SendQueue(config, chance, self._expire)
         self._placer = Placer(config, live, chance, self._queue)
@@ -108,7 +108,9 @@ class ProducerCore:
         put_at = now if put_at is None else put_at
         pending.accepted_at = put_at
         pending.expires_at = put_at + self._ttl
-        pending.deadline = put_at + self._buffering
+        # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time from its put,
+        # neither for those of its aggregate nor for other shards' in its request."
+        pending.deadline = put_at + self._aggregating
         pending.map_deadline = put_at + self._ttl / 10
         self._ledger.accept(pending)
         if self._meter is not None:

@@ -45,7 +45,7 @@ class Failures:
         self._fail = fail
         self._fail_if_throttled = config.fail_if_throttled
         self._ttl = config.ttl_seconds
-        self._buffering = config.buffering_seconds
+        self._aggregating = config.buffering_seconds / 2 - config.collecting_seconds
 
     def note(self, outgoing: Outgoing, attempt: Attempt) -> None:
         """Add a failed attempt to the history of its user records."""
@@ -63,7 +63,7 @@ class Failures:
             self._queue.failed(outgoing.shard, throttled=throttled)
         # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
         # its time to live."
-        deadline = now + self._buffering / 2
+        deadline = now + self._aggregating
         again: list[Pending] = []
         for pending in outgoing.records:
             if action is Action.FAIL or (throttled and self._fail_if_throttled):

@@ -22,8 +22,8 @@ def warm(bench: Bench) -> None:
     """One user record on each shard, delivered."""
     bench.put(b"low", LOW)
     bench.put(b"high", HIGH)
-    assert sent(bench, 0.1) == []  # they wait for those of other shards
-    assert sorted(sent(bench, 0.05)) == [[b"high"], [b"low"]]
+    assert sent(bench, 0.08) == []  # they wait for those of other shards
+    assert sorted(sent(bench, 0.02)) == [[b"high"], [b"low"]]
 
 
 @pytest.mark.requirement("PRD-48")
@@ -33,8 +33,8 @@ def test_few_wait_for_more_and_enough_do_not() -> None:
     bench.put(b"1", LOW)
     for number in range(3):
         bench.put(b"h%d" % number, HIGH)
-    assert sent(bench, 0.11) == []
-    assert sent(bench, 0.03) == [[b"h0", b"h1", b"h2"]]  # enough: no longer than ever
+    assert sent(bench, 0.09) == []
+    assert sent(bench, 0.02) == [[b"h0", b"h1", b"h2"]]  # enough: no longer than ever
     bench.put(b"2", LOW)
     assert sent(bench, 0.5) == []
     bench.put(b"3", LOW)  # the third: nothing more to wait for
@@ -42,8 +42,7 @@ def test_few_wait_for_more_and_enough_do_not() -> None:
     assert sent(bench, 0.03) == [[b"1", b"2", b"3"]]
     bench.put(b"4", LOW)
     assert sent(bench, 1.9) == []
-    bench.puts(0.11)
-    assert sent(bench, 0.05) == [[b"4"]]
+    assert sent(bench, 0.1) == [[b"4"]]
     assert all(isinstance(result, Delivery) for result in bench.results.values())
 
 
@@ -52,7 +51,7 @@ def test_a_shard_that_gets_hardly_any_does_not_wait_in_vain() -> None:
     bench = Bench(**FEW)
     for number in range(5):
         bench.put(b"%d" % number, LOW)
-        bench.calls(0.1)
+        bench.calls(0.08)
         assert sent(bench, 0.03) == [[b"%d" % number]]
         bench.now += 2.1
 
@@ -79,5 +78,4 @@ def test_nothing_waits_longer_than_half_its_time_to_live() -> None:
     warm(bench)
     bench.put(b"1", LOW)
     assert sent(bench, 1.9) == []
-    bench.calls(0.11)
-    assert sent(bench, 0.05) == [[b"1"]]
+    assert sent(bench, 0.1) == [[b"1"]]
