@@ -75,6 +75,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.accepted: dict[bytes, Pending] = {}
         self.results: dict[bytes, Delivery | DeliveryError] = {}
         self.unsure = False  # an answer was lost, or a verdict ran out of time: copies are allowed
+        self.healthy = True  # nothing went wrong yet, and every call and timer was served in time
 
     @initialize(map_first=st.sampled_from([True, True, True, False]))
     def begin(self, map_first: bool) -> None:
@@ -115,13 +116,26 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.001, 0.02, 0.1, 0.5, 2.0, 20.0]))
     def wait(self, seconds: float) -> None:
+        """Time passes, and nobody serves calls and timers."""
+        timer = self.core.timer()
         self.now += seconds
+        self.healthy = self.healthy and not self.calls and (timer is None or timer >= self.now)
         self.ask()
 
-    @rule(seconds=st.sampled_from([0.0, 0.1]))
+    @rule(seconds=st.sampled_from([0.0, 0.1, 1.0]))
     def all_goes_well(self, seconds: float) -> None:
-        """Every call is served and answered, and those that follow from it."""
-        self.now += seconds
+        """Time passes; every call is served and answered at once, and those that follow from it."""
+        end = self.now + seconds
+        for _ in range(400):
+            self.serve_all()
+            timer = self.core.timer()
+            if timer is None or timer > end:
+                break
+            self.now = max(self.now + 1e-6, timer)
+        self.now = end
+        self.serve_all()
+
+    def serve_all(self) -> None:
         self.ask()
         for _ in range(20):
             if not self.calls:
@@ -191,6 +205,7 @@ class ProducerMachine(RuleBasedStateMachine):
         if call is None:
             return
         request, answer = call
+        self.healthy = False
         if isinstance(request, Request):
             self.core.fail(request, Failure("ReadTimeoutError"), self.now, answered=False)
         elif fault == "late":
@@ -230,6 +245,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def a_map_call_is_refused(self, which: int, code: str) -> None:
         calls = [i for i, (request, _) in enumerate(self.calls) if isinstance(request, Request)]
         if calls:
+            self.healthy = False
             request, _ = self.calls.pop(calls[which % len(calls)])
             self.core.fail(request, Failure(code), self.now, answered=True)
             self.ask()
@@ -238,6 +254,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def an_answer_makes_no_sense(self, which: int, answer: Any) -> None:
         call = self.take(which, answered=True) or self.take(which, answered=False)
         if call is not None:
+            self.healthy = False
             self.unsure = self.unsure or isinstance(call[0], PutRecordsRequest)
             self.core.receive(call[0], answer, self.now)
             self.ask()
@@ -246,6 +263,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from(["split", "split", "merge", "throttle"]), which=st.integers(0, 3))
     def operator_acts(self, what: str, which: int) -> None:
+        self.healthy = False
         if what == "merge":
             self.stream.merge(which)
         elif what == "throttle":
@@ -284,6 +302,7 @@ class ProducerMachine(RuleBasedStateMachine):
                 assert result.outcome in (Outcome.EXPIRED, Outcome.REFUSED), result.outcome
                 assert result.attempts or result.outcome is Outcome.EXPIRED
                 assert delivered[data] == 0 or result.may_be_stored
+                assert not self.healthy, f"{result.outcome} though nothing went wrong"
 
     def teardown(self) -> None:
         """The weather clears: everything outstanding ends, and the claims hold."""
@@ -295,10 +314,7 @@ class ProducerMachine(RuleBasedStateMachine):
             self.collect()
             if not self.core.outstanding and self.live.state is State.READY:
                 break
-            self.ask()
-            calls, self.calls = self.calls, []
-            for request, answer in calls:
-                self.answer(request, answer)
+            self.serve_all()
             timer = self.core.timer()
             self.now = max(self.now + 0.001, min(timer if timer is not None else self.now, self.now + 5.0))
         self.every_user_record_is_somewhere_once()

@@ -53,6 +53,7 @@ class AutoMachine(ProducerMachine):
 
     @rule()
     def operator_changes_the_distribution(self) -> None:
+        self.healthy = False
         auto = self.stream.distribution == "AUTO"
         self.stream.distribution = "USER_PARTITION_KEY" if auto else "AUTO"
 
@@ -71,6 +72,7 @@ class RecreatedMachine(ProducerMachine):
         under_way = [call for call in self.calls if call[1] is None]
         if not self.stream.hints and not any(isinstance(call[0], PutRecordsRequest) for call in under_way):
             return  # without hints nothing tells of a stream that nobody missed
+        self.healthy = False
         self.stream.delete()
         for call in under_way:  # they come while there is none
             self.calls.remove(call)
@@ -81,6 +83,7 @@ class RecreatedMachine(ProducerMachine):
     @rule()
     def operator_deletes_the_stream(self) -> None:
         if self.stream.hints:
+            self.healthy = False
             self.stream.delete()
 
     @rule(shards=st.integers(1, 4))

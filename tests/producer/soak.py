@@ -131,7 +131,8 @@ class Soak:
     def turn(self) -> None:
         for due, request in [entry for entry in self.late if entry[0] <= self.now]:
             self.late.remove((due, request))
-            self.serve(request)
+            if not self.stream.deleted:
+                self.serve(request)
         for due, call in [entry for entry in self.under_way if entry[0] <= self.now]:
             self.under_way.remove((due, call))
             self.answer(call)
