@@ -35,6 +35,7 @@ typedef uint32_t kpl_quad __attribute__((vector_size(16)));
 #endif
 
 #define KPL_BLOCK 64
+#define KPL_AHEAD 256 /* bytes that are asked for before they are read: no machine sees so many streams itself */
 
 typedef struct {
     const uint8_t *data;
@@ -121,7 +122,10 @@ KPL_INLINE void kpl_md5_words(uint32_t *w, const uint8_t **at, const int lanes) 
             kind w[16];                                                                 \
             const kind a0 = a, b0 = b, c0 = c, d0 = d;                                  \
             kpl_md5_words((uint32_t *)w, at, lanes);                                    \
-            for (int lane = 0; lane < lanes; lane++) at[lane] += KPL_BLOCK;             \
+            for (int lane = 0; lane < lanes; lane++) {                                  \
+                at[lane] += KPL_BLOCK;                                                  \
+                __builtin_prefetch((const void *)((uintptr_t)at[lane] + KPL_AHEAD));    \
+            }                                                                           \
             KPL_ROUNDS;                                                                 \
             a += a0, b += b0, c += c0, d += d0;                                         \
         }                                                                               \
