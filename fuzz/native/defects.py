@@ -26,7 +26,7 @@ DEFECTS = [
     ("wire.h", "points <= KPL_MAX_KEY_POINTS", "points <= KPL_MAX_KEY_POINTS + 1"),
     ("wire.h", "size) <= 0;", "size) < 0;"),
     ("wire.h", "eight + UINT64_C(0x0606060606060606)", "eight"),
-    ("wire.h", "carry = carry * 10 +", "carry = carry * (10u + (size == 35)) +"),
+    ("wire.h", "odd = odd * 10 +", "odd = odd * (10u + (size == 35)) +"),
     ("wire.h", "return row->data != NULL && row->pk != KPL_NONE;", "return row->pk != KPL_NONE;"),
     ("wire.h", "key |= field == 0x0A;", "key = true;"),
     ("wire.h", "rows->count == rows->room", "rows->count > rows->room"),

@@ -182,6 +182,14 @@ typedef struct {
     uint8_t tail[2 * KPL_BLOCK];
 } kpl_lane;
 
+static void kpl_store32(uint8_t *p, uint32_t v) {
+#if KPL_LANES > 1 /* little-endian; GCC 12 makes slow code of the loop */
+    memcpy(p, &v, 4);
+#else
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
+#endif
+}
+
 /* The last bytes of the message, the bit 1, zeros and the length in bits: one or two blocks. */
 static size_t kpl_md5_tail(uint8_t *tail, const kpl_message *message) {
     const size_t rest = message->size % KPL_BLOCK, blocks = rest < 56 ? 1 : 2;
@@ -189,7 +197,8 @@ static size_t kpl_md5_tail(uint8_t *tail, const kpl_message *message) {
     memset(tail, 0, blocks * KPL_BLOCK);
     if (rest) memcpy(tail, message->data + (message->size - rest), rest);
     tail[rest] = 0x80;
-    for (int i = 0; i < 8; i++) tail[blocks * KPL_BLOCK - 8 + i] = (uint8_t)(bits >> 8 * i);
+    kpl_store32(tail + blocks * KPL_BLOCK - 8, (uint32_t)bits);
+    kpl_store32(tail + blocks * KPL_BLOCK - 4, (uint32_t)(bits >> 32));
     return blocks;
 }
 
@@ -206,10 +215,6 @@ static void kpl_md5_announce(const kpl_message *message) {
 #else
     (void)message;
 #endif
-}
-
-static void kpl_store32(uint8_t *p, uint32_t v) {
-    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
 static void kpl_md5_store(uint8_t *digest, const uint32_t *state) {

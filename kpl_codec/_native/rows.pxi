@@ -36,6 +36,7 @@ cdef class FrameRows(JudgedFrames):
     cdef bint tags
     cdef object words
     cdef dict known_words
+    cdef list numbers  # 0, 1, 2 and so on: the rows of all aggregates share them
 
     def __cinit__(self, list records not None, type record_type not None, type row_type not None,
                   type placement_type not None, tuple fates not None, *, bint tags=False, bint judged=False, bint placed=False,
@@ -65,7 +66,8 @@ cdef class FrameRows(JudgedFrames):
             if size >= CHUNK and frames % LANES == 0:
                 break
         self.row_type, self.placement_type, self.fates = row_type, placement_type, fates
-        self.judged, self.placed, self.drops, self.known_words = judged, judged and placed, drops, {}
+        self.judged, self.placed, self.drops = judged, judged and placed, drops
+        self.known_words, self.numbers = {}, []
         self.reserve(len(self.records))
         for i in range(self.count):
             record = <tuple>PyList_GET_ITEM(self.records, i)
@@ -195,6 +197,8 @@ cdef class FrameRows(JudgedFrames):
                 if stuck:
                     break
                 aggregates += 1
+                while <size_t>len(self.numbers) < stop - start:
+                    self.numbers.append(len(self.numbers))
                 for i in range(start, stop):
                     out.append(self.user_row(source, i, i - start, kind, atoms))
             self.forget()
@@ -214,14 +218,13 @@ cdef class FrameRows(JudgedFrames):
     cdef inline object user_row(self, tuple source, size_t i, Py_ssize_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
         cdef size_t pks = self.m.pks.count
-        cdef object sub = number
         cdef bytes data = PyBytes_FromStringAndSize(<const char *>row.data, row.size)
         return self.make(
             self.key(row.pk),
             <PyObject *>data,
             <PyObject *>None if row.ehk == NONE else self.key(pks + row.ehk),
             source,
-            sub,
+            <object>PyList_GET_ITEM(self.numbers, number),
             True,
             self.placement(row, source, kind) if self.placed else <PyObject *>None,
             PyTuple_GET_ITEM(self.fates, <Py_ssize_t>kind),

@@ -19,6 +19,9 @@
 #define KPL_FRAME_OVERHEAD 20
 #define KPL_MAX_KEY_POINTS 256
 #define KPL_MAX_DECIMAL_DIGITS 39
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define KPL_LITTLE_ENDIAN /* and GCC or Clang */
+#endif
 
 typedef enum { KPL_NO_MEMORY = -1, KPL_NOT_CERTAIN = 0, KPL_SOUND = 1 } kpl_answer;
 
@@ -187,7 +190,7 @@ static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
 
 /* The number of eight ASCII digits; the first is in the lowest byte (little-endian machines). */
 static inline uint32_t kpl_eight_digits(const uint8_t *p) {
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#ifdef KPL_LITTLE_ENDIAN
     uint64_t eight;
     memcpy(&eight, p, 8);
     eight = (eight & UINT64_C(0x0F0F0F0F0F0F0F0F)) * 2561 >> 8;
@@ -200,32 +203,45 @@ static inline uint32_t kpl_eight_digits(const uint8_t *p) {
 #endif
 }
 
-/* A text that kpl_is_hash_key accepts -> 16 bytes, big-endian. */
-static inline void kpl_read_hash_key(const uint8_t *p, size_t size, uint8_t *key) {
-    uint32_t limb[4] = {0, 0, 0, 0};
-    for (size_t i = 0; i < size;) { /* the odd digits, then eight at a time */
-        size_t count = i == 0 && size % 8 ? size % 8 : 8;
-        uint64_t carry = 0;
-        if (count == 8) {
-            carry = kpl_eight_digits(p + i);
-        } else {
-            for (size_t j = 0; j < count; j++) carry = carry * 10 + (uint64_t)(p[j] - '0');
-        }
-        i += count;
-        for (int j = 0; j < 4; j++) {
-            carry += (uint64_t)limb[j] * 100000000u;
-            limb[j] = (uint32_t)carry;
-            carry >>= 32;
-        }
-    }
-    for (int j = 0; j < 16; j++) key[15 - j] = (uint8_t)(limb[j >> 2] >> (8 * (j & 3)));
-}
-
-/* Eight bytes as a number, the first the highest. */
+/* Eight bytes as a number, the first the highest; and back. (GCC 12 makes slow code of the loops.) */
 static inline uint64_t kpl_big_endian(const uint8_t *p) {
     uint64_t value = 0;
+#ifdef KPL_LITTLE_ENDIAN
+    memcpy(&value, p, 8);
+    value = __builtin_bswap64(value);
+#else
     for (int i = 0; i < 8; i++) value = value << 8 | p[i];
+#endif
     return value;
+}
+
+static inline void kpl_put_big_endian(uint8_t *p, uint64_t value) {
+#ifdef KPL_LITTLE_ENDIAN
+    value = __builtin_bswap64(value);
+    memcpy(p, &value, 8);
+#else
+    for (int i = 0; i < 8; i++) p[i] = (uint8_t)(value >> (56 - 8 * i));
+#endif
+}
+
+/* A number below 2^128 in two halves; it becomes itself * 10^8 + `more`. */
+static inline void kpl_append_digits(uint64_t *high, uint64_t *low, uint32_t more) {
+    const uint64_t lower = (*low & 0xFFFFFFFFu) * 100000000u + more;
+    const uint64_t upper = (*low >> 32) * 100000000u + (lower >> 32);
+    *high = *high * 100000000u + (upper >> 32);
+    *low = upper << 32 | (lower & 0xFFFFFFFFu);
+}
+
+/* A text that kpl_is_hash_key accepts -> 16 bytes, big-endian. */
+static inline void kpl_read_hash_key(const uint8_t *p, size_t size, uint8_t *key) {
+    uint64_t high = 0, low = 0;
+    uint32_t odd = 0;
+    size_t i = 0;
+    for (; i < size % 8; i++) odd = odd * 10 + (uint32_t)(p[i] - '0');
+    kpl_append_digits(&high, &low, odd);
+    for (; i < size; i += 8) kpl_append_digits(&high, &low, kpl_eight_digits(p + i));
+    kpl_put_big_endian(key, high);
+    kpl_put_big_endian(key + 8, low);
 }
 
 /* Below 0, 0 or above 0, as memcmp of both 16 bytes, without a call. */
