@@ -1,7 +1,8 @@
 """Registers the consumers of a stream that read with enhanced fan-out, and looks them up.
 
-    arn = register_consumer(client, stream_arn, "checker")       # or that of the consumer there is
-    deregister_consumer(client, arn)
+    consumers = StreamConsumers(client)
+    arn = consumers.register(stream_arn, "checker")       # or that of the consumer there is
+    consumers.deregister(arn)
 
 AWS charges for a consumer by the hour and shard while it is registered, and allows 20 per stream.
 Specification: spec/11-enhanced-fan-out.md, EFO-6 and EFO-7.
@@ -22,115 +23,91 @@ _BACKOFF: Final = Backoff(0.2, 5.0)
 _NOT_FOUND: Final = "ResourceNotFoundException"
 _IN_USE: Final = "ResourceInUseException"
 
-Sleep = Callable[[float], None]
-Clock = Callable[[], float]
 
+class StreamConsumers:
+    """``patience``: seconds for which each method waits and retries; ``on_retry`` is told of each failure
+    before the wait. All methods raise StreamUnavailable."""
 
-def register_consumer(
-    client: Any,
-    stream_arn: str,
-    name: str,
-    *,
-    may_register: bool = True,
-    patience: float = 300.0,
-    sleep: Sleep = time.sleep,
-    clock: Clock = time.monotonic,
-) -> str:
-    """The ARN of a stream's consumer of this name, once it is active. It is registered if there is none and
-    ``may_register``.
+    def __init__(
+        self,
+        client: Any,
+        *,
+        patience: float = 300.0,
+        on_retry: Callable[[Failure], None] = lambda failure: None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._patience, self._on_retry = client, patience, on_retry
+        self._sleep, self._clock = sleep, clock
 
-    ``patience``: seconds for which it waits and retries. Raises StreamUnavailable.
-    """
-    end, failures = clock() + patience, 0
-    named = {"StreamARN": stream_arn, "ConsumerName": name}
-    while True:
-        # EFO-7: "A consumer that is registered under the name MUST be used; only where there is none, one may
-        # be registered."
-        found = _call(client, "describe_stream_consumer", end, sleep, clock, **named)
-        consumer = found["ConsumerDescription"] if found else {"ConsumerStatus": "not registered"}
-        if consumer["ConsumerStatus"] == "ACTIVE":
-            return str(consumer["ConsumerARN"])
-        if not found and may_register:
-            _call(client, "register_stream_consumer", end, sleep, clock, **named)
-        pause = _BACKOFF.seconds(failures)
-        if clock() + pause > end or not (found or may_register):
-            reason = f"{name} is {consumer['ConsumerStatus']}"
-            raise _unavailable(stream_arn, "describe_stream_consumer", Failure("ConsumerNotFound", reason))
-        sleep(pause)
-        failures += 1
+    def register(self, stream_arn: str, name: str, *, may_register: bool = True) -> str:
+        """The ARN of a stream's consumer of this name, once it is active. It is registered if there is none
+        and ``may_register``."""
+        end, failures = self._clock() + self._patience, 0
+        named = {"StreamARN": stream_arn, "ConsumerName": name}
+        while True:
+            # EFO-7: "A consumer that is registered under the name MUST be used; only where there is none, one
+            # may be registered."
+            found = self._call("describe_stream_consumer", end, **named)
+            consumer = found["ConsumerDescription"] if found else {"ConsumerStatus": "not registered"}
+            if consumer["ConsumerStatus"] == "ACTIVE":
+                return str(consumer["ConsumerARN"])
+            if not found and may_register:
+                self._call("register_stream_consumer", end, **named)
+            pause = _BACKOFF.seconds(failures)
+            if self._clock() + pause > end or not (found or may_register):
+                reason = f"{name} is {consumer['ConsumerStatus']}"
+                failure = Failure("ConsumerNotFound", reason)
+                raise _unavailable(stream_arn, "describe_stream_consumer", failure)
+            self._sleep(pause)
+            failures += 1
 
+    def active(self, stream: str, consumer: str, *, may_register: bool = True) -> str:
+        """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
+        ``stream``: name or ARN."""
+        if not consumer.startswith("arn:"):
+            return self.register(self._stream_arn(stream), consumer, may_register=may_register)
+        status = self.status(consumer)
+        if status != "ACTIVE":
+            failure = Failure("ConsumerNotFound", f"the consumer is {status or 'not registered'}")
+            raise _unavailable(consumer, "describe_stream_consumer", failure, permanent=True)
+        return consumer
 
-def active_consumer(
-    client: Any, stream: str, consumer: str, *, may_register: bool = True, patience: float = 300.0
-) -> str:
-    """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
+    def status(self, consumer_arn: str) -> str | None:
+        """ACTIVE, CREATING or DELETING; None where the consumer is not registered."""
+        found = self._call("describe_stream_consumer", ConsumerARN=consumer_arn)
+        return str(found["ConsumerDescription"]["ConsumerStatus"]) if found else None
 
-    ``stream``: name or ARN. Raises StreamUnavailable.
-    """
-    if not consumer.startswith("arn:"):
-        arn = _stream_arn(client, stream)
-        return register_consumer(client, arn, consumer, may_register=may_register, patience=patience)
-    status = consumer_status(client, consumer, patience=patience)
-    if status != "ACTIVE":
-        failure = Failure("ConsumerNotFound", f"the consumer is {status or 'not registered'}")
-        raise _unavailable(consumer, "describe_stream_consumer", failure, permanent=True)
-    return consumer
+    def deregister(self, consumer_arn: str) -> None:
+        """Deregister a consumer; nothing where there is none."""
+        self._call("deregister_stream_consumer", ConsumerARN=consumer_arn)
 
+    def _stream_arn(self, stream: str) -> str:
+        if stream.startswith("arn:"):
+            return stream
+        found = self._call("describe_stream_summary", **stream_argument(stream))
+        return str(found["StreamDescriptionSummary"]["StreamARN"])
 
-def _stream_arn(client: Any, stream: str) -> str:
-    if stream.startswith("arn:"):
-        return stream
-    try:
-        summary = client.describe_stream_summary(**stream_argument(stream))["StreamDescriptionSummary"]
-        return str(summary["StreamARN"])
-    except CALL_ERRORS as error:
-        raise _unavailable(stream, "describe_stream_summary", failure_of(error)) from None
-
-
-def consumer_status(
-    client: Any,
-    consumer_arn: str,
-    *,
-    patience: float = 300.0,
-    sleep: Sleep = time.sleep,
-    clock: Clock = time.monotonic,
-) -> str | None:
-    """ACTIVE, CREATING or DELETING; None where the consumer is not registered. Raises StreamUnavailable."""
-    found = _call(
-        client, "describe_stream_consumer", clock() + patience, sleep, clock, ConsumerARN=consumer_arn
-    )
-    return str(found["ConsumerDescription"]["ConsumerStatus"]) if found else None
-
-
-def deregister_consumer(
-    client: Any,
-    consumer_arn: str,
-    *,
-    patience: float = 60.0,
-    sleep: Sleep = time.sleep,
-    clock: Clock = time.monotonic,
-) -> None:
-    """Deregister a consumer; nothing where there is none. Raises StreamUnavailable."""
-    _call(client, "deregister_stream_consumer", clock() + patience, sleep, clock, ConsumerARN=consumer_arn)
-
-
-def _call(client: Any, operation: str, end: float, sleep: Sleep, clock: Clock, **arguments: Any) -> Any:
-    """The answer; None where the consumer is not there, or where it is being registered or deregistered."""
-    failures = 0
-    while True:
-        try:
-            return getattr(client, operation)(**arguments) or {}
-        except CALL_ERRORS as error:
-            failure = failure_of(error)
-        if failure.code == _NOT_FOUND and operation != "register_stream_consumer":
-            return None
-        if failure.code == _IN_USE:
-            return None  # another has just registered it, or it is being registered or deregistered
-        pause = _BACKOFF.seconds(failures)
-        if is_permanent(failure.code) or clock() + pause > end:
-            raise _unavailable(arguments.get("StreamARN") or arguments["ConsumerARN"], operation, failure)
-        sleep(pause)
-        failures += 1
+    def _call(self, operation: str, *ends: float, **arguments: str) -> Any:
+        """The answer; None where the consumer is not there, or is being registered or deregistered.
+        ``ends``: when patience ends, by the clock, if not counted from now."""
+        failures, end = 0, min(ends, default=self._clock() + self._patience)
+        while True:
+            try:
+                return getattr(self._client, operation)(**arguments) or {}
+            except CALL_ERRORS as error:
+                failure = failure_of(error)
+            of_consumer = operation.endswith("_stream_consumer")
+            if failure.code == _NOT_FOUND and of_consumer and operation != "register_stream_consumer":
+                return None
+            if failure.code == _IN_USE and of_consumer:
+                return None  # another has just registered it, or it is being registered or deregistered
+            pause = _BACKOFF.seconds(failures)
+            if is_permanent(failure.code) or self._clock() + pause > end:
+                raise _unavailable(next(iter(arguments.values())), operation, failure)
+            self._on_retry(failure)
+            self._sleep(pause)
+            failures += 1
 
 
 def _unavailable(

@@ -23,7 +23,7 @@ from ..shards.place import Place, after_record, at_time
 from .calls import CALL_ERRORS, failure_of
 from .cursor import Answer, CallFailed, ShardCursor, iterator_arguments
 from .shard_event import EventError, ShardEvent, shard_event
-from .stream_consumer import consumer_status
+from .stream_consumer import StreamConsumers
 
 #: Seconds of the five minutes after which Kinesis ends a subscription.
 RENEW_AFTER: Final = 270.0
@@ -168,9 +168,10 @@ class SubscriptionCursor(ShardCursor):
         self.close()
         if failure.code == "ResourceNotFoundException":
             # EFO-6: "A consumer that is not registered MUST NOT be taken for a shard that is gone."
-            status = consumer_status(
-                self._client, self._stream, patience=self._patience, sleep=self._sleep, clock=self._clock
+            consumers = StreamConsumers(
+                self._client, patience=self._patience, sleep=self._sleep, clock=self._clock
             )
+            status = consumers.status(self._stream)
             if status != "ACTIVE":
                 raise StreamUnavailable(
                     stream=self._stream,

@@ -23,9 +23,12 @@ from .source import UsageError, above_zero, add_connection, client_of, stream_ar
 
 if TYPE_CHECKING:
     from ..aws.sentinel import StreamWatcher
+    from ..shards.live_shard_map import Failure
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
+#: Seconds to wait for a consumer: AWS takes up to a minute to register one.
+_PATIENCE = 60.0
 #: Shards and findings that the live table has room for.
 _MOST_ROWS = 20
 
@@ -106,6 +109,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ending = parser.add_argument_group("when it ends")
     ending.add_argument("--for", dest="seconds", type=duration, metavar="TIME", help="end after 5m, 2h ...")
     ending.add_argument(
+        "--once",
+        action="store_true",
+        help="end when every shard was looked at; with --all, when the end of every shard was reached",
+    )
+    ending.add_argument(
         "--fail-on",
         choices=SEVERITIES,
         default="critical",
@@ -177,10 +185,7 @@ def _watch(args: argparse.Namespace) -> int:
 
         client, consumer = client_of(args), None
         if args.consumer:
-            from ..aws.stream_consumer import active_consumer
-
-            consumer = active_consumer(client, args.stream, args.consumer, patience=60.0)
-            note(f"reads as {consumer}, which stays registered")
+            consumer = _consumer(client, args)
         limits = Limits.of_a_consumer() if consumer else Limits()
         given = {
             name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None
@@ -205,7 +210,7 @@ def _watch(args: argparse.Namespace) -> int:
         outlets.insert(0, stack.enter_context(_Terminal(watcher, args)))
         with _signals(watcher.stop):
             try:
-                watcher.run(args.seconds)
+                watcher.run(args.seconds, once=args.once)
             except BrokenPipeError:  # the reader closed our output; what was found counts
                 drop_output()
     for outlet in outlets:
@@ -213,11 +218,31 @@ def _watch(args: argparse.Namespace) -> int:
             note(f"kpl-codec: {failed:,} {outlet.failures}")
     if not watcher.watch.measured.looks:
         codes = watcher.watch.measured.failed.most_common(1)
-        why = f": most calls fail with {codes[0][0]}" if codes else ""
-        note(f"kpl-codec: no shard of {args.stream} could be looked at{why}")
+        # One look is GetShardIterator and GetRecords, and --max-shard-calls may put seconds between them.
+        why = f"most calls fail with {codes[0][0]}" if codes else "the time was too short (see --once)"
+        note(f"kpl-codec: no shard of {args.stream} could be looked at: {why}")
         return 2
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
     return 1 if bad else 0
+
+
+def _consumer(client: Any, args: argparse.Namespace) -> str:
+    """The ARN of the consumer to read as. Raises StreamUnavailable."""
+    from ..aws.stream_consumer import StreamConsumers
+
+    note(f"waits up to {_PATIENCE:.0f} s for the consumer {args.consumer} ...")
+    told: set[str] = set()
+
+    def retried(failure: Failure) -> None:
+        if failure.code not in told:
+            told.add(failure.code)
+            note(f"a call fails with {failure.code} and is tried again: {failure.reason}")
+
+    consumer = StreamConsumers(client, patience=_PATIENCE, on_retry=retried).active(
+        args.stream, args.consumer
+    )
+    note(f"reads as {consumer}, which stays registered")
+    return consumer
 
 
 def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Any]:
@@ -270,7 +295,7 @@ class _Terminal:
         self._console = Console(stderr=True)
         self._live: Any = None
         self._began = time.monotonic()
-        self._told_cost = False
+        self._told_cost = self._told_failure = False
 
     def __enter__(self) -> _Terminal:
         if not self._json and self._console.is_terminal:
@@ -316,6 +341,9 @@ class _Terminal:
         if not self._told_cost and watch.shards:
             self._told_cost = True
             self._say(f"{watch.cost()}; and the list of shards every {REFRESH:.0f} s (2 calls)")
+        if not self._told_failure and not watch.shards and (failed := watch.measured.failed):
+            self._told_failure = True
+            self._say(f"the shards cannot be listed yet: most calls fail with {failed.most_common(1)[0][0]}")
         if self._live is not None and watch.shards:
             self._live.update(_table(self._stream, watch, now), refresh=True)
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kpl_codec.aws.stream_consumer import active_consumer
+from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import FaultProxy, throttle
 
@@ -20,10 +20,11 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 def test_everything_is_read_by_subscription_through_a_split_and_faults(kinesis_local, client, stream):
     with FaultProxy(kinesis_local.endpoint_url, subscription_lifetime=8.0) as proxy:
         pushed = kinesis_local.client(endpoint_url=proxy.endpoint_url)
-        consumer = active_consumer(pushed, stream, "sentinel")
-        assert {active_consumer(pushed, stream, one) for one in ("sentinel", consumer)} == {consumer}
+        consumers = StreamConsumers(pushed)
+        consumer = consumers.active(stream, "sentinel")
+        assert {consumers.active(stream, one) for one in ("sentinel", consumer)} == {consumer}
         with pytest.raises(StreamUnavailable, match="not registered"):
-            active_consumer(pushed, stream, consumer.replace("/sentinel:", "/other:"))
+            consumers.active(stream, consumer.replace("/sentinel:", "/other:"))
         proxy.on("SubscribeToShard", throttle(), times=1, after=2)
         with Running(pushed, stream, share=1.0, consumer_arn=consumer) as running:
             watch = running.watcher.watch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws.shard_event import EventError, shard_event
-from kpl_codec.aws.stream_consumer import consumer_status, deregister_consumer, register_consumer
+from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.aws.subscription import SubscriptionCursor
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
@@ -34,8 +34,12 @@ from .model_fan_out import ARN, FanOutKinesis
 SHARD = "shardId-000000000000"
 
 
+def consumers_of(stream: FanOutKinesis) -> StreamConsumers:
+    return StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock)
+
+
 def registered(stream: FanOutKinesis) -> str:
-    return register_consumer(stream, ARN, "reader", sleep=stream.sleep, clock=stream.clock)
+    return consumers_of(stream).register(ARN, "reader")
 
 
 def subscriber(stream: FanOutKinesis, place: Place, shard: str = SHARD, **more: Any) -> SubscriptionCursor:
@@ -182,10 +186,11 @@ def test_a_consumer_is_registered_once_and_found_again() -> None:
     stream = FanOutKinesis(1)
     arn = registered(stream)
     assert registered(stream) == arn
-    assert consumer_status(stream, arn) == "ACTIVE"
-    deregister_consumer(stream, arn)
-    deregister_consumer(stream, arn)  # nothing to do
-    assert consumer_status(stream, arn) is None
+    consumers = consumers_of(stream)
+    assert consumers.status(arn) == "ACTIVE"
+    consumers.deregister(arn)
+    consumers.deregister(arn)  # nothing to do
+    assert consumers.status(arn) is None
     assert registered(stream) in stream.consumers
     stream.describe_stream_consumer = lambda **_: {  # type: ignore[method-assign]
         "ConsumerDescription": {"ConsumerStatus": "DELETING", "ConsumerARN": arn}
@@ -276,7 +281,7 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
     summary = client.describe_stream_summary(StreamName=stream_name)["StreamDescriptionSummary"]
     with FaultProxy(kinesis_local.endpoint_url, resubscribe_after=0.0) as proxy:
         reading = kinesis_local.client(endpoint_url=proxy.endpoint_url)
-        arn = register_consumer(reading, summary["StreamARN"], "reader")
+        arn = StreamConsumers(reading).register(summary["StreamARN"], "reader")
         put: list[str] = []
 
         def add(count: int) -> None:
@@ -309,7 +314,7 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
             assert not cursor.fetch().records
         assert found == put
         assert [rule.fault.__name__ for rule in rules if not rule.acted] == []
-        deregister_consumer(reading, arn)
+        StreamConsumers(reading).deregister(arn)
         with pytest.raises(StreamUnavailable) as caught:
             SubscriptionCursor(reading, arn, SHARD, TRIM_HORIZON).fetch()
         assert caught.value.code == "ConsumerNotFound"
@@ -320,7 +325,7 @@ def test_kinesis_local_alone_gives_no_stream_that_boto3_reads(kinesis_local: Any
     kinesis_local.create_stream(stream_name)
     client = kinesis_local.client()
     summary = client.describe_stream_summary(StreamName=stream_name)["StreamDescriptionSummary"]
-    arn = register_consumer(client, summary["StreamARN"], "reader")
+    arn = StreamConsumers(client).register(summary["StreamARN"], "reader")
     with pytest.raises(StreamUnavailable) as caught:
         SubscriptionCursor(client, arn, SHARD, TRIM_HORIZON, patience=0.1).fetch()
     assert (caught.value.code, caught.value.permanent) == ("ResponseParserError", False)

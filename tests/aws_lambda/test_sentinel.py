@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,15 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from botocore.exceptions import ClientError
 
 import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
-from kpl_codec.aws.sentinel_state import StateTable
 from kpl_codec.aws_lambda import aio, process_user_records, sentinel
 from kpl_codec.aws_lambda.sentinel import ConsumerSentinel
-from kpl_codec.sentinel import Kept, KeptStateError
-from kpl_codec.sentinel.kept import KeptShard, Minute
 
 from ..aws.test_sentinel import naive
 from ..outlets.test_telling import complaints
@@ -207,65 +202,6 @@ def test_the_templates_differ_in_the_function_and_its_schedule_only():
 def table() -> Any:
     with idempotency_table("sentinel") as client:
         yield client
-
-
-def kept(at: float, **shards: KeptShard) -> Kept:
-    return Kept(at, shards, frozenset(), {}, {})
-
-
-@pytest.mark.server
-@pytest.mark.requirement("SEN-29", "SEN-30", "SEN-31")
-def test_a_state_is_kept_and_the_first_of_two_runs_wins(table):
-    one, two = StateTable(table, "sentinel", "orders"), StateTable(table, "sentinel", "orders")
-    assert one.load(NOW) is None
-    assert two.load(NOW) is None
-    first = kept(NOW, a=KeptShard("1", 5.0, 6.0, "7"))
-    one.save(first)
-    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        two.save(kept(NOW + 1))
-    assert two.load(NOW + 60) == first
-    two.save(kept(NOW + 60))
-    assert one.load(NOW + 120) == kept(NOW + 60)
-    assert StateTable(table, "sentinel", "payments").load(NOW) is None
-    # Older than a day: its sequence numbers may be gone.
-    assert one.load(NOW + 60 + 86_401) is None
-    # From the future: its shards would not be looked at until then.
-    assert one.load(NOW - 3600) is None
-    packed = gzip.compress(b"[" * 100)
-    deep, long = gzip.compress(b"[" * 100_000), gzip.compress(b"{}" + b" " * 16_000_000)
-    damaged = packed[:-9], packed[:10] + b"\xff" * 20
-    for broken in (b"no gzip", *damaged, packed, gzip.compress(b"{}"), deep, long):
-        item = {"id": {"S": "broken"}, "run": {"N": "1"}, "state": {"B": broken}}
-        table.put_item(TableName="sentinel", Item=item)
-        with pytest.raises(KeptStateError):
-            StateTable(table, "sentinel", "broken").load(NOW)
-    # An item without a run is replaced.
-    table.put_item(TableName="sentinel", Item={"id": {"S": "broken"}})
-    other = StateTable(table, "sentinel", "broken")
-    with pytest.raises(KeptStateError):
-        other.load(NOW)
-    other.save(first)
-    assert other.load(NOW) == first
-
-
-def test_a_state_of_500_shards_and_an_hour_fits_into_an_item():
-    minutes = {
-        n: Minute(500 + n * 31 % 97, 5_000 + n * 701 % 997, 512_345 + n * 9973, 1, 3_000, 3_000, 60_000)
-        for n in range(60)
-    }
-    shard_ids = [f"shardId-{n:012d}" for n in range(500)]
-    number = 49590338271490256608559692538361571095921575989136588898
-    shards = {i: KeptShard(str(number + n * 10**30), NOW * 1000, NOW) for n, i in enumerate(shard_ids)}
-    state = Kept(NOW, shards, frozenset(), dict.fromkeys(shard_ids, minutes), {})
-    sizes = []
-
-    class Client:
-        def put_item(self, **arguments: Any) -> None:
-            sizes.append(len(arguments["Item"]["state"]["B"]))
-
-    StateTable(Client(), "sentinel", "orders").save(state)
-    assert sizes[0] < 380_000
-    print(f"{sizes[0]:,} bytes")
 
 
 @pytest.fixture

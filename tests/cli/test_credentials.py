@@ -84,6 +84,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "shards history --stream orders",
         "shards predict --stream orders a",
         "shards watch --stream orders --looks 1",
+        "watch --stream orders --all --once --json --emf",
     ],
 )
 def test_the_role_is_assumed_with_the_profile(

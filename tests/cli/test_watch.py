@@ -37,13 +37,13 @@ def run(arguments: list[str]) -> Any:
 
 
 def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_local, stream):
-    clean = run(command(kinesis_local, stream, "--all", "--for", "4s", "--json"))
+    clean = run(command(kinesis_local, stream, "--all", "--once", "--json"))
     assert (clean.returncode, clean.stdout) == (0, "")
     assert "2 open shards, everything is read" in clean.stderr
     assert "nothing was found in what was read" in clean.stderr
     assert "calls a second" in clean.stderr
     naive(kinesis_local.client(), stream, 5)
-    gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--for", "5s", "--json"))
+    gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json"))
     assert gate.returncode == 1, gate.stderr
     rows = [json.loads(line) for line in gate.stdout.splitlines()]
     assert {row["kind"] for row in rows} == {"naive-aggregator"}
@@ -95,7 +95,7 @@ def test_everything_by_enhanced_fan_out(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
     with FaultProxy(kinesis_local.endpoint_url) as proxy:
         arguments = command(
-            kinesis_local, stream, "--all", "--since", "1m", "--consumer", "gate", "--for", "8s"
+            kinesis_local, stream, "--all", "--since", "1m", "--consumer", "gate", "--once"
         )
         arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
         gate = run([*arguments, "--json"])
@@ -148,13 +148,13 @@ def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[st
 
 def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
-    gone = ["--all", "--since", "1m", "--for", "3s", "--webhook", "http://127.0.0.1:9/"]
+    gone = ["--all", "--since", "1m", "--once", "--webhook", "http://127.0.0.1:9/"]
     assert "findings could not be posted to the webhook" in run(command(kinesis_local, stream, *gone)).stderr
 
 
 def test_a_gate_fails_also_when_the_reader_of_its_findings_is_gone(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
-    gate = command(kinesis_local, stream, "--all", "--since", "1m", "--for", "10s", "--json")
+    gate = command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json")
     with subprocess.Popen(gate, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         process.stdout.close()
         assert process.wait(60) == 1

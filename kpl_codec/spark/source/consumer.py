@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...aws.stream_consumer import active_consumer, deregister_consumer
+from ...aws.stream_consumer import StreamConsumers
 from .offsets import Piece
 from .option_texts import OptionTexts
 from .positions import OptionError
@@ -35,20 +35,15 @@ class Consumer:
 
     def find(self, client: Any, stream: str, patience: float) -> str:
         """The ARN of the consumer, once it is active. ``stream``: name or ARN. Raises StreamUnavailable."""
-        return active_consumer(
-            client,
-            stream,
-            self.arn or str(self.name),
-            may_register=self.may_register,
-            patience=patience,
-        )
+        consumers = StreamConsumers(client, patience=patience)
+        return consumers.active(stream, self.arn or str(self.name), may_register=self.may_register)
 
     def end(self, client: Any, arn: str) -> None:
         """The query has ended."""
         # EFO-8: "A consumer MUST be deregistered only where the options ask for it, and never one that was
         # given by its ARN."
         if self.deregister:
-            deregister_consumer(client, arn)
+            StreamConsumers(client, patience=60.0).deregister(arn)
 
 
 def consumer_option(taken: OptionTexts, stream_name: str) -> Consumer | None:

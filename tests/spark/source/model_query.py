@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kpl_codec.aws.stream_consumer import register_consumer
+from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.spark.source.consumer import joined
 from kpl_codec.spark.source.ends import Caps
 from kpl_codec.spark.source.offsets import DataLoss, Piece, StreamOffset, batch_pieces
@@ -166,7 +166,7 @@ TELLING: list[dict[str, Any]] = [
 
 def query_of(stream: FanOutKinesis, consumer: str, caps: Caps, **options: Any) -> ModelQuery:
     """``consumer``: one of `CONSUMERS`."""
-    arn = register_consumer(stream, ARN, "reader", sleep=stream.sleep, clock=stream.clock)
+    arn = StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock).register(ARN, "reader")
     consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
     return ModelQuery(stream, caps, consumers=consumers, **options)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.aws import subscription
-from kpl_codec.aws.stream_consumer import consumer_status, register_consumer
+from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import TRIM_HORIZON, after_record
 from kpl_codec.spark.source import handover, read
@@ -95,20 +95,21 @@ def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
 def test_a_consumer_is_registered_and_deregistered_as_asked(proxied: tuple[Stream, FaultProxy]) -> None:
     stream, proxy = proxied
     stream.put(3)
+    consumers = StreamConsumers(stream.client)
     for ends in (False, True):
         query = Query(stream, **efo(proxy, requireConsumerDeregistration=ends))
         query.until_idle()
         arn = query.reader.consumer()
         assert arn is not None
-        assert consumer_status(stream.client, arn) == "ACTIVE"
+        assert consumers.status(arn) == "ACTIVE"
         query.reader.stop()
-        assert consumer_status(stream.client, arn) in ((None, "DELETING") if ends else ("ACTIVE",))
-    given = register_consumer(stream.client, stream_arn(stream), "given")
+        assert consumers.status(arn) in ((None, "DELETING") if ends else ("ACTIVE",))
+    given = consumers.register(stream_arn(stream), "given")
     query = Query(stream, **efo(proxy, consumerName=None, consumerArn=given))
     query.until_idle()
     stream.check(query.rows)
     query.reader.stop()
-    assert consumer_status(stream.client, given) == "ACTIVE"
+    assert consumers.status(given) == "ACTIVE"
 
 
 @pytest.mark.requirement("EFO-6", "EFO-7")
