@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..sentinel import Call, Finding, Sentinel, Watch
 from ..sentinel.findings import Severity, at_least_as_bad
 from ..sentinel.measures import Measure, measures
-from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request
+from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request, StreamUnavailable
 from .calls import CALL_ERRORS, failure_of, send
 from .sentinel_subscriptions import Subscriptions
 
@@ -80,6 +80,11 @@ class StreamWatcher:
         self._offset = time.time() - time.monotonic()
         #: The worst severity reported so far.
         self.worst: Severity | None = None
+
+    @property
+    def unavailable(self) -> StreamUnavailable | None:
+        """Why the shards are not known yet."""
+        return self._live.error if self._live.shard_map is None else None
 
     def stop(self) -> None:
         """End `run` soon. May be called from any thread, and from a signal handler."""

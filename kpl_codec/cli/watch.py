@@ -341,9 +341,9 @@ class _Terminal:
         if not self._told_cost and watch.shards:
             self._told_cost = True
             self._say(f"{watch.cost()}; and the list of shards every {REFRESH:.0f} s (2 calls)")
-        if not self._told_failure and not watch.shards and (failed := watch.measured.failed):
+        if not self._told_failure and (error := self._watcher.unavailable) is not None:
             self._told_failure = True
-            self._say(f"the shards cannot be listed yet: most calls fail with {failed.most_common(1)[0][0]}")
+            self._say(f"the shards cannot be listed yet, this is tried again: {error}")
         if self._live is not None and watch.shards:
             self._live.update(_table(self._stream, watch, now), refresh=True)
 

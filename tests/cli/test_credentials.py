@@ -84,7 +84,6 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "shards history --stream orders",
         "shards predict --stream orders a",
         "shards watch --stream orders --looks 1",
-        "watch --stream orders --all --once --json --emf",
     ],
 )
 def test_the_role_is_assumed_with_the_profile(
@@ -96,4 +95,13 @@ def test_the_role_is_assumed_with_the_profile(
     assert main([*command, "--profile", "me"]) == 2
     assert "AccessDenied" in capsys.readouterr().err
     assert main([*command, "--profile", "nobody", "--role-arn", ROLE]) == 2
+    assert "nobody" in capsys.readouterr().err
+
+
+def test_watch_assumes_the_role(account: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without it the user may list no shard, and what is to end with the first look would not end."""
+    command = ["watch", "--stream", "orders", "--all", "--once", "--role-arn", ROLE, "--profile"]
+    assert main([*command, "me"]) == 0
+    assert "1 looks" in capsys.readouterr().err
+    assert main([*command, "nobody"]) == 2
     assert "nobody" in capsys.readouterr().err
