@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from ..errors import KplError
@@ -189,10 +190,16 @@ def _of(kind: Any, value: Any) -> Any:
 
 def _made(kind: Callable[..., _Made], row: Any) -> _Made:
     """A ``kind`` with the values of ``row``, each of the type that its field declares."""
-    hints = get_type_hints(kind)
-    if not isinstance(row, list) or len(row) > len(hints):
+    types = _types(kind)
+    if not isinstance(row, list) or len(row) > len(types):
         raise TypeError(f"{row!r:.40} is no {kind}")
-    return kind(*map(_of, hints.values(), row))
+    return kind(*map(_of, types, row))
+
+
+@cache
+def _types(kind: Callable[..., Any]) -> tuple[Any, ...]:
+    """The types of a class's fields, in order. A state of 1,000 shards has 60,000 rows."""
+    return tuple(get_type_hints(kind).values())
 
 
 def _shard(row: Any) -> KeptShard:

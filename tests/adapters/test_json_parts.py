@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kpl_codec.adapters import json_parts as module
 from kpl_codec.adapters.json_parts import json_parts
-from kpl_codec.adapters.json_stream import Defect, Reading, json_documents
+from kpl_codec.adapters.json_stream import Defect, json_documents
 
-from .test_json_stream import blocks, containers, cuts
+from .test_json_stream import blocks, containers, counted_work, cuts
 
 pytestmark = pytest.mark.requirement("CAP-11")
 
@@ -126,39 +126,12 @@ def test_memory_does_not_grow_with_the_document(indent: bool) -> None:
 
 @pytest.mark.requirement("CAP-12")
 def test_work_grows_with_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work: characters that are decoded, copied or counted."""
-    work = 0
-    fill, size, decode = Reading._fill, Reading._size, Reading._decode
-
-    def counted_fill(self: Any, wanted: int) -> None:
-        nonlocal work
-        before = self.text
-        fill(self, wanted)
-        work += len(self.text) if self.text is not before else 0
-
-    def counted_size(self: Any, end: int) -> int:
-        nonlocal work
-        work += end - self.pos
-        return size(self, end)
-
-    def counted_decode(self: Any) -> Any:
-        nonlocal work
-        try:
-            value, end = decode(self)
-        except json.JSONDecodeError as error:
-            work += error.pos
-            raise
-        work += end - self.pos
-        return value, end
-
-    monkeypatch.setattr(Reading, "_fill", counted_fill)
-    monkeypatch.setattr(Reading, "_size", counted_size)
-    monkeypatch.setattr(Reading, "_decode", counted_decode)
+    work = counted_work(monkeypatch)
     growth = []
     for records in (500, 1000, 4000):
-        work = 0
+        work.clear()
         for _ in json_parts(large(records, indent=False), whole_size=100_000):
             pass
-        growth.append(work / records)
+        growth.append(sum(work) / records)
     assert growth[2] < 1.3 * growth[0]
     assert module.WHOLE_SIZE <= 16 << 20

@@ -120,24 +120,13 @@ def test_bad_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.server
 @pytest.mark.timeout(90)
 def test_a_stream_and_what_comes_through_a_split(
-    kinesis_local: Any, stream_name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kinesis_local: Any, stream: str, connection: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
-    kinesis_local.create_stream(stream_name, shards=2)
     client = kinesis_local.client()
 
     def put(data: bytes) -> None:
-        client.put_record(StreamName=stream_name, Data=data, PartitionKey="k")
+        client.put_record(StreamName=stream, Data=data, PartitionKey="k")
 
-    connection = [
-        "--stream",
-        stream_name,
-        "--endpoint-url",
-        kinesis_local.endpoint_url,
-        "--region",
-        "us-east-1",
-    ]
     put(FRAME)
     assert len(lines(capsys, *connection)) == 3
     command = [sys.executable, "-u", "-m", "kpl_codec.cli.main", "cat", *connection, "--follow"]
@@ -159,11 +148,11 @@ def test_a_stream_and_what_comes_through_a_split(
             put(f"early {number}".encode())
             number += 1
         for shard in ("shardId-000000000000", "shardId-000000000001"):
-            listed = client.list_shards(StreamName=stream_name)["Shards"]
+            listed = client.list_shards(StreamName=stream)["Shards"]
             keys = next(one["HashKeyRange"] for one in listed if one["ShardId"] == shard)
             middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2
-            client.split_shard(StreamName=stream_name, ShardToSplit=shard, NewStartingHashKey=str(middle))
-            kinesis_local.wait_active(stream_name)
+            client.split_shard(StreamName=stream, ShardToSplit=shard, NewStartingHashKey=str(middle))
+            kinesis_local.wait_active(stream)
         put(b"late")
         came.clear()
         while not any(row["data"] == "late" for row in found):
@@ -173,4 +162,3 @@ def test_a_stream_and_what_comes_through_a_split(
     finally:
         following.terminate()
         following.wait()
-        kinesis_local.delete_stream(stream_name)

@@ -180,20 +180,8 @@ def test_what_watch_tells_people(capsys):
 
 
 @pytest.fixture
-def live(kinesis_local, stream_name, monkeypatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
-    kinesis_local.create_stream(stream_name, shards=2)
-    connection = [
-        "--stream",
-        stream_name,
-        "--endpoint-url",
-        kinesis_local.endpoint_url,
-        "--region",
-        "us-east-1",
-    ]
-    yield kinesis_local, stream_name, connection
-    kinesis_local.delete_stream(stream_name)
+def live(kinesis_local, stream, connection):
+    return kinesis_local, stream, connection
 
 
 @pytest.mark.server

@@ -94,9 +94,7 @@ def test_a_port_in_use_is_named(kinesis_local, stream):
 def test_everything_by_enhanced_fan_out(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
     with FaultProxy(kinesis_local.endpoint_url) as proxy:
-        arguments = command(
-            kinesis_local, stream, "--all", "--since", "1m", "--consumer", "gate", "--once"
-        )
+        arguments = command(kinesis_local, stream, "--all", "--since", "1m", "--consumer", "gate", "--once")
         arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
         gate = run([*arguments, "--json"])
         assert {call.operation for call in proxy.calls} >= {"SubscribeToShard", "RegisterStreamConsumer"}

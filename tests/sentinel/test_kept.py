@@ -14,7 +14,7 @@ from kpl_codec.sentinel import Finding, Kept, KeptStateError, Limits, Sentinel, 
 from kpl_codec.sentinel.judging import Judge
 
 from .model import START, ModelStream, open_map, run
-from .test_watch import NAIVE, Traffic, aggregate, split_map
+from .test_watch import NAIVE, Traffic, aggregate, mended_after_a_minute, split_map
 
 ENOUGH = Limits(5, 50, 1e7, 1e7)
 
@@ -141,11 +141,7 @@ def test_a_stream_made_anew_between_two_runs_is_noticed():
 
 @pytest.mark.requirement("SEN-29")
 def test_a_finding_that_was_told_is_over_in_a_later_run():
-    stream = ModelStream(open_map(2))
-    traffic = Traffic(stream, rate=20, naive=0.5)
-    traffic.fill(START - 60, START + 60)
-    traffic.naive = 0.0
-    traffic.fill(START + 60, START + 900)
+    stream = mended_after_a_minute()
     _, told = in_runs(stream, [START, START + 60, START + 300, START + 900], period=20.0)
     assert [sorted({f.state for f in found if f.kind == "naive-aggregator"}) for found in told] == [
         ["grown", "open"],

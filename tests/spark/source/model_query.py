@@ -48,18 +48,23 @@ class ModelQuery:
             self.options, stream, workers=1, clock=stream.clock, now=stream.clock, sleep=stream.sleep
         )
 
-    def batch(self, attempts: int = 2) -> bool:
-        """One micro-batch, read twice as by two attempts. False where there is nothing to read."""
+    def plan(self) -> list[Piece] | None:
+        """Plan and log one micro-batch; gives what it reads, None where there is nothing new."""
         if not self.log:
             self.log.append(json.dumps(self.planner.begin_at(self.options.starting_position).to_json()))
         start = StreamOffset.from_json(json.loads(self.log[-1]), "s")
         end = self.planner.advance(start, self.caps)
         if not moves(start, end):
-            return False
+            return None
         self.log.append(json.dumps(end.to_json()))
-        end = StreamOffset.from_json(json.loads(self.log[-1]), "s")
+        return batch_pieces(start, StreamOffset.from_json(json.loads(self.log[-1]), "s"))
+
+    def batch(self, attempts: int = 2) -> bool:
+        """One micro-batch, read twice as by two attempts. False where there is nothing to read."""
+        pieces = self.plan()
+        if pieces is None:
+            return False
         consumer = self.consumers[len(self.log) % len(self.consumers)]
-        pieces = batch_pieces(start, end)
         pieces = pieces if consumer is None else joined(pieces)
         carried, left = self.planner.handover.split(pieces)
         rows = [

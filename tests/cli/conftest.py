@@ -1,0 +1,15 @@
+"""The options that lead a command to the local server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def connection(kinesis_local: Any, stream: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """To a stream of two shards, as a user with some credentials."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+    return ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
