@@ -146,7 +146,8 @@ class ProducerConfig:
         """The settings of a KPL configuration: the text of its properties file, or names and values.
 
         Names as the KPL writes them, in any case (RecordTtl, recordTtl). Settings of the KPL that do not
-        exist here are ignored (see `kpl_codec.producer.kpl_properties`). ``settings``: those not in the KPL.
+        exist here are ignored (see `kpl_codec.producer.kpl_properties`). ``settings``: more of them under
+        their names here; they go before the configuration's.
         Raises ConfigError for a name that the KPL does not have, and for a value out of range.
         """
         given = parse_properties(properties) if isinstance(properties, str) else properties
@@ -156,7 +157,7 @@ class ProducerConfig:
             # PRD-45: "A configuration of the KPL MUST give the same settings here; a name that the KPL does
             # not have MUST be refused."
             if key in TAKEN:
-                settings[ours[key].name] = _typed(value)
+                settings.setdefault(ours[key].name, _typed(value))
             elif key not in PASSED_OVER:
                 raise ConfigError(setting=name, value=value, expected="a name of the KPL's configuration")
         return cls(**settings)

@@ -179,8 +179,10 @@ class ProducerCore:
             self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.generation)
             calls.append(PutRecordsRequest(self._requests, build_all(kinesis_records)))
             if self._meter is not None:
-                self._meter.sent(kinesis_records, self.outstanding, self._ledger.oldest_put_at, now)
+                self._meter.sent(kinesis_records, now)
         self._order.place_held(now)
+        if self._meter is not None:
+            self._meter.levels(self.outstanding, self._ledger.oldest_put_at, now)
         return calls
 
     def timer(self) -> float | None:

@@ -3,7 +3,7 @@
 name                             | unit         | recorded when
 ---------------------------------+--------------+--------------------------------------------
 UserRecordsReceived              | count        | a user record is accepted
-UserRecordsPending               | count        | a request goes out: user records outstanding
+UserRecordsPending               | count        | this changes: user records outstanding
 UserRecordsPut                   | count        | user records are delivered
 UserRecordsDataPut               | bytes        | the same: their data
 KinesisRecordsPut                | count        | a Kinesis record is delivered (by ShardId)
@@ -16,7 +16,7 @@ RequestTime                      | milliseconds | a PutRecords call was answered
 UserRecordsPerKinesisRecord      | count        | a request goes out, for each Kinesis record in it
 KinesisRecordsPerPutRecordsRequest | count      | a request goes out
 UserRecordsPerPutRecordsRequest  | count        | a request goes out
-OldestUserRecordAge              | milliseconds | a request goes out: since the oldest outstanding was put
+OldestUserRecordAge              | milliseconds | the same: since the oldest outstanding was put, 0 for none
 ShardMapErrors                   | count        | a refresh of the shard map failed (by ErrorCode)
 """
 
@@ -59,16 +59,21 @@ class Meter:
 
     def __init__(self, observe: Observe) -> None:
         self._observe = observe
+        self._outstanding = 0  # as it was told last
 
     def accepted(self) -> None:
         self._observe("UserRecordsReceived", 1, {})
 
-    def sent(
-        self, kinesis_records: Sequence[Outgoing], outstanding: int, oldest_at: float | None, now: float
-    ) -> None:
+    def levels(self, outstanding: int, oldest_at: float | None, now: float) -> None:
+        """Called every turn: so an idle producer has told that nothing is outstanding."""
+        if outstanding or self._outstanding:
+            age = max(0.0, now - oldest_at) if oldest_at is not None else 0.0
+            self._observe("UserRecordsPending", outstanding, {})
+            self._observe("OldestUserRecordAge", age * 1000, {})
+        self._outstanding = outstanding
+
+    def sent(self, kinesis_records: Sequence[Outgoing], now: float) -> None:
         observe = self._observe
-        observe("UserRecordsPending", outstanding, {})
-        observe("OldestUserRecordAge", (now - oldest_at) * 1000 if oldest_at is not None else 0.0, {})
         observe("KinesisRecordsPerPutRecordsRequest", len(kinesis_records), {})
         observe(
             "UserRecordsPerPutRecordsRequest", sum(len(outgoing.records) for outgoing in kinesis_records), {}

@@ -1,4 +1,4 @@
-"""A producer whose methods signal handlers call, whatever the handler has interrupted.
+"""A producer whose methods signal handlers call, whatever they have interrupted, and whose callbacks raise.
 
 The signals come at drawn lines of the producer's own code: the same again for the same seed.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections import Counter
+from contextlib import suppress
 from itertools import count
 from types import FrameType
 from typing import Any
@@ -21,7 +22,7 @@ from kpl_codec.producer import ProducerClosed, ProducerConfig
 
 from .model_client import ModelClient
 
-_CONFIG = ProducerConfig(record_max_buffered_time=20, aggregation_max_size=600)
+_TTLS = st.sampled_from([30_000, 10**14, 2**63 - 1])
 SIGNALS = st.lists(
     st.tuples(st.integers(0, 60), st.sampled_from(["put", "flush", "put and flush"])), max_size=25
 )
@@ -62,23 +63,36 @@ class _Signals:
         self._handle(action)
 
 
-@pytest.mark.requirement("PRD-40")
+@pytest.mark.requirement("PRD-38", "PRD-40")
 @settings(max_examples=15, deadline=None)
-@given(SIGNALS, st.integers(1, 12))
-def test_signal_handlers_use_the_producer(signals: list[tuple[int, str]], puts: int) -> None:
+@given(
+    SIGNALS, st.lists(st.sampled_from([None, ValueError, KeyboardInterrupt, SystemExit]), max_size=12), _TTLS
+)
+def test_signal_handlers_use_the_producer(
+    signals: list[tuple[int, str]], puts: list[type[BaseException] | None], ttl: int
+) -> None:
+    """``puts``: what the callbacks of these user records raise."""
     client = ModelClient(latency=0.001)
-    producer = Producer("s", client=client, config=_CONFIG)
+    config = ProducerConfig(record_max_buffered_time=20, aggregation_max_size=600, record_ttl=ttl)
+    producer = Producer("s", client=client, config=config)
     futures: list[Any] = []
     sent: Counter[bytes] = Counter()
     numbers = count()
 
-    def put() -> None:
+    def put(raised: type[BaseException] | None = None) -> None:
         number = next(numbers)
         try:
             futures.append(producer.put(f"k{number % 3}", b"%d" % number))
         except ProducerClosed:  # in a handler that interrupted close()
             return
         sent[b"%d" % number] += 1
+        if raised is not None:
+
+            def callback(_: object) -> None:
+                raise raised
+
+            with suppress(raised):  # if the record has ended already, it is called here
+                futures[-1].add_done_callback(callback)
 
     def handle(action: str) -> None:
         if action.startswith("put"):
@@ -87,8 +101,8 @@ def test_signal_handlers_use_the_producer(signals: list[tuple[int, str]], puts: 
             producer.flush()
 
     with _Signals(signals, handle), producer:
-        for number in range(puts):
-            put()
+        for number, raised in enumerate(puts):
+            put(raised)
             if number % 4 == 3:
                 producer.flush()
     assert [future for future in futures if not future.done() or future.exception()] == []

@@ -1,5 +1,5 @@
-"""Repair against a model: however often validate and repair follow each other, and whatever is in the stream, a
-KCL consumer gets every user record once."""
+"""Repair against a model: however often validate and repair take turns, whatever is in the stream, a KCL
+consumer gets every user record once."""
 
 from __future__ import annotations
 
