@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -284,15 +284,19 @@ def cuts(weights: Numbers, max_bytes: int) -> Iterator[tuple[int, int]]:
         start, before = stop, int(ends[stop - 1])
 
 
-def placement_columns(places: list[Placement | None], layout: Layout) -> dict[str, pa.Array]:
+_UNPLACED = (None,) * len(Placement._fields)
+
+
+def placement_columns(places: Sequence[Placement | None], layout: Layout) -> dict[str, pa.Array]:
     """The placement columns that are wanted, one row for each Placement; None where nothing is known."""
-    known = [(None, None, None, None, None, None) if place is None else place for place in places]
+    known = [_UNPLACED if place is None else place for place in places]
+    verdicts, hash_keys, _, expected, in_range, kinds = zip(*known, strict=True)
     values: dict[str, Iterable[Any]] = {
-        "hashKey": (None if place[1] is None else hash_key_to_bytes(place[1]) for place in known),
-        "expectedShardId": (place[3] for place in known),
-        "placement": (place[0] and place[0].value for place in known),
-        "aggregatePlacement": (place[5] for place in known),
-        "inRange": (place[4] for place in known),
+        "hashKey": (None if hash_key is None else hash_key_to_bytes(hash_key) for hash_key in hash_keys),
+        "expectedShardId": expected,
+        "placement": verdicts,
+        "aggregatePlacement": kinds,
+        "inRange": in_range,
     }
     types = {field.name: field.type for field in (*PLACEMENT_FIELDS, *COUNTING_FIELDS)}
     return {

@@ -65,22 +65,21 @@ class UnopenedRows:
         return layout.batch(columns, count)
 
     def _place(self, source: Source, start: int, count: int) -> dict[str, pa.Array]:
-        assert self._judge is not None
+        judge = self._judge
+        assert judge is not None
 
         def values(name: str) -> list[Any]:
-            column = source.columns.get(name) if source.opened is not None else None
+            column = source.columns.get(name)
             return [None] * count if column is None else column.slice(start, count).to_pylist()
 
         places: list[Placement | None] = []
-        rows = zip(
-            source.kinesis_records(start, start + count),
-            values("aggregated"),
-            values("subSequenceNumber"),
-            values("error"),
-            values("hashKey"),
-            strict=True,
-        )
-        for record, aggregated, sub, error, own in rows:
+        keys = zip(*map(values, ("partitionKey", "explicitHashKey", "shardId")), strict=True)
+        if source.opened is None:
+            for pk, ehk, shard_id in keys:
+                places.append(judge.on(shard_id).place(plain_hash_key(pk, ehk), certain=ehk is not None))
+            return placement_columns(places, self._layout)
+        known = zip(*map(values, ("aggregated", "subSequenceNumber", "error", "hashKey")), strict=True)
+        for (pk, ehk, shard_id), (aggregated, sub, error, own) in zip(keys, known, strict=True):
             if error is not None and (aggregated or sub):
                 # The keys of a defective row may be others than those it was hashed by, or not its own.
                 hash_key = None if own is None else int.from_bytes(own, "big")
@@ -88,10 +87,10 @@ class UnopenedRows:
                     places.append(None)  # a frame that could not be opened
                     continue
             else:
-                hash_key = plain_hash_key(record)
+                hash_key = plain_hash_key(pk, ehk)
             # A user record from an aggregate has no other hash key.
-            certain = record.explicit_hash_key is not None or bool(aggregated)
-            places.append(self._judge.on(record.shard_id).place(hash_key, certain=certain))
+            certain = ehk is not None or bool(aggregated)
+            places.append(judge.on(shard_id).place(hash_key, certain=certain))
         return placement_columns(places, self._layout)
 
     def _keep(self, source: Source, start: int, count: int, columns: dict[str, Any]) -> None:

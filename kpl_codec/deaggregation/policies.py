@@ -89,9 +89,12 @@ class Opener:
         Raises DecodeError under the strict policy, TypeError for anything but a KinesisRecord.
         """
         if speedups is None or not isinstance(kinesis_records, (list, tuple)):
-            for record in map(_checked, kinesis_records):
-                self._counts.kinesis_records += 1
-                yield self._open_one(record)
+            counts, open_one = self._counts, self._open_one
+            for record in kinesis_records:
+                if type(record) is not KinesisRecord or type(record[1]) is not bytes:
+                    record = _checked(record)
+                counts.kinesis_records += 1
+                yield open_one(record)
             return
         start = 0
         while start < len(kinesis_records):
@@ -156,7 +159,8 @@ class Opener:
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."
         self._counts.user_records += 1
-        return (rows.unopened(record, self._place_plain(record), self._fates[0]),)
+        placement = self._place_plain(record) if self._placed else None
+        return (rows.unopened(record, placement, self._fates[0]),)
 
     def _on(self, record: KinesisRecord) -> ShardJudge | None:
         return None if self._judge is None else self._judge.on(record.shard_id)
@@ -166,16 +170,17 @@ class Opener:
         return self._on(record) if self._placed else None
 
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
-        judge = self._placing(record)
-        if judge is None:
+        if self._judge is None or not self._placed:
             return None
-        return judge.place(rows.plain_hash_key(record), certain=record.explicit_hash_key is not None)
+        hash_key = rows.plain_hash_key(record.partition_key, record.explicit_hash_key)
+        return self._judge.on(record.shard_id).place(hash_key, certain=record.explicit_hash_key is not None)
 
     def _strict(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
         # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
         try:
-            parsed = decode_message(_message(record, verified), record.data)
+            data = record.data
+            parsed = decode_message(data[4:-DIGEST_SIZE] if verified else frame.split_frame(data), data)
         except DecodeError as error:
             raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
         return self._sound(record, parsed)
@@ -220,7 +225,7 @@ class Opener:
 
     def _report(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
         try:
-            message = _message(record, verified)
+            message = record.data[4:-DIGEST_SIZE] if verified else frame.split_frame(record.data)
         except DecodeError as error:
             return (self._raw(record, error),)
         parsed = parse(message)
@@ -231,8 +236,9 @@ class Opener:
     def _sound(
         self, record: KinesisRecord, parsed: AggregatedRecord, *, report: bool = False
     ) -> Iterable[DeaggregatedRecord]:
-        judge = self._on(record)
-        kind, placed = (None, None) if judge is None else rows.place_sound(parsed, judge)
+        kind, placed = None, None
+        if self._judge is not None:
+            kind, placed = rows.place_sound(parsed, self._judge.on(record.shard_id))
         return self._counted(record, parsed, placed, kcl.fate_of_sound(kind) if report else None)
 
     def _counted(
@@ -244,8 +250,9 @@ class Opener:
         *,
         tags: bool = True,
     ) -> Iterable[DeaggregatedRecord]:
-        self._counts.aggregated_records += 1
-        self._counts.user_records += len(parsed)
+        counts = self._counts
+        counts.aggregated_records += 1
+        counts.user_records += len(parsed)
         placed = placed if self._placed else None
         return self._sound_rows(record, parsed, placed, fate, tags=tags)  # type: ignore[no-any-return]
 
@@ -285,10 +292,6 @@ class Opener:
             if row.defects:
                 counts.defects[row.defects[0].code] += 1
             yield row
-
-
-def _message(record: KinesisRecord, verified: bool) -> bytes:
-    return record.data[4:-DIGEST_SIZE] if verified else frame.split_frame(record.data)
 
 
 def _checked(record: KinesisRecord) -> KinesisRecord:

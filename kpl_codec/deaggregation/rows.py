@@ -9,7 +9,7 @@ from typing import TypeVar
 from ..compiled import speedups
 from ..errors import DecodeError, HashKeyError
 from ..format import wire
-from ..format.hash_keys import effective_hash_key, hash_key_from_bytes, partition_key_hash
+from ..format.hash_keys import effective_hash_key, hash_key_from_bytes, partition_key_hashes
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE
@@ -46,11 +46,11 @@ def unopened(
     return _NEW(DeaggregatedRecord, row)
 
 
-def plain_hash_key(record: KinesisRecord) -> int | None:
+def plain_hash_key(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
     """The hash key of a plain record; None where it cannot be known."""
-    if record.explicit_hash_key is None and record.partition_key is None:
+    if explicit_hash_key is None and partition_key is None:
         return None
-    return _hash_key_or_none(record.partition_key or "", record.explicit_hash_key)
+    return _hash_key_or_none(partition_key or "", explicit_hash_key)
 
 
 #: The placement of each key of a sound aggregate, and for each user record the index of its own.
@@ -59,27 +59,26 @@ Placed = tuple[list[Placement], Sequence[int]]
 
 def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, Placed]:
     """The kind of a sound aggregate and the placement of each user record; each key is hashed once."""
-    pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
+    partition_keys, explicit_hash_keys, pks, ehks, _, _ = parsed.columns()
     used = pks
     if ehks is None:
-        hash_keys = _partition_key_hashes(parsed)
+        hash_keys = _partition_key_hashes(partition_keys)
     else:
         # For every text that a decoder accepts (KEY-3), int gives the same number.
-        hash_keys = list(map(int, parsed.explicit_hash_key_table))
+        hash_keys = list(map(int, explicit_hash_keys))
         used = ehks
         if min(ehks) < 0:
             first = len(hash_keys)
-            hash_keys += _partition_key_hashes(parsed)
+            hash_keys += _partition_key_hashes(partition_keys)
             used = [first + pk if ehk < 0 else ehk for pk, ehk in zip(pks, ehks, strict=True)]
     kind, placements = judge.place_aggregate(hash_keys, used)
     return kind, (placements, used)
 
 
-def _partition_key_hashes(parsed: AggregatedRecord) -> list[int]:
+def _partition_key_hashes(partition_keys: Sequence[str]) -> list[int]:
     if speedups is None:
-        return list(map(partition_key_hash, parsed.partition_key_table))
-    digests = speedups.md5_many(list(map(str.encode, parsed.partition_key_table)))
-    return list(map(hash_key_from_bytes, digests))
+        return partition_key_hashes(partition_keys)
+    return list(map(hash_key_from_bytes, speedups.md5_many(list(map(str.encode, partition_keys)))))
 
 
 def sound_rows(
@@ -94,15 +93,16 @@ def sound_rows(
     placements = None if placed is None else list(map(placed[0].__getitem__, placed[1]))
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
-    found_tags = parsed.tags if tags else None
-    if speedups is not None and type(parsed.data) is list:
-        columns = *parsed.columns()[:-1], found_tags, placements
+    *columns, data, found_tags = parsed.columns()
+    if not tags:
+        found_tags = None
+    if speedups is not None and type(data) is list:
+        columns += data, found_tags, placements
         return speedups.rows(DeaggregatedRecord, template(record, fate), *columns)  # type: ignore[no-any-return]
-    explicit_hash_keys = parsed.explicit_hash_keys()
     rows = zip(
         parsed.partition_keys(),
-        parsed.data,
-        _NONE if explicit_hash_keys is None else explicit_hash_keys,
+        data,
+        parsed.explicit_hash_keys() or _NONE,
         _EMPTY if found_tags is None else found_tags,
         repeat(record.sequence_number),
         count(),

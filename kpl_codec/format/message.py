@@ -98,14 +98,13 @@ class AggregatedRecord(Sequence[UserRecord]):
 
     def partition_keys(self) -> Iterator[str]:
         """The partition key of every user record, in order."""
-        return map(self.partition_key_table.__getitem__, self.partition_key_indices)
+        return map(self._columns[0].__getitem__, self._columns[2])
 
     def explicit_hash_keys(self) -> Iterator[str | None] | None:
         """The explicit hash key of every user record, in order; None if no user record has one."""
-        if self.explicit_hash_key_indices is None:
-            return None
+        indices = self._columns[3]
         # Index -1 gives the None at the end.
-        return map((*self.explicit_hash_key_table, None).__getitem__, self.explicit_hash_key_indices)
+        return None if indices is None else map((*self._columns[1], None).__getitem__, indices)
 
     def __iter__(self) -> Iterator[UserRecord]:
         if speedups is not None and type(self.data) is list:

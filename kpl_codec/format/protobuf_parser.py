@@ -23,6 +23,7 @@ from .schema import ABSENT, COLUMNS, MESSAGE
 Parts = tuple[Any, ...]
 
 _LARGEST = str(MAX_HASH_KEY)
+_BYTES = bytes(range(256))
 
 
 def parse(message: bytes) -> Parts | None:
@@ -42,13 +43,15 @@ def parse(message: bytes) -> Parts | None:
         tuple(parsed.partition_key_table[:]),
         tuple(parsed.explicit_hash_key_table[:]),
     )
-    if not data or not _are_keys(partition_keys) or not _are_hash_keys(explicit_hash_keys):
+    if not data or not _are_keys(partition_keys):
+        return None
+    if explicit_hash_keys and not _are_hash_keys(explicit_hash_keys):
         return None
     partition_key_indices = columns.partition_key_index[:]
-    if max(partition_key_indices) >= len(partition_keys):
+    if not _are_below(len(partition_keys), partition_key_indices):
         return None
     indices = columns.explicit_hash_key_index[:]
-    if indices and max(indices) >= len(explicit_hash_keys):
+    if indices and not _are_below(len(explicit_hash_keys), indices):
         return None
     explicit_hash_key_indices: list[int] | None = indices or None
     if 0 < len(indices) < len(data):
@@ -77,6 +80,13 @@ def _tags(records: Any) -> list[tuple[Tag, ...]] | None:
     return tags
 
 
+def _are_below(size: int, indices: list[int]) -> bool:
+    try:  # as bytes, less the bytes below size: a third of the time of max
+        return not bytearray(indices).translate(None, _BYTES[:size])
+    except ValueError:  # one is above 255
+        return max(indices) < size
+
+
 def _are_keys(keys: tuple[Any, ...]) -> bool:
     """Whether all entries of a table as protobuf gives them are keys (MSG-8, MSG-9)."""
     try:
@@ -88,8 +98,6 @@ def _are_keys(keys: tuple[Any, ...]) -> bool:
 
 def _are_hash_keys(keys: tuple[Any, ...]) -> bool:
     """Whether all entries of a table as protobuf gives them are explicit hash keys (KEY-3)."""
-    if not keys:
-        return True
     try:
         digits = "".join(keys)
     except TypeError:

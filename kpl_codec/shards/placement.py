@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
+from itertools import repeat
 from typing import Literal, NamedTuple, Protocol
 
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
@@ -180,14 +181,18 @@ class ShardJudge:
     def place(self, hash_key: int | None, *, certain: bool) -> Placement:
         """The verdict on one hash key. ``certain``: the record has no other hash key, as every one from an
         aggregate."""
-        in_range = self.in_range(hash_key)
+        in_range = None
+        if hash_key is not None and self.hash_key_range is not None:
+            lowest, highest = self.hash_key_range
+            in_range = lowest <= hash_key <= highest
         if hash_key is None:
             expected = len(self._endings)
         elif in_range and self._home is not None:
             expected = self._home
         else:
             expected = bisect_left(self._endings, hash_key)
-        verdict, expected_id = self.verdict(expected, in_range, certain=certain)
+        words = self._known.get((expected, in_range, certain))
+        verdict, expected_id = words or self.verdict(expected, in_range, certain=certain)
         return _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, in_range, None))
 
     def place_aggregate(
@@ -197,25 +202,30 @@ class ShardJudge:
 
         ``hash_keys``: those of its key tables; ``used``: per user record the number of its own among them.
         """
-        lowest, highest = self.hash_key_range if self.hash_key_range is not None else (0, -1)
-        ranged, home, endings = self.hash_key_range is not None, self._home, self._endings
-        known, judged = self._known, []
-        for hash_key in hash_keys:
-            inside = lowest <= hash_key <= highest if ranged else None
-            expected = home if inside and home is not None else bisect_left(endings, hash_key)
-            words = known.get((expected, inside, True))
-            if words is None:
-                words = self.verdict(expected, inside, certain=True)
-            judged.append((words, hash_key, inside))
-        insides = [inside for _, _, inside in judged]
-        if len(set(insides)) > 1:
-            insides = [insides[item] for item in used]
-        kind = aggregate_kind(insides.count(True), insides.count(False))
+        home, endings, known = self._home, self._endings, self._known
+        insides: Sequence[bool | None] = [None] * len(hash_keys)
+        if self.hash_key_range is not None:
+            lowest, highest = self.hash_key_range
+            insides = [lowest <= hash_key <= highest for hash_key in hash_keys]
         shard_id = self.shard_id
         # tuple.__new__, because Placement.__new__ takes as long as all the rest.
+        if home is not None and all(insides):
+            kind = aggregate_kind(len(insides), 0)
+            verdict, expected_id = self.verdict(home, True, certain=True)
+            shared = repeat(shard_id), repeat(expected_id), repeat(True), repeat(kind)
+            return kind, list(
+                map(_NEW, repeat(Placement), zip(repeat(verdict), hash_keys, *shared, strict=False))
+            )
+        judged = []
+        for hash_key, inside in zip(hash_keys, insides, strict=True):
+            expected = home if inside and home is not None else bisect_left(endings, hash_key)
+            words = known.get((expected, inside, True))
+            judged.append(words or self.verdict(expected, inside, certain=True))
+        of_users = [insides[item] for item in used] if len(set(insides)) > 1 else insides
+        kind = aggregate_kind(of_users.count(True), of_users.count(False))
         return kind, [
             _NEW(Placement, (verdict, hash_key, shard_id, expected_id, inside, kind))
-            for (verdict, expected_id), hash_key, inside in judged
+            for (verdict, expected_id), hash_key, inside in zip(judged, hash_keys, insides, strict=True)
         ]
 
     def verdict(self, expected: int, in_range: bool | None, *, certain: bool) -> tuple[Verdict, str | None]:
