@@ -9,9 +9,9 @@ The input is anything with Arrow's PyCapsule interface: pyarrow's own objects, d
 pandas, relations of DuckDB. It needs a binary column ``data``. ``streamName``, ``shardId``,
 ``sequenceNumber``, ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if
 present; all other columns are copied. The columns equal the objects that `kpl_codec.deaggregate` gives for
-the same Kinesis records under the same policy. There are two paths: compiled code writes the columns of
-sound records without an object per user record (compiled_columns.py); all others go through `deaggregate`,
-many in one call (fallback.py).
+the same Kinesis records under the same policy. Compiled code writes the columns of sound records
+(compiled_columns.py). All others are opened as `deaggregate` opens them (fallback.py): the columns of sound
+aggregates are made of their parts (aggregates.py), those of defective ones of an object per user record.
 
 Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before. They stay
 unchanged, so running twice does no harm. Output batches have a maximum size in bytes. Memory is limited to

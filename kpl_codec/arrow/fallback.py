@@ -1,5 +1,5 @@
-"""Makes columns from objects, for Kinesis records that the compiled parser cannot decide, and for all
-aggregates without the compiled extension."""
+"""Makes columns of Kinesis records that the compiled parser cannot decide, and of all aggregates without the
+compiled extension: of sound aggregates by their parts, of defective ones by an object per user record."""
 
 from __future__ import annotations
 
