@@ -170,39 +170,9 @@ def _watch(args: argparse.Namespace) -> int:
         raise UsageError(reason="--consumer needs --all: a subscription gives everything")
     if not args.all and args.share * args.period < SHORTEST_SLOT:
         raise UsageError(reason=f"--share of --period is less than {SHORTEST_SLOT} s: too short to look at")
-    from ..aws.sentinel import StreamWatcher
-
     with ExitStack() as stack:
         outlets = list(_outlets(args, stack))
-
-        def tell(finding: Finding) -> None:
-            for outlet in outlets:
-                outlet.finding(finding)
-
-        def measure(measured: list[Measure], now: float) -> None:
-            for outlet in outlets:
-                outlet.measures(measured, now)
-
-        client, consumer = client_of(args), None
-        if args.consumer:
-            consumer = _consumer(client, args)
-        limits = Limits.of_a_consumer() if consumer else Limits()
-        given = {
-            name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None
-        }
-        watcher = StreamWatcher(
-            client,
-            **stream_arguments(args.stream),
-            consumer_arn=consumer,
-            share=1.0 if args.all else args.share,
-            period=args.period,
-            since=args.since,
-            limits=limits._replace(**given),
-            names=args.names,
-            on_finding=tell,
-            on_measures=measure,
-            measure_every=2.0,
-        )
+        watcher = _watcher(args, outlets)
         if args.page is not None:
             from ..outlets.page import PageServer
 
@@ -224,6 +194,37 @@ def _watch(args: argparse.Namespace) -> int:
         return 2
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
     return 1 if bad else 0
+
+
+def _watcher(args: argparse.Namespace, outlets: list[Any]) -> StreamWatcher:
+    """The watcher that the arguments ask for, which tells ``outlets``. Raises StreamUnavailable."""
+    from ..aws.sentinel import StreamWatcher
+
+    def tell(finding: Finding) -> None:
+        for outlet in outlets:
+            outlet.finding(finding)
+
+    def measure(measured: list[Measure], now: float) -> None:
+        for outlet in outlets:
+            outlet.measures(measured, now)
+
+    client = client_of(args)
+    consumer = _consumer(client, args) if args.consumer else None
+    limits = Limits.of_a_consumer() if consumer else Limits()
+    given = {name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None}
+    return StreamWatcher(
+        client,
+        **stream_arguments(args.stream),
+        consumer_arn=consumer,
+        share=1.0 if args.all else args.share,
+        period=args.period,
+        since=args.since,
+        limits=limits._replace(**given),
+        names=args.names,
+        on_finding=tell,
+        on_measures=measure,
+        measure_every=2.0,
+    )
 
 
 def _consumer(client: Any, args: argparse.Namespace) -> str:

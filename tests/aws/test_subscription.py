@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws.shard_event import EventError, shard_event
 from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.aws.subscription import SubscriptionCursor
-from kpl_codec.shards.live_shard_map import StreamUnavailable
+from kpl_codec.shards.live_shard_map import Failure, StreamUnavailable
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from kpl_codec.testing.faults import (
     FaultProxy,
@@ -179,6 +180,24 @@ def test_what_a_retry_cannot_solve_is_raised_and_the_rest_after_patience() -> No
     with pytest.raises(StreamUnavailable) as caught:
         subscriber(sound, at_record(first)).fetch()
     assert caught.value.code == "InvalidArgumentException"
+
+
+def test_patience_bounds_the_wait_for_a_consumer_and_each_failure_is_told() -> None:
+    stream = FanOutKinesis(1)
+
+    def unreachable(**_: Any) -> Any:
+        raise EndpointConnectionError(endpoint_url="http://127.0.0.1:9")
+
+    stream.describe_stream_consumer = unreachable  # type: ignore[method-assign]
+    told: list[Failure] = []
+    begun = stream.now
+    consumers = StreamConsumers(
+        stream, patience=60.0, on_retry=told.append, sleep=stream.sleep, clock=stream.clock
+    )
+    with pytest.raises(StreamUnavailable, match="EndpointConnectionError"):
+        consumers.active(ARN, "reader")
+    assert 50 < stream.now - begun <= 60
+    assert {failure.code for failure in told} == {"EndpointConnectionError"}
 
 
 @pytest.mark.requirement("EFO-7")

@@ -144,6 +144,18 @@ def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[st
     assert "--share of --period is less than 0.01 s" in told
 
 
+def test_what_the_wait_is_for_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kpl_codec.cli.watch._PATIENCE", 1.0)
+    stream = ["--stream", "arn:aws:kinesis:us-east-1:123456789012:stream/orders", "--region", "us-east-1"]
+    consumer = ["--all", "--consumer", "gate", "--endpoint-url", "http://127.0.0.1:9"]
+    assert main(["watch", *stream, *consumer]) == 2
+    first, *later = capsys.readouterr().err.splitlines()
+    assert first == "waits up to 1 s for the consumer gate ..."
+    assert "EndpointConnectionError" in later[-1]
+
+
 def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
     gone = ["--all", "--since", "1m", "--once", "--webhook", "http://127.0.0.1:9/"]
