@@ -75,3 +75,57 @@ def test_the_place_is_added_and_the_type_stays() -> None:
     assert error.sequence_number is None
     full = errors.AggregateFull(field="data", size=5, max_size=4).in_group(3)
     assert (type(full), full.group_index, full.max_size) == (errors.AggregateFull, 3, 4)
+
+
+PLACED = [cls for cls in CLASSES if issubclass(cls, errors.DecodeError | errors.EncodeError)]
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_the_text_of_an_error_ends_in_its_requirement_and_has_no_empty_part(
+    cls: type[errors.KplError],
+) -> None:
+    error = cls(**_example(cls))
+    told = f"{error.describe()} [{error.requirement}]" if error.requirement else error.describe()
+    assert str(error) == told
+    assert "None" not in told
+    assert repr(error) == f"{cls.__name__}({', '.join(f'{n}={v!r}' for n, v in error.fields.items())})"
+
+
+@pytest.mark.parametrize("cls", PLACED, ids=lambda cls: cls.__name__)
+def test_every_part_of_the_place_can_stand_alone(cls: type[errors.KplError]) -> None:
+    places = {
+        "offset": (9, "at byte 9"), "record_index": (1, "at user record 1"), "group_index": (3, "in group 3"),
+        "sequence_number": ("7", "at sequence number 7"), "shard_id": ("s", "at s"),
+    }  # fmt: skip
+    plain = cls(**_example(cls))
+    for name, (value, told) in places.items():
+        if name in cls._names - cls._required:
+            there = cls(**_example(cls), **{name: value})
+            assert str(there) == str(plain).replace(plain.describe(), f"{plain.describe()} ({told})")
+
+
+def test_errors_are_equal_and_hashed_by_type_and_fields() -> None:
+    one = errors.MissingField(field="data", offset=1, record_index=2)
+    assert {one, errors.MissingField(field="data", offset=1, record_index=2)} == {one}
+    others = [
+        errors.MissingField(field="data", offset=1, record_index=3),
+        errors.MissingField(field="data", offset=2, record_index=2),
+        errors.NoUserRecords(offset=1, record_index=2),
+    ]
+    for other in others:
+        assert one != other
+        assert hash(one) != hash(other)
+    assert errors.NoUserRecords(offset=1) != errors.KplError()
+
+
+def test_wrong_fields_are_named() -> None:
+    with pytest.raises(TypeError) as caught:
+        errors.NotAggregated(nonsense=1, offset=0, more=2)  # type: ignore[call-arg]
+    told = "NotAggregated: unknown fields ['more', 'nonsense'], missing fields ['length']"
+    assert str(caught.value) == told
+    refused = errors.ShardMapError(code="empty", reason="r", shard_ids=())
+    sourced = errors.ShardMapError(code="empty", reason="r", shard_ids=(), source="file")
+    assert sourced.describe() == f"file: {refused.describe()}"
+    assert refused.describe().startswith("shard map refused: ")
+    disguised = errors.NotAggregated(offset=0, length=3, disguise="base64")
+    assert str(disguised).startswith("an aggregated record as base64: ")

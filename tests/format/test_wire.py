@@ -1,0 +1,188 @@
+"""The byte walker: every field of every defect, and which defect is the first."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import kpl_codec as kpl
+from kpl_codec.format import wire
+from kpl_codec.format.disguises import disguise_of
+from kpl_codec.format.records import answered_record
+from kpl_codec.testing import strategies
+
+from ..spec import vectors
+from .test_codec import frame
+
+KEY, RECORD = b"\x0a\x01k", b"\x1a\x05\x08\x00\x1a\x01x"
+SOUND = b"\x08\x00\x1a\x01x"
+
+
+def nested(tag: int, body: bytes) -> bytes:
+    return bytes((tag, len(body))) + body
+
+
+def second(body: bytes) -> bytes:
+    """A message whose second user record has these bytes: it begins at byte 14, they at byte 16."""
+    return KEY + RECORD + nested(0x1A, body)
+
+
+def tagged(body: bytes) -> bytes:
+    """A message whose second user record ends in a tag of these bytes, at byte 21; they begin at byte 23."""
+    return second(SOUND + nested(0x22, body))
+
+
+def index_out_of_table(**fields: Any) -> kpl.DecodeError:
+    return kpl.IndexOutOfTable(table="partition_key_table", **fields)
+
+
+def key(code: str, table: str, **fields: Any) -> kpl.DecodeError:
+    return kpl.InvalidKey(code=code, table=table, **fields)
+
+
+def malformed(code: str, offset: int, record_index: int | None = 1) -> kpl.DecodeError:
+    return kpl.MalformedMessage(code=code, offset=offset, record_index=record_index)  # type: ignore[arg-type]
+
+
+@pytest.mark.requirement("MSG-3", "MSG-4", "MSG-5", "MSG-6", "MSG-7", "MSG-8", "KEY-3")
+@pytest.mark.parametrize(
+    ("message", "defects"),
+    [
+        (second(b"\x08\x07\x1a\x01y"), [index_out_of_table(index=7, size=1, offset=14, record_index=1)]),
+        (
+            b"\x0a\x02k\xff" + RECORD,
+            [
+                key("key-utf-8", "partition_key_table", index=0, offset=7),
+                key("key-unusable", "partition_key_table", index=0, offset=8, record_index=0),
+            ],
+        ),
+        (
+            KEY + b"\x12\x01a" + nested(0x1A, SOUND + b"\x10\x00"),
+            [
+                kpl.InvalidHashKey(index=0, offset=9),
+                key("key-unusable", "explicit_hash_key_table", index=0, offset=10, record_index=0),
+            ],
+        ),
+        (tagged(b"\x0a\x03ab\xff"), [key("key-utf-8", "tags.key", index=1, offset=27, record_index=1)]),
+        (
+            tagged(b"\x0a\x01t\x12\x03ab\xff"),
+            [key("key-utf-8", "tags.value", index=1, offset=30, record_index=1)],
+        ),
+        (tagged(b"\x12\x01v"), [kpl.MissingField(field="tags.key", offset=21, record_index=1)]),
+        (
+            tagged(b"\x08\x01"),
+            [kpl.WrongWireType(field="tags.key", wire_type=0, expected=2, offset=23, record_index=1)],
+        ),
+        (
+            second(b"\x08\x00\x18\x01"),
+            [kpl.WrongWireType(field="data", wire_type=0, expected=2, offset=18, record_index=1)],
+        ),
+        (second(b"\x08\x00"), [kpl.MissingField(field="data", offset=14, record_index=1)]),
+        (second(SOUND + b"\x08\x80"), [malformed("truncated", 22)]),
+        (second(SOUND + b"\x80"), [malformed("truncated", 21)]),
+        (second(SOUND + b"\x1a\x05x"), [malformed("truncated", 21)]),
+        (second(SOUND + b"\x08" + b"\x80" * 10 + b"\x01"), [malformed("varint-too-long", 22)]),
+        (second(SOUND + b"\x08" + b"\xff" * 9 + b"\x02"), [malformed("varint-overflow", 22)]),
+        (second(SOUND + b"\x2b\x08\x01"), [malformed("unterminated-group", 21)]),
+        (second(SOUND + b"\x2c"), [malformed("stray-end-group", 21)]),
+        (second(SOUND + b"\x00\x01"), [malformed("field-number", 21)]),
+        (second(SOUND + b"\x2e\x01"), [malformed("wire-type", 21)]),
+        (tagged(b"\x0a\x80"), [malformed("truncated", 24)]),
+        (tagged(b"\x0a\x05k"), [malformed("truncated", 23)]),
+        (tagged(b"\x0a\x01k\x1b\x08"), [malformed("truncated", 28)]),
+        (KEY + RECORD + b"\x08\x80", [malformed("truncated", 15, None)]),
+    ],
+)
+def test_a_defect_says_what_and_where(message: bytes, defects: list[kpl.DecodeError]) -> None:
+    assert list(kpl.explain(frame(message)).defects) == defects
+
+
+def hold_first_defect(data: bytes) -> None:
+    """The first defect is the first of all; each is in the user record that it names."""
+    end = len(data) - 16
+    try:
+        tables = wire.scan(data, 4, end)
+    except kpl.MalformedMessage as error:
+        assert wire.first_defect(data, 4, end) == error
+        return
+    records = list(wire.records(data, 4, end))
+    assert [record.record_index for record in records] == list(range(tables.record_count))
+    found = [*tables.defects]
+    for record in records:
+        for defect in wire.check(record, tables):
+            assert defect.record_index == record.record_index
+            assert record.offset <= (defect.offset or 0) < record.end
+            found.append(defect)
+    found = [defect for defect in found if defect.code != "key-unusable"]
+    first = min(found, key=lambda defect: defect.offset or 0, default=None)
+    if not records and first is None:
+        first = kpl.NoUserRecords(offset=4)
+    assert wire.first_defect(data, 4, end) == first
+
+
+@pytest.mark.requirement("MSG-10")
+def test_the_first_defect_of_what_the_vectors_open() -> None:
+    for vector in vectors.load():
+        data = vector["input"].get("data")
+        if isinstance(data, str) and len(data) >= 40:
+            hold_first_defect(bytes.fromhex(data))
+
+
+@given(strategies.defective_frames())
+def test_the_first_defect_is_the_first_of_all(made: Any) -> None:
+    if len(made.data) >= 20:
+        hold_first_defect(made.data)
+
+
+@pytest.mark.parametrize(
+    "kept", [wire.MAX_KEPT_DEFECTS - 1, wire.MAX_KEPT_DEFECTS, wire.MAX_KEPT_DEFECTS + 1]
+)
+def test_only_so_many_defects_are_kept_and_all_are_counted(kept: int) -> None:
+    data = frame(b"\x0a\x01\xff" * kept + RECORD)
+    tables = wire.scan(data, 4, len(data) - 16)
+    assert (tables.defect_count, len(tables.defects)) == (kept, min(kept, wire.MAX_KEPT_DEFECTS))
+    explained = kpl.explain(data, max_nodes=10**6)
+    assert len(explained.defects) + explained.omitted == kept + 1
+
+
+def test_disguises_are_known_by_their_first_bytes_and_base64_by_all_of_them() -> None:
+    data = kpl.encode([kpl.UserRecord("k", b"x")])
+    encoded = base64.b64encode(data)
+    for text, name in (
+        (encoded, "base64"),
+        (b'"' + encoded + b'"', "base64"),
+        (base64.b64encode(encoded), "base64 of base64"),
+        (data.hex().encode(), "hexadecimal digits"),
+        (data.hex().upper().encode(), "hexadecimal digits"),
+        (data.decode("latin-1").encode(), "Latin-1 text"),
+        (data.decode("utf-8", "replace").encode(), "text with lost bytes"),
+        (repr(data).encode(), "a Python literal"),
+        (data, None),
+        (b"84maw", None),  # too little for base64
+        (b"84mawA==", None),  # another fourth byte than the magic's
+        (base64.b64encode(b"84mawA=="), None),
+        (b"ODRtYX", None),
+        (b"", None),
+    ):
+        assert disguise_of(text) == name
+        if text != data:
+            with pytest.raises(kpl.NotAggregated) as caught:
+                kpl.decode(text)
+            error = caught.value
+            assert (error.offset, error.length, error.disguise) == (0, len(text), name)
+
+
+def test_a_record_of_an_answer_is_taken_as_it_is() -> None:
+    answer = {
+        "PartitionKey": "k",
+        "Data": bytearray(b"x"),
+        "SequenceNumber": "7",
+        "ApproximateArrivalTimestamp": 5,
+    }
+    assert answered_record(answer, "s") == kpl.KinesisRecord("k", b"x", "7", "s", 5)  # type: ignore[arg-type]
+    assert answered_record({"Data": b"", "SequenceNumber": "7"}, "s") == kpl.KinesisRecord(
+        None, b"", "7", "s"
+    )
