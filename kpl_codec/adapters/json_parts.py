@@ -68,7 +68,8 @@ class _Parts(Reading):
         try:
             yield from self._inside(offset, line)
         except _Lost as lost:
-            yield Defect(lost.broken.code, offset, line, lost.broken.reason, self.offset)
+            at = self.offset + self._size(lost.broken.end)
+            yield Defect(lost.broken.code, offset, line, lost.broken.reason, at)
             self._advance(max(lost.broken.end, self.pos))
             self._shorten()
             self._to_start()
@@ -151,7 +152,7 @@ class _Parts(Reading):
             raise _Lost(found)
         document, end = found
         if isinstance(document, Defect):
-            raise _Lost(Break("json", document.reason, end))
+            raise _Lost(Break(document.code, document.reason, end))
         self._advance(end)
         return document.value
 

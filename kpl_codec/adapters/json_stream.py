@@ -40,6 +40,9 @@ _BEFORE_LONG_NUMBER = re.compile(".*?(?=[0-9]{4300})", re.DOTALL)
 _DEPTH = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
+Code = Literal["json", "utf-8", "duplicate-member", "too-large"]
+
+
 class Document(NamedTuple):
     """One JSON value. ``offset``: its first byte. ``line``: where it starts; reading begins at line 1."""
 
@@ -56,7 +59,7 @@ class Defect(NamedTuple):
     too-large (more than ``max_size`` characters).
     """
 
-    code: Literal["json", "utf-8", "duplicate-member", "too-large"]
+    code: Code
     offset: int
     line: int
     reason: str
@@ -85,7 +88,7 @@ def json_documents(
 class Break(NamedTuple):
     """Where and why the document at ``pos`` breaks."""
 
-    code: Literal["json", "too-large"]
+    code: Code
     reason: str
     end: int
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.adapters import json_parts as module
+from kpl_codec.adapters import json_stream
 from kpl_codec.adapters.json_parts import json_parts
-from kpl_codec.adapters.json_stream import Defect, json_documents
+from kpl_codec.adapters.json_stream import Defect, Document, json_documents
 
 from .test_json_stream import blocks, containers, counted_work, cuts
 
@@ -96,6 +97,89 @@ def test_what_cannot_be_in_a_part_is_told() -> None:
         b'{"Records": [{}], }',
     ):
         assert isinstance(in_parts(broken, [5], whole_size=5)[-1], Defect), broken
+
+
+def one(number: int) -> str:
+    return f'{{"n": {number}}}'
+
+
+SHARD = '{"ShardId": "s", "Records": ['
+PLACES: dict[str, tuple[str, list[Document | Defect]]] = {
+    "every part has its document's place": (
+        f"\n {SHARD}{one(1)},\n{one(2)}, {one(3)}]}}\n[{one(4)}, {one(5)}]",
+        [
+            Document({"ShardId": "s", "Records": [{"n": 1}, {"n": 2}]}, 2, 2),
+            Document({"ShardId": "s", "Records": [{"n": 3}]}, 2, 2),
+            Document([{"n": 4}, {"n": 5}], 62, 4),
+        ],
+    ),
+    "a list of answers": (
+        f'\n [ {SHARD}{one(1)},\n {one(2)}], "ShardId": 5}}, {one(3)}]',
+        [
+            Document({"ShardId": "s", "Records": [{"n": 1}, {"n": 2}]}, 2, 2),
+            Defect("duplicate-member", 2, 2, "a member twice in one object", 65),
+            Defect("json", 2, 2, "ShardId stands behind the records", 65),
+            Document([{"n": 3}], 2, 2),
+        ],
+    ),
+    "no records": (
+        '\n {"a": [1, 2, 3], "bbbbbbbbbbb": 2,\n "c": 3}\n[{"c": 1}]',
+        [Document({"a": [1, 2, 3], "bbbbbbbbbbb": 2, "c": 3}, 2, 2), Document([{"c": 1}], 46, 4)],
+    ),
+    "a name behind the records": (
+        f'\n\n {{"Records": [{one(1)}], "x": 1, "shardId": {{"a": 1}}, "y": 2 }}\n{one(2)}',
+        [
+            Document({"Records": [{"n": 1}]}, 3, 3),
+            Defect("json", 3, 3, "shardId stands behind the records", 45),
+            Document({"n": 2}, 65, 4),
+        ],
+    ),
+    "a member twice, in a record": (
+        f'\n [{one(1)}, {{"a": 1, "a": 2}}, {one(3)}]',
+        [
+            Defect("duplicate-member", 13, 2, "a member twice in one object", 13),
+            Document([{"n": 1}], 2, 2),
+            Document([{"n": 3}], 2, 2),
+        ],
+    ),
+    "a member twice, before the records": (
+        f'\n {{"a": {{"b": 1, "b": 2}}, "Records": [{one(1)}]}}\n{one(2)}',
+        [Defect("duplicate-member", 2, 2, "a member twice in one object", 24), Document({"n": 2}, 49, 3)],
+    ),
+    "a broken record": (
+        f'\n [{one(1)}, {{"nnn": tru}}, {one(2)}]\n{one(3)}',
+        [Document([{"n": 1}], 2, 2), Defect("json", 2, 2, "Expecting value", 21), Document({"n": 3}, 37, 3)],
+    ),
+    "a record too large": (
+        f'\n [{one(1)}, {{"n": "{"x" * 80}"}}]\n{one(2)}',
+        [
+            Document([{"n": 1}], 2, 2),
+            Defect("too-large", 2, 2, "more than 60 characters", 80),
+            Document({"n": 2}, 104, 3),
+        ],
+    ),
+}
+for name, (text, at, reason) in {
+    "no comma": (f"[{one(1)} {one(2)}]", 12, "a comma is missing"),
+    "a comma and no value": (f"[{one(1)},   ]", 15, "a comma without a value behind it"),
+    "no colon": ('{"xxxxxxxxxxx" 5}', 17, "a member without a name"),
+    "no name": ('{5: 5, "xxxxxxxxxxxxxx": 5}', 4, "a member without a name"),
+    "no end": (f"[{one(1)},  ", 14, "the document has no end"),
+}.items():
+    after = [] if name == "no end" else [Document({"c": 1}, len(text) + 3, 3)]
+    PLACES[name] = (
+        f"\n {text}" + ('\n{"c": 1}' if after else ""),
+        [Defect("json", 2, 2, reason, at), *after],
+    )
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_each_part_and_each_defect_says_where(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PART_SIZE", 16)
+    monkeypatch.setattr(json_stream, "_WINDOW", 8)
+    text, expected = PLACES[name]
+    assert all(text[item.offset] in "{[" for item in expected)
+    assert list(json_parts(blocks(text.encode(), [5]), whole_size=10, max_size=60)) == expected
 
 
 def large(records: int, indent: bool) -> Iterator[bytes]:
