@@ -18,12 +18,14 @@ from kpl_codec import KinesisRecord, UserRecord, deaggregate
 from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.format.compression import (
     COMPRESSIONS,
+    DEFAULT_MAX_DECOMPRESSED_SIZE,
     STARTS,
     Compression,
     DecompressionError,
     compress,
     compression_of,
     decompress,
+    max_decompressed_size,
 )
 from kpl_codec.producer import ProducerConfig
 
@@ -71,6 +73,24 @@ def test_what_cannot_be_undone_is_an_error(compression: Compression) -> None:
         assert compression in str(caught.value)
     with pytest.raises(ValueError, match="at least 1 byte"):
         decompress(whole, 0)
+
+
+@pytest.mark.requirement("ZIP-2", "ZIP-4")
+def test_a_limit_of_one_byte_and_data_that_becomes_no_smaller() -> None:
+    for pack in (gzip.compress, zlib.compress):
+        assert decompress(pack(b"a"), 1) == b"a"
+        with pytest.raises(DecompressionError) as caught:
+            decompress(pack(b"ab"), 1)
+        assert caught.value.fields["compression"] == compression_of(pack(b"ab"))
+    for compression in COMPRESSIONS:
+        # The shortest text that is worth it; the one before becomes as long as it is, or longer.
+        shortest = next(size for size in range(100) if len(compress(b"a" * size, compression)) < size)
+        for size in range(shortest):
+            assert compress(b"a" * size, compression) == b"a" * size
+    assert [max_decompressed_size(given) for given in (1, 2, False)] == [1, 2, None]
+    assert max_decompressed_size(True) == DEFAULT_MAX_DECOMPRESSED_SIZE
+    with pytest.raises(ValueError, match="decompress 0"):
+        max_decompressed_size(0)
 
 
 @pytest.mark.requirement("ZIP-4")

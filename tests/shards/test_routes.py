@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.errors import HashKeyError, ShardMapError
-from kpl_codec.format.hash_keys import MAX_HASH_KEY, HashKeyRange
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import LiveShardMap, RefreshFailed, State
 from kpl_codec.shards.routes import Routes, undisputed
 from kpl_codec.shards.shard import Shard
@@ -58,6 +58,40 @@ def test_the_table_predicts_what_a_scan_of_the_undisputed_shards_finds(
     for outside in (-1, MAX_HASH_KEY + 1):
         with pytest.raises(HashKeyError):
             routes.predict(outside)
+
+
+@pytest.mark.requirement("SHD-8", "MAP-21")
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(1, 5)],
+        [(0, 5), (7, 9)],
+        [(0, 0), (2, 2), (3, MAX_HASH_KEY)],
+        [(0, 5), (6, MAX_HASH_KEY - 1)],
+        [(0, MAX_HASH_KEY)],
+        [],
+    ],
+)
+def test_a_gap_of_one_hash_key_is_a_gap(ranges: list[tuple[int, int]]) -> None:
+    shards = shards_of([HashKeyRange(*ends) for ends in ranges])
+    routes = Routes(shards)
+    for key in {0, MAX_HASH_KEY, *(edge + by for ends in ranges for edge in ends for by in (-1, 0, 1))}:
+        if 0 <= key <= MAX_HASH_KEY:
+            found = [shard.shard_id for shard in shards if key in shard.hash_key_range]
+            assert routes.predict(key) == (found[0] if found else None)
+
+
+@pytest.mark.requirement("MAP-21")
+def test_every_ancestor_of_an_open_shard_has_closed() -> None:
+    """Also one that is listed as open; what is listed behind it is judged as well."""
+    whole, (low, high) = ALL_HASH_KEYS, ALL_HASH_KEYS.split(2)
+    grandparent = Shard("g", whole)
+    parent = Shard("p", whole, "g")
+    child = Shard("c", low, "p")
+    others = [Shard("x", high), Shard("y", high)]
+    good, disputed = undisputed([grandparent, child, *others], {"p": parent, "g": grandparent})
+    assert good == [child]
+    assert disputed == {"g", "x", "y"}
 
 
 @given(RANGES)
