@@ -1,0 +1,145 @@
+"""What is refused, with which code, and what the reason says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.format import hash_keys
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
+from kpl_codec.shards.allocation import HashKeyAllocator, ShardKeyAllocator, nth_key
+from kpl_codec.shards.lineage import Lineage
+from kpl_codec.shards.live_shard_map import LiveShardMap
+from kpl_codec.shards.place import Place, after_record, at_record, at_time
+from kpl_codec.shards.routes import NO_ROUTES
+from kpl_codec.shards.sequence_numbers import SequenceNumberError, parse_sequence_number
+from kpl_codec.shards.skew import Skew, skew_of
+
+SOME = HashKeyRange(10, 11)
+OVERLAP = [HashKeyRange(0, 5), HashKeyRange(5, 9)]
+PAGE = {
+    "Shards": [
+        {
+            "ShardId": "s",
+            "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(MAX_HASH_KEY)},
+            "SequenceNumberRange": {"StartingSequenceNumber": "1"},
+        }
+    ]
+}
+NOT_JSON = "not JSON: Expecting value: line 1 column 1 (char 0)"
+OUTSIDE = "outside 0 to 2^128 - 1"
+
+
+def full() -> HashKeyAllocator:
+    return HashKeyAllocator(SOME, [10, 11])
+
+
+HASH_KEYS: list[tuple[Callable[[], object], str, str]] = [
+    (lambda: hash_keys.partition_key_hash("\ud800"), "hash-key", "the partition key has no UTF-8 form"),
+    (lambda: hash_keys.explicit_hash_key_value("1" * 300), "hash-key", "300 characters"),
+    (lambda: hash_keys.explicit_hash_key_value("a"), "hash-key", "not a decimal number"),
+    (lambda: hash_keys.explicit_hash_key_value(str(2**128)), "hash-key", OUTSIDE),
+    (lambda: hash_keys.parse_hash_key("07"), "hash-key", "not a canonical decimal number"),
+    (lambda: hash_keys.parse_hash_key(str(2**128)), "hash-key", "above 2^128 - 1"),
+    (lambda: hash_keys.format_hash_key(-1), "hash-key", OUTSIDE),
+    (lambda: hash_keys.hash_key_to_bytes(2**128), "hash-key", OUTSIDE),
+    (lambda: hash_keys.hash_key_from_bytes(b"123"), "hash-key", "3 bytes instead of 16"),
+    (lambda: HashKeyRange(5, 4), "hash-key", "a range must run upwards within 0 to 2^128 - 1"),
+    (lambda: SOME.split(3), "hash-key", "cannot cut 2 hash keys into 3 ranges"),
+    (lambda: full().next_key(), "exhausted", "no free hash key among 2"),
+    (lambda: HashKeyAllocator(SOME, [10, 12]), "hash-key", "outside the allocator's space"),
+    (lambda: HashKeyAllocator(SOME, [9, 10]), "hash-key", "outside the allocator's space"),
+    (lambda: HashKeyAllocator(SOME).add(12), "hash-key", "outside the allocator's space"),
+    (lambda: HashKeyAllocator(SOME).release(10), "not-allocated", "the key is not in use"),
+    (lambda: ShardKeyAllocator(OVERLAP), "overlap", "two ranges share a hash key"),
+    (lambda: ShardKeyAllocator([SOME], [9, 10, 12]), "outside", "2 keys are in no range"),
+    (lambda: ShardKeyAllocator([SOME], [9]), "outside", "1 keys are in no range"),
+    (lambda: ShardKeyAllocator([SOME]).add(9), "outside", "the key is in no range"),
+    (lambda: ShardKeyAllocator([SOME]).add(12), "outside", "the key is in no range"),
+    (lambda: ShardKeyAllocator([SOME]).release(12), "outside", "the key is in no range"),
+    (lambda: ShardKeyAllocator([SOME], [10, 11]).next_key(), "exhausted", "every range is full"),
+    (lambda: skew_of([], []), "outside", "no ranges"),
+    (lambda: skew_of([], OVERLAP), "overlap", "two ranges share a hash key"),
+    (lambda: skew_of([9], [SOME]), "outside", "a hash key is in no range"),
+    (lambda: skew_of([12], [SOME]), "outside", "a hash key is in no range"),
+    (lambda: NO_ROUTES.predict(2**128), "hash-key", OUTSIDE),
+    (lambda: kpl.ShardMap.from_list_shards(PAGE).shard_for(2**128), "hash-key", OUTSIDE),
+    (lambda: Lineage(()).chain(-1), "hash-key", OUTSIDE),
+]
+
+
+@pytest.mark.parametrize(("refused", "code", "reason"), HASH_KEYS)
+def test_hash_keys(refused: Callable[[], object], code: str, reason: str) -> None:
+    with pytest.raises(kpl.HashKeyError) as caught:
+        refused()
+    assert (caught.value.code, caught.value.fields["reason"]) == (code, reason)
+
+
+def listed(*pages: Any, **more: Any) -> Callable[[], object]:
+    return lambda: kpl.ShardMap.from_list_shards(pages, **more)
+
+
+SHARD = PAGE["Shards"][0]
+MAPS: list[tuple[Callable[[], object], str, str]] = [
+    (listed({"Shards": []}), "empty", "no shards"),
+    (listed(PAGE, distribution="X"), "malformed", "distribution 'X'"),
+    (listed({**PAGE, "NextToken": "t"}), "incomplete", "the last page names a next one"),
+    (
+        listed(PAGE, {"Shards": [{**SHARD, "SequenceNumberRange": {"StartingSequenceNumber": "2"}}]}),
+        "duplicate",
+        "s is listed twice",
+    ),
+    (listed(5), "malformed", "a page that is no object"),
+    (listed({"Shards": [{}]}), "malformed", "a shard without ShardId"),
+    (listed({"Shards": [{"ShardId": "s"}]}), "malformed", "s: KeyError at 'HashKeyRange'"),
+    (lambda: kpl.ShardMap.from_json("shards.txt"), "malformed", NOT_JSON),
+    (
+        lambda: kpl.ShardMap.from_json("shards.json"),
+        "malformed",
+        f"{NOT_JSON} (a path? give Path(...).read_text())",
+    ),
+]
+
+
+@pytest.mark.parametrize(("refused", "code", "reason"), MAPS)
+def test_listings(refused: Callable[[], object], code: str, reason: str) -> None:
+    with pytest.raises(kpl.ShardMapError) as caught:
+        refused()
+    assert (caught.value.code, caught.value.fields["reason"]) == (code, reason)
+
+
+def test_other_mistakes() -> None:
+    for refused, error, text in (
+        (lambda: nth_key(-1), ValueError, "n counts from 0"),
+        (lambda: nth_key(1, order="x"), ValueError, "no such order: x"),  # type: ignore[arg-type]
+        (lambda: LiveShardMap(), ValueError, "give stream_name or stream_arn"),
+        (
+            lambda: parse_sequence_number("07"),
+            SequenceNumberError,
+            "not a canonical decimal number of at most 129 digits",
+        ),
+        (
+            lambda: kpl.ShardMap.from_json(5),  # type: ignore[arg-type]
+            TypeError,
+            "from_json takes JSON text, not int: of a file give path.read_text(); "
+            "for answers of ListShards use ShardMap.from_list_shards([answer])",
+        ),
+        (lambda: Place("LATEST").sequence_number, ValueError, "LATEST names no record"),
+        (lambda: Place("LATEST").time_ms, ValueError, "LATEST is no time"),
+    ):
+        with pytest.raises(error) as caught:  # type: ignore[arg-type]
+            refused()  # type: ignore[no-untyped-call]
+        assert text in str(caught.value)
+
+
+def test_places_and_skew() -> None:
+    assert at_record("7") == Place("AT_SEQUENCE_NUMBER", "7")
+    assert after_record("7") == Place("AFTER_SEQUENCE_NUMBER", "7")
+    assert at_time(7) == Place("AT_TIMESTAMP", 7)
+    halves = ALL_HASH_KEYS.split(2)
+    found = skew_of([0, (MAX_HASH_KEY, 5)], reversed(halves))  # type: ignore[list-item]
+    assert found == Skew(tuple(halves), (1, 5))
+    assert (found.total, found.mean, found.ratio) == (6, 3.0, 5 / 3)
