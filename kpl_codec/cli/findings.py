@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..pictures.terminal import json_line, line, note, show, table, width, wrapped, write_on
@@ -33,7 +33,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0, whatever was found. Raises UsageError for a folder without results, InputError."""
     from ..report.facts import finding_facts
-    from ..report.model import order_of
 
     if args.kind is not None and args.kind not in KINDS:
         raise UsageError(reason=f"no kind of finding is called {args.kind} (kpl-codec explain lists them)")
@@ -49,16 +48,7 @@ def run(args: argparse.Namespace) -> int:
         for finding in wanted:
             write_on(json_line(finding_facts(finding)))
         return CLEAN
-    # Only the worst of each kind are kept; the rest is counted.
-    kept: dict[str, list[Finding]] = {}
-    counts: Counter[str] = Counter()
-    for finding in wanted:
-        counts[finding.kind] += 1
-        some = kept.setdefault(finding.kind, [])
-        some.append(finding)
-        if len(some) > 2 * args.limit:
-            kept[finding.kind] = sorted(some, key=order_of)[: args.limit]
-    shown = sorted((finding for some in kept.values() for finding in some), key=order_of)[: args.limit]
+    shown, counts = _worst(wanted, args.limit)
     if counts:
         rows = [
             [f"{count:,}", KINDS[kind].severity if kind in KINDS else "error", kind]
@@ -69,6 +59,21 @@ def run(args: argparse.Namespace) -> int:
     if len(shown) < counts.total():
         note(f"{len(shown):,} of {counts.total():,} findings shown; --limit shows more, --json all")
     return CLEAN
+
+
+def _worst(findings: Iterable[Finding], limit: int) -> tuple[list[Finding], Counter[str]]:
+    """The ``limit`` worst, worst first, and how many there are of each kind. Holds few of each kind."""
+    from ..report.model import order_of
+
+    kept: dict[str, list[Finding]] = {}
+    counts: Counter[str] = Counter()
+    for finding in findings:
+        counts[finding.kind] += 1
+        some = kept.setdefault(finding.kind, [])
+        some.append(finding)
+        if len(some) > 2 * limit:
+            kept[finding.kind] = sorted(some, key=order_of)[:limit]
+    return sorted((finding for some in kept.values() for finding in some), key=order_of)[:limit], counts
 
 
 def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import KplError
+from ..pictures.labels import plural
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from ..shards.shard_map import ShardMap
 from .counters import Tally
@@ -44,6 +45,7 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
         )
     aggregates, user_records = tally.causes.get(ACROSS_SHARDS, (0, 0))
     if aggregates:
+        many = plural(aggregates, "aggregate holds", "aggregates hold")
         example = next(
             (
                 finding
@@ -60,8 +62,7 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
             user_records=user_records,
             aggregates=aggregates,
             requirement=KINDS["naive-aggregator"].requirement,
-            detail=f"{aggregates} aggregates hold {user_records} user records of several shards; the KCL "
-            "drops every one of them",
+            detail=f"{many} {plural(user_records, 'user record')} of several shards; the KCL drops them all",
         )
     for (shard_id, verdict), (count, number) in sorted(
         loads.judged.items(), key=lambda item: (item[0][0] or "", item[0][1])
