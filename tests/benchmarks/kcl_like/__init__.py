@@ -1,0 +1,39 @@
+"""The work of a KCL consumer in Java, of our own making: a contender where the KCL's jar is not at hand.
+
+    python -m tests.benchmarks --contender "kcl-like=python -m tests.benchmarks.kcl_like"
+    python -m tests.benchmarks.spark_udf
+
+KclLike.java does what spec/03-deaggregation.md says of the KCL, with protobuf-java, as the KCL has it. Needs a JDK
+(17 or newer), protoc, and protobuf-java of the same version: apt-get install default-jdk-headless
+protobuf-compiler libprotobuf-java.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+#: Where Debian's package puts protobuf-java; PROTOBUF_JAVA names another place.
+_JAR = "/usr/share/java/protobuf.jar"
+
+
+def build(folder: Path, *, spark: bool = False) -> str:
+    """Compiles into ``folder``; gives the class path. ``spark``: with the function for Spark, which needs
+    pyspark. Raises OSError, CalledProcessError."""
+    jar = os.environ.get("PROTOBUF_JAVA", _JAR)
+    if not Path(jar).exists():
+        raise FileNotFoundError(f"{jar}: install libprotobuf-java, or name protobuf-java's jar in PROTOBUF_JAVA")
+    spec = HERE.parents[2] / "spec"
+    subprocess.run(["protoc", f"-I{spec}", f"--java_out={folder}", str(spec / "kpl.proto")], check=True)
+    needed = [jar]
+    sources = [*folder.glob("kpl_codec/*.java"), HERE / "KclLike.java", HERE / "KclLikeWorker.java"]
+    if spark:
+        import pyspark
+
+        needed.append(str(Path(pyspark.__file__).parent / "jars" / "*"))
+        sources.append(HERE / "KclLikeUdf.java")
+    path = os.pathsep.join(needed)
+    subprocess.run(["javac", "-d", str(folder), "-cp", path, *map(str, sources)], check=True)
+    return os.pathsep.join([str(folder), jar])
