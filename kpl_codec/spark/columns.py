@@ -152,8 +152,9 @@ def without_others(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     """``df`` without columns that are only copied, unless ``columns`` name them. `with_shard_column` needs
     its two."""
     every = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
-    kept = {*(field.name for field in every), "shardIdFrom", *columns}
-    return df.select(*[df[f"`{name}`"] for name in df.columns if name in kept])
+    used = {field.name for field in every} - {"streamName", "approximateArrivalTimestamp"}
+    kept = [name for name in df.columns if name in {*used, "shardIdFrom", *columns}]
+    return df if len(kept) == len(df.columns) else df.select(*[f"`{name}`" for name in kept])
 
 
 def _added(policy: Policy, *, placement: bool, tags: bool) -> list[pa.Field]:

@@ -69,12 +69,14 @@ class Contender:
         self._process.wait(10)
 
 
-def contenders(directory: Path, foreign: dict[str, str]) -> list[Contender]:
-    """Ours, the other packages that are installed, and ``foreign`` ones: a command by name."""
+def contenders(directory: Path, foreign: dict[str, str], names: list[str]) -> list[Contender]:
+    """Of ``names``: ours, the other packages that are installed; and ``foreign`` ones: a command by name."""
     started = [Contender(name, [*shlex.split(foreign[name]), str(directory)], {}) for name in foreign]
-    for name in CONTENDERS:
+    for name in filter(names.__contains__, CONTENDERS):
         command = [sys.executable, "-m", "tests.benchmarks.worker", name, str(directory)]
         started.append(Contender(name, command, {"KPL_CODEC_PURE": "1"} if "pure" in name else {}))
+    if "npm" not in names:
+        return started
     try:
         package = install(*NPM)
         script = str(Path(__file__).parent / "worker_npm.js")
@@ -119,9 +121,10 @@ def line(task: str, corpus: corpora.Corpus, times: dict[str, float], others: lis
     cells = [task, corpus.name]
     count = len(LOOKUPS) if task == "lookup" else corpus.user_records
     for ours in ("kpl_codec", "kpl_codec (pure)"):
-        cells.append(f"{count / times[ours] / 1e6:.2f}")
+        took = times.get(ours)
+        cells.append(f"{count / took / 1e6:.2f}" if took else "-")
         for other in others:
-            cells.append(f"{times[other] / times[ours]:.2f}" if times.get(other) else "-")
+            cells.append(f"{times[other] / took:.2f}" if took and times.get(other) else "-")
     return cells
 
 
@@ -162,9 +165,16 @@ def main() -> None:
         metavar="NAME=COMMAND",
         help="one of your own: see README.md",
     )
+    everyone_else = ",".join(["kpl_codec (pure)", *OTHERS])
+    parser.add_argument(
+        "--beside", default=everyone_else, help="whom to measure beside kpl_codec: %(default)s"
+    )
     options = parser.parse_args()
     foreign = dict(given.split("=", 1) for given in options.contender)
-    heads = OTHERS | {name: name[:7] for name in foreign}
+    names = ["kpl_codec", *options.beside.split(",")]
+    heads = {name: head for name, head in OTHERS.items() if name in names} | {
+        name: name[:7] for name in foreign
+    }
     if options.quick:
         options.mib, options.rounds = 1, 3
     print(
@@ -175,7 +185,7 @@ def main() -> None:
     show(["task", "corpus", *2 * ["M/s", *heads.values()]])
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        everyone = contenders(directory, foreign)
+        everyone = contenders(directory, foreign, names)
         try:
             for name in options.corpora:
                 corpus = corpora.corpus(name, options.mib)

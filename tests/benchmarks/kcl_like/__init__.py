@@ -3,9 +3,9 @@
     python -m tests.benchmarks --contender "kcl-like=python -m tests.benchmarks.kcl_like"
     python -m tests.benchmarks.spark_udf
 
-KclLike.java does what spec/03-deaggregation.md says of the KCL, with protobuf-java, as the KCL has it. Needs a JDK
-(17 or newer), protoc, and protobuf-java of the same version: apt-get install default-jdk-headless
-protobuf-compiler libprotobuf-java.
+KclLike.java does what spec/03-deaggregation.md says of the KCL, with protobuf-java, as the KCL has it.
+Needs a JDK (17 or newer), protoc, and protobuf-java of the same version: apt-get install
+default-jdk-headless protobuf-compiler libprotobuf-java.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def build(folder: Path, *, spark: bool = False) -> str:
     pyspark. Raises OSError, CalledProcessError."""
     jar = os.environ.get("PROTOBUF_JAVA", _JAR)
     if not Path(jar).exists():
-        raise FileNotFoundError(f"{jar}: install libprotobuf-java, or name protobuf-java's jar in PROTOBUF_JAVA")
+        raise FileNotFoundError(
+            f"{jar}: install libprotobuf-java, or name protobuf-java's jar in PROTOBUF_JAVA"
+        )
     spec = HERE.parents[2] / "spec"
     subprocess.run(["protoc", f"-I{spec}", f"--java_out={folder}", str(spec / "kpl.proto")], check=True)
     needed = [jar]

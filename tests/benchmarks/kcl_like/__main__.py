@@ -10,4 +10,6 @@ from . import build
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         path = build(Path(scratch))
-        sys.exit(subprocess.run(["java", "-cp", path, "KclLikeWorker", *sys.argv[1:]], check=False).returncode)
+        sys.exit(
+            subprocess.run(["java", "-cp", path, "KclLikeWorker", *sys.argv[1:]], check=False).returncode
+        )
