@@ -107,6 +107,7 @@ def test_prometheus_reads_what_a_producer_did() -> None:
         values[sample.name.removeprefix("kpl_producer_")] += sample.value  # type: ignore[assignment]
     assert values["user_records_received_total"] == values["user_records_put_total"] == 50
     assert values["buffering_time_count_total"] == 50
+    assert values["user_records_pending"] == values["oldest_user_record_age"] == 0  # they are over
     assert values["buffering_time_sum_total"] > 0
     assert values["errors_by_code_total"] == values["all_errors_total"] > 0
     assert {s.labels["error_code"] for s in samples if "errors_by_code" in s.name} == {"InternalFailure"}

@@ -122,6 +122,7 @@ def test_truth_values_continued_lines_and_our_own_settings() -> None:
     config = ProducerConfig.from_kpl_properties(text, ordering="partition-key")
     assert (config.aggregation_enabled, config.fail_if_throttled) == (False, True)
     assert config.ordering == "partition-key"
+    assert ProducerConfig.from_kpl_properties(text, aggregation_enabled=True).aggregation_enabled
     assert ProducerConfig.from_kpl_properties("") == ProducerConfig()
 
 
