@@ -4,8 +4,8 @@
 
 prediction   CPU microseconds to find the shard of a random hash key.
 refresh      a producer takes user records while the pages of ListShards come in one by one, after one shard
-             has split: microseconds that a put takes (prediction and aggregation), before and during; the
-             longest step of a refresh, in milliseconds; how many user records of the other shards had a
+             has split: microseconds that a put takes (prediction and aggregation), before, during and after;
+             the longest step of a refresh, in milliseconds; how many user records of the other shards had a
              prediction meanwhile.
 aggregates   in virtual time, 18,000 user records a second of 100 bytes against a service that answers after
              20 ms: user records in an aggregate, PutRecords calls a second, milliseconds from put to request,
@@ -102,8 +102,10 @@ def refresh(shards: int) -> str:
         steps.append(time.perf_counter() - begun)
     during.sort()
     middle, tail = len(during) // 2, -len(during) // 100
+    after = statistics.median(puts(30_000, 2.5))
     return (
-        f"put p50 {statistics.median(before) * 1e6:.2f} us before, {during[middle] * 1e6:.2f} during, p99 "
+        f"put p50 {statistics.median(before) * 1e6:.2f} us before, {during[middle] * 1e6:.2f} during, "
+        f"{after * 1e6:.2f} after, p99 "
         f"{before[-len(before) // 100] * 1e6:.1f} and {during[tail] * 1e6:.1f}; longest step: first "
         f"{max(first) * 1e3:.1f} ms, unchanged {max(again) * 1e3:.1f}, after a split {max(steps) * 1e3:.1f}; "
         f"predicted meanwhile {predicted / len(steps) / 10:.1f} %"
