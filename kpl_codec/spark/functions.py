@@ -162,21 +162,27 @@ def is_aggregated(column: Column | str) -> Column:
 
 
 def register_table_function(
-    spark: SparkSession, name: str = "kpl_deaggregate", *, policy: Policy = "strict"
+    spark: SparkSession,
+    name: str = "kpl_deaggregate",
+    *,
+    policy: Policy = "strict",
+    decompress: bool | int = False,
 ) -> None:
     """Make `deaggregate` a table function of SQL, until the session ends. PySpark 4.1 or newer.
 
         SELECT partitionKey, data FROM kpl_deaggregate(TABLE(SELECT * FROM records))
 
     ``name``: of the function. It gives the nine columns of `kpl_codec.arrow.FIELDS`, and those that
-    ``policy`` adds; other columns of the table are not copied. Raises ValueError for an unknown policy, and
-    ImportError with an older PySpark. A table without a binary column ``data`` fails the job, not before.
+    ``policy`` adds; other columns of the table are not copied. ``decompress``: as in `deaggregate`. Raises
+    ValueError for an unknown policy or a size below 1, and ImportError with an older PySpark. A table without
+    a binary column ``data`` fails the job, not before.
     """
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     schema = output_schema(StructType([StructField("data", BinaryType())]), policy, None, tags=False)
-    work = _task(policy, Shared(None, broadcast=False), {"columns": schema.names})
+    options = {"columns": schema.names, "decompress": max_decompressed_size(decompress) or False}
+    work = _task(policy, Shared(None, broadcast=False), options)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}
 

@@ -87,6 +87,11 @@ def test_the_compression_of_the_data_is_undone(spark: Any) -> None:
     for refused in (deaggregate, lambda df, **options: verify(df, MAP, **options)):
         with pytest.raises(ValueError, match="largest size in bytes"):
             refused(df, decompress=0)
+    with pytest.raises(ValueError, match="largest size in bytes"):
+        register_table_function(spark, decompress=0)
+    register_table_function(spark, decompress=True)
+    df.createOrReplaceTempView("compressed")
+    assert data(spark.sql("select * from kpl_deaggregate(table(select * from compressed))")) == opened
 
 
 @pytest.mark.requirement("SPK-76")

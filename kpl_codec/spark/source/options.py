@@ -151,6 +151,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
     sink.maxConnections            24                   writes: calls at a time, per task
     sink.recordTtl                 300000               writes: ms until an undelivered row fails its task
     sink.ordering                  none                 writes: partition-key keeps each key in order
+    sink.compression               none                 writes: gzip, zlib or zstd of the data; see decompress
     ============================== ==================== ====================================================
     """
     # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
@@ -257,6 +258,7 @@ def _producer(taken: OptionTexts) -> ProducerConfig:
             max_connections=int(taken.number("sink.maxConnections", 24, 1, int)),
             record_ttl=int(taken.number("sink.recordTtl", 300_000, 100, int)),
             ordering=cast(Any, taken.text("sink.ordering") or "none"),
+            compression=cast(Any, taken.text("sink.compression") or "none"),
         )
     except ConfigError as error:
         fields = error.fields

@@ -37,6 +37,7 @@ from kpl_codec.spark.source.positions import OptionError
         ({"streamName": "s", "roleArn": "a", "stsRoleArn": "b"}, "stsRoleArn"),
         ({"streamName": "s", "sink.recordTtl": "1"}, "sink.recordTtl"),
         ({"streamName": "s", "sink.ordering": "some"}, "sink.ordering"),
+        ({"streamName": "s", "sink.compression": "lz4"}, "sink.compression"),
         ({"streamName": "one,two"}, "streamName"),
         ({"streamARN": "arn:aws:s3:::bucket"}, "streamARN"),
         ({"streamName": "s", "streamARN": "arn:aws:kinesis:eu-west-1:1:stream/s"}, "streamARN"),
@@ -90,6 +91,12 @@ def test_names_of_the_existing_connectors_are_understood() -> None:
 def test_decompress_is_a_flag_or_a_size(text: str, expected: bool | int) -> None:
     found = parse_options({"streamName": "s", "kinesis.decompress": text}).decompress
     assert (type(found), found) == (type(expected), expected)
+
+
+@pytest.mark.requirement("ZIP-1")
+def test_the_sink_compresses_if_it_is_asked_to() -> None:
+    assert parse_options({"streamName": "s"}).producer.compression == "none"
+    assert parse_options({"streamName": "s", "sink.compression": "gzip"}).producer.compression == "gzip"
 
 
 @pytest.mark.requirement("SPK-66")
