@@ -140,10 +140,13 @@ class _Words:
         coded = judge.coded(shard_ids)
         codes = np.frombuffer(frames.judge(shards, *coded.tables), np.int64)
         found, self._numbers = _distinct(codes, coded.bound)
-        words = [coded.words(code) for code in found.tolist()]
-        self._verdicts = pa.array([verdict.value for verdict, _, _ in words], pa.string())
-        self._expected = pa.array([expected_id for _, expected_id, _ in words], pa.string())
-        self._in_range = pa.array([in_range for _, _, in_range in words], pa.bool_())
+        # Out of range the verdict is the same for every pair of shards, and there can be one for each key.
+        pairs, facts = np.divmod(found, 6)
+        kinds, of_kind = np.unique(np.where(facts // 2 == 2, found, facts), return_inverse=True)
+        words = [coded.words(code) for code in kinds.tolist()]
+        self._verdicts = pa.array([verdict.value for verdict, _, _ in words], pa.string()).take(pa.array(of_kind))
+        self._in_range = pa.array([in_range for _, _, in_range in words], pa.bool_()).take(pa.array(of_kind))
+        self._expected = pa.array(judge.expected_ids, pa.string()).take(pa.array(pairs % len(judge.expected_ids)))
 
     def columns(self, start: int, stop: int, wants: Callable[[str], bool]) -> dict[str, pa.Array]:
         numbers = self._numbers[np.frombuffer(self._frames.deciding_keys(start, stop), np.int32)]

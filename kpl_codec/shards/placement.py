@@ -106,6 +106,11 @@ class Judge:
         """``endings``, 16 bytes each."""
         return b"".join(map(hash_key_to_bytes, self.endings))
 
+    @cached_property
+    def expected_ids(self) -> list[str | None]:
+        """The id of the expected shard for each number that it can have; None for the last: there is none."""
+        return [*(shard.shard_id for shard in self.open_shards), None]
+
     def on(self, shard_id: str | None) -> ShardJudge:
         """The judge of hash keys on ``shard_id``."""
         found = self._shards.get(shard_id)
