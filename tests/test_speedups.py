@@ -73,7 +73,7 @@ def hold_equal(body: bytes) -> None:
     else:
         assert status == 3
     certain = len(frame) > 20 and speedups.parse(body) is not None
-    rows, after, aggregates, stuck = frames.take(0, None)
+    rows, after, aggregates, stuck = frames.take(0, None, None)
     assert (after, aggregates, stuck) == (int(not stuck), int(certain), status == 3 and not certain)
     if certain:
         assert expected is not None

@@ -15,6 +15,7 @@ cdef inline size_t expected_shard(const uint8_t *key, const uint8_t *endings, si
 
 cdef class JudgedFrames(Frames):
     cdef int64_t *codes  # per text, in the order of `hashes`: see `judge`
+    cdef int64_t places  # open shards + 1
 
     def __dealloc__(self):
         free(self.codes)
@@ -46,6 +47,7 @@ cdef class JudgedFrames(Frames):
         for i in range(self.count):
             if not 0 <= shards[i] < <int64_t>shard_count:
                 raise IndexError(shards[i])
+        self.places = opens + 1
         self.codes = <int64_t *>malloc((count + 1) * sizeof(int64_t))
         if self.codes == NULL:
             raise MemoryError
@@ -60,7 +62,7 @@ cdef class JudgedFrames(Frames):
                     if compare_hash_keys(key, &starts[16 * shard]) >= 0 and compare_hash_keys(key, &ends[16 * shard]) <= 0:
                         inside = 2
                 certain = i >= pks or self.state[text.frame] == AGGREGATED
-                self.codes[i] = shard * <int64_t>(opens + 1) + <int64_t>expected_shard(
+                self.codes[i] = shard * self.places + <int64_t>expected_shard(
                     key, &endings[0] if opens else NULL, opens
                 )
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain

@@ -35,6 +35,7 @@ cdef class FrameRows(JudgedFrames):
     cdef size_t room
     cdef bint tags
     cdef object words
+    cdef tuple expected_ids
     cdef dict known_words
     cdef list numbers  # 0, 1, 2 and so on: the rows of all aggregates share them
 
@@ -160,12 +161,13 @@ cdef class FrameRows(JudgedFrames):
         row.ehk = <uint32_t>self.m.ehks.count
         return SOUND if add_text(&self.m.ehks, at, size, i) else NO_MEMORY
 
-    def take(self, size_t first, words):
+    def take(self, size_t first, words, tuple expected_ids):
         """(rows, next record, number of aggregates, whether Python must open the next record): the user
         records of certain records from ``first`` on.
 
         It ends at a record that is not certain (or dropped), or when some hundred rows are made.
-        ``words``: gives (verdict, expected shard id, in range) for a code of `judge`.
+        ``words``: gives (verdict, expected shard id, in range) for a code of `judge`; ``expected_ids``: the id for
+        each number of an expected shard. Both are used where every row gets a placement.
         """
         cdef list out = []
         cdef size_t record = first, aggregates = 0, start, stop, i
@@ -176,7 +178,9 @@ cdef class FrameRows(JudgedFrames):
             raise IndexError(first)
         if self.judged and self.codes == NULL:
             raise ValueError("not judged")
-        self.words = words
+        if self.placed and (expected_ids is None or len(expected_ids) != self.places):
+            raise ValueError("expected_ids")
+        self.words, self.expected_ids = words, expected_ids
         while record < self.count and len(out) < ROWS_AT_A_TIME:
             source = <tuple>PyList_GET_ITEM(self.records, record)
             # Text, bytes, numbers, and a placement without a reference back: the garbage collector need not
@@ -284,13 +288,17 @@ cdef class FrameRows(JudgedFrames):
         cdef PyObject *made
         cdef object hash_key
         cdef tuple words
+        cdef int64_t code, known
         if self.placements[number] == NULL:
-            words = self.known_words.get(self.codes[number])
+            code = self.codes[number]
+            # Out of range the verdict is the same for every pair of shards, and there can be one for each key.
+            known = code if code % 6 // 2 == 2 else code % 6
+            words = self.known_words.get(known)
             if words is None:
-                words = self.words(self.codes[number])
+                words = self.words(known)
                 if len(words) != 3:
                     raise ValueError(words)
-                self.known_words[self.codes[number]] = words
+                self.known_words[known] = words
             hash_key = _PyLong_FromByteArray(self.hashes + 16 * number, 16, 0, 0)
             made = kpl_alloc(<PyObject *>self.placement_type, 6)
             if made == NULL:
@@ -298,7 +306,7 @@ cdef class FrameRows(JudgedFrames):
             put(made, 0, PyTuple_GET_ITEM(words, 0))
             put(made, 1, <PyObject *>hash_key)
             put(made, 2, PyTuple_GET_ITEM(source, 3))
-            put(made, 3, PyTuple_GET_ITEM(words, 1))
+            put(made, 3, PyTuple_GET_ITEM(self.expected_ids, code // 6 % self.places))
             put(made, 4, PyTuple_GET_ITEM(words, 2))
             put(made, 5, PyTuple_GET_ITEM(KINDS, <Py_ssize_t>kind))
             PyObject_GC_UnTrack(made)

@@ -134,8 +134,9 @@ class Opener:
         """Runs of records that compiled code can open, and between them all others, one by one."""
         counts, status, number = self._counts, frames.status, 0
         words = self._coded.words if self._judge is not None else None
+        ids = self._judge.expected_ids if self._judge is not None else None
         while number < frames.count:
-            found, after, aggregates, stuck = frames.take(number, words)
+            found, after, aggregates, stuck = frames.take(number, words, ids)
             counts.kinesis_records += after - number
             counts.aggregated_records += aggregates
             counts.user_records += len(found)

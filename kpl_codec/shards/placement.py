@@ -107,9 +107,9 @@ class Judge:
         return b"".join(map(hash_key_to_bytes, self.endings))
 
     @cached_property
-    def expected_ids(self) -> list[str | None]:
+    def expected_ids(self) -> tuple[str | None, ...]:
         """The id of the expected shard for each number that it can have; None for the last: there is none."""
-        return [*(shard.shard_id for shard in self.open_shards), None]
+        return *(shard.shard_id for shard in self.open_shards), None
 
     def on(self, shard_id: str | None) -> ShardJudge:
         """The judge of hash keys on ``shard_id``."""
