@@ -144,9 +144,11 @@ class _Words:
         pairs, facts = np.divmod(found, 6)
         kinds, of_kind = np.unique(np.where(facts // 2 == 2, found, facts), return_inverse=True)
         words = [coded.words(code) for code in kinds.tolist()]
-        self._verdicts = pa.array([verdict.value for verdict, _, _ in words], pa.string()).take(pa.array(of_kind))
-        self._in_range = pa.array([in_range for _, _, in_range in words], pa.bool_()).take(pa.array(of_kind))
-        self._expected = pa.array(judge.expected_ids, pa.string()).take(pa.array(pairs % len(judge.expected_ids)))
+        verdicts = pa.array([verdict.value for verdict, _, _ in words], pa.string())
+        self._verdicts = verdicts.take(pa.array(of_kind))
+        self._in_range = pa.array([inside for _, _, inside in words], pa.bool_()).take(pa.array(of_kind))
+        ids = pa.array(judge.expected_ids, pa.string())
+        self._expected = ids.take(pa.array(pairs % len(ids)))
 
     def columns(self, start: int, stop: int, wants: Callable[[str], bool]) -> dict[str, pa.Array]:
         numbers = self._numbers[np.frombuffer(self._frames.deciding_keys(start, stop), np.int32)]
