@@ -12,7 +12,11 @@ from .source import UsageError, add_connection, client_of, connection
 _EPILOG = """\
 Run it first without --apply: it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
 Then with --apply --stream NAME: it puts what the plan says, and writes each delivery to DIR/repair/log.
-Run it again after a failure: it puts what is left.
+Run it again after a failure: it puts what is left. If it was killed, validate again and repair from the new
+results instead: they know the copies that are in the stream, also those that the log does not have.
+
+Repair only from a validate run that began after the last repair ended. Older results do not know of that
+repair: its user records would be put twice.
 
 Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 """

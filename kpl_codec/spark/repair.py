@@ -15,7 +15,8 @@ originals as repaired, and no plan has them again.
 
 Applying logs each delivery (old place, new place) and skips user records in the log, so a second run after a
 failure puts the rest. If a process is killed, at most 2 * LOG_EVERY (500) user records were put without a log
-entry; the next run puts them again.
+entry; the next run puts them again. A new `validate` and a new plan do not: they know the copies by their
+tags.
 
     out/repair/plan/      Parquet, with the user records themselves
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
