@@ -26,7 +26,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -45,6 +45,44 @@ MODULES = (
         for path in sorted((REPOSITORY / "kpl_codec" / name).glob("[a-z]*.py"))
     ),
 )  # fmt: skip
+
+#: Functions that only the compiled extension's presence brings to life.
+_GLUE = (
+    "_read", "_certain_and_others", "CodedShards", "Judgeǁcoded", "_partition_key_hashes", "Openerǁopen",
+    "template", "_most_are_plain",
+)  # fmt: skip
+
+
+def _letters(text: str) -> str:
+    return text.replace("XX", "").casefold()
+
+
+#: Why a mutant may survive: a heading, and whether it applies to a function, the line before and the new one.
+REASONS: dict[str, Callable[[str, str, str], bool]] = {
+    "Letters of a text for people, or of a name that no test reads": (
+        lambda function, gone, new: _letters(gone) == _letters(new)
+    ),
+    "Calls into compiled code: pure Python does not run them": (
+        lambda function, gone, new: "speedups" in gone or any(name in function for name in _GLUE)
+    ),
+    "Runs when the module is imported, before a mutant is chosen": (
+        lambda function, gone, new: function.endswith(("__init_subclass__", "schema.x__build"))
+    ),
+    "Another value of the same meaning: a flag, a default that is overwritten, a check that zip makes": (
+        lambda function, gone, new: (
+            "usedforsecurity" in gone
+            or "strict=" in gone
+            or new.replace('""', "None") == gone
+            or new.replace("None", "False") == gone
+        )
+    ),
+    "What an error or an account tells": (
+        lambda function, gone, new: (
+            "raise " in gone or "reason" in gone or "Node(" in gone or "__repr__" in function
+        )
+    ),
+}
+REST = "A rule, bound, offset, count or order that the tests of half a CPU second do not hold"
 
 _SETTINGS = """[mutmut]
 source_paths=kpl_codec
@@ -65,12 +103,13 @@ def path_of(module: str) -> str:
     return f"kpl_codec/{module.replace('.', '/')}.py"
 
 
-def unpack(directory: Path, *, over: Iterable[str]) -> None:
-    """Write the committed files into ``directory``: those under ``over``, and those that are not there."""
+def unpack(directory: Path, *, over: Iterable[str] = (), missing: bool = False) -> None:
+    """Write committed files into ``directory``: those under ``over``; with ``missing`` also the absent."""
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=REPOSITORY, check=True, capture_output=True)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         for member in tar:
-            if member.name.startswith(tuple(over)) or not (directory / member.name).exists():
+            absent = missing and not (directory / member.name).exists()
+            if absent or member.name.startswith(tuple(over)):
                 tar.extract(member, directory, filter="data")
 
 
@@ -83,7 +122,7 @@ def prepare(directory: Path) -> None:
     # A pattern that fits no mutant: mutmut writes the mutants, and runs the quickest tests once.
     # It then complains that nothing fits.
     run(directory, "mutmut", "run", "no.such.mutant", stderr=subprocess.DEVNULL)
-    unpack(directory / "mutants", over=[])
+    unpack(directory / "mutants", missing=True)
     if built := extension():
         shutil.copy(built, directory / "mutants" / "kpl_codec")
 
@@ -133,6 +172,23 @@ def described(directory: Path, mutant: str) -> str:
     return f"{module}.{function} | {gone} | {new}"
 
 
+def named() -> list[str]:
+    """The survivors that survivors.txt names."""
+    return [line for line in SURVIVORS.read_text().splitlines() if not line.startswith("# ")]
+
+
+def write(lines: Iterable[str]) -> None:
+    """Name these survivors, grouped by why they survive."""
+    groups: dict[str, list[str]] = {heading: [] for heading in [*REASONS, REST]}
+    for line in sorted(set(lines)):
+        function, gone, new = line.split(" | ", 2)
+        fits = (heading for heading, applies in REASONS.items() if applies(function, gone, new))
+        groups[next(fits, REST)].append(line)
+    with SURVIVORS.open("w") as out:
+        for heading, some in groups.items():
+            out.write("".join(f"{line}\n" for line in (f"# {heading}: {len(some)}", *some)))
+
+
 def found(path: Path) -> dict[str, str]:
     """Verdicts by mutant, as `fuzz.mutation_probe` wrote them."""
     return json.loads(path.read_text()) if path.exists() else {}
@@ -178,8 +234,11 @@ def main() -> int:
     print(f"{'all':28} {told(list(verdicts.values()))}")
     lines = sorted({described(args.directory, name) for name in survivors})
     if args.write:
-        SURVIVORS.write_text("".join(f"{line}\n" for line in lines))
-    new = sorted(set(lines) - set(SURVIVORS.read_text().splitlines()))
+        # Those of modules that were not run stay.
+        ran = {name.removeprefix("kpl_codec.").rpartition(".")[0] for name in verdicts}
+        lines += [line for line in named() if line.split(" | ")[0].rpartition(".")[0] not in ran]
+        write(lines)
+    new = sorted(set(lines) - set(named()))
     print(*(f"survives, and is not in {SURVIVORS.name}: {line}" for line in new), sep="\n")
     return 1 if new else 0
 
