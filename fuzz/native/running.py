@@ -45,7 +45,7 @@ def run(
     grown = directory / "grown"
     grown.mkdir(parents=True, exist_ok=True)
     command = [
-        str(program), f"-max_len={LONGEST}", "-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1",
+        str(program), f"-max_len={LONGEST}", "-timeout=120", "-rss_limit_mb=1024", "-print_final_stats=1",
         "-detect_leaks=0", "-reload=0", f"-artifact_prefix={directory}/", f"-seed={seed}",
         str(grown), str(write(directory / "seeds", inputs)),
     ]  # fmt: skip
