@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import tempfile
 from collections import Counter
 from itertools import islice
@@ -74,6 +75,9 @@ class RepairMachine(RuleBasedStateMachine):
             before = len(self.client.stream.stored)
             self.apply(output)
             assert len(self.client.stream.stored) == before
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
 
     def validate(self, lost: bool) -> Path:
         """Check all that is in the stream; the folder of the results."""
