@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -243,35 +242,51 @@ def deaggregate_table(
     if first is None:
         raise ValueError("no batches: a table without rows has columns, an empty list has none")
     check_policy(policy)
-    own = threading.local()
     columns = None if columns is None else list(columns)
     layout = Layout(first.schema, policy, shard_map is not None, tags, columns)
-
-    def work(share: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        if not hasattr(own, "deaggregator"):
-            own.deaggregator = Deaggregator(
-                first.schema,
-                policy,
-                shard_map=shard_map,
-                tags=tags,
-                decompress=decompress,
-                columns=columns,
-            )
-        made = (batch for part in share for batch in own.deaggregator.process(part))
-        return list(coalesce(made, DEFAULT_BATCH_BYTES))
-
+    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(first.schema.names)
     shares: list[list[pa.RecordBatch]] = []
     for part in (part for batch in chain([first], batches) for part in parts(batch, _PART_BYTES)):
         # What a row that was opened before becomes depends on the row before it: they stay together.
-        if shares and Source(part.slice(0, 1), layout).opened is not None:
+        if shares and may_be_opened and Source(part.slice(0, 1), layout).opened is not None:
             shares[-1].append(part)
         else:
             shares.append([part])
+    waiting = iter(enumerate(shares))
+    done: list[list[pa.RecordBatch]] = [[] for _ in shares]
+    refused: dict[int, Exception] = {}
+
+    def work(deaggregator: Deaggregator) -> None:
+        for number, share in waiting:
+            try:
+                made = (batch for part in share for batch in deaggregator.process(part))
+                done[number] = list(coalesce(made, DEFAULT_BATCH_BYTES))
+            except Exception as error:  # noqa: BLE001 - raised below, if its record is the first of these
+                refused[number] = error
+            if refused:
+                return
+
     # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
     # threads MUST NOT change what comes out."
-    with ThreadPoolExecutor(threads, "kpl-codec-arrow") as pool:
-        done = list(chain.from_iterable(pool.map(work, shares)))
-    return pa.Table.from_batches(done, layout.schema)
+    own, *others = (
+        Deaggregator(
+            first.schema, policy, shard_map=shard_map, tags=tags, decompress=decompress, columns=columns
+        )
+        for _ in range(max(1, min(threads, len(shares))))
+    )
+    started = [threading.Thread(target=work, args=(other,), name="kpl-codec-arrow") for other in others]
+    for thread in started:
+        thread.start()
+    try:
+        work(own)
+    finally:
+        for _ in waiting:
+            pass  # nothing is left, but after an interrupt or a record that is refused
+        for thread in started:
+            thread.join()
+    if refused:
+        raise refused[min(refused)]
+    return pa.Table.from_batches(chain.from_iterable(done), layout.schema)
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
