@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ..deaggregation.policies import Policy
 from ..errors import CaptureError
-from ..format.hash_keys import hash_key_to_bytes
+from ..format.hash_keys import hash_keys_to_bytes
 from ..format.records import KinesisRecord
 from ..shards.placement import Placement
 
@@ -291,19 +291,23 @@ def placement_columns(places: Sequence[Placement | None], layout: Layout) -> dic
     """The placement columns that are wanted, one row for each Placement; None where nothing is known."""
     known = [_UNPLACED if place is None else place for place in places]
     verdicts, hash_keys, _, expected, in_range, kinds = zip(*known, strict=True)
-    values: dict[str, Iterable[Any]] = {
-        "hashKey": (None if hash_key is None else hash_key_to_bytes(hash_key) for hash_key in hash_keys),
+    return judged_columns(hash_keys, (verdicts, expected, in_range, kinds), layout)
+
+
+def judged_columns(
+    hash_keys: Sequence[int | None], judged: Iterable[Sequence[Any]], layout: Layout
+) -> dict[str, pa.Array]:
+    """The same of hash keys; ``judged``: the columns of their `Judged`."""
+    verdicts, expected, in_range, kinds = judged
+    values: dict[str, Sequence[Any]] = {
+        "hashKey": hash_keys_to_bytes(hash_keys) if layout.wants("hashKey") else (),
         "expectedShardId": expected,
         "placement": verdicts,
         "aggregatePlacement": kinds,
         "inRange": in_range,
     }
     types = {field.name: field.type for field in (*PLACEMENT_FIELDS, *COUNTING_FIELDS)}
-    return {
-        name: pa.array(column, types[name], size=len(known))
-        for name, column in values.items()
-        if layout.wants(name)
-    }
+    return {name: pa.array(column, types[name]) for name, column in values.items() if layout.wants(name)}
 
 
 def tag_values(tags: Any) -> list[dict[str, str | None]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from ..deaggregation.counts import Counts
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.rows import plain_hash_key
+from ..format.hash_keys import partition_key_hashes
 from ..shards.placement import Judge, Placement
 from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths, placement_columns
 
@@ -75,8 +76,13 @@ class UnopenedRows:
         places: list[Placement | None] = []
         keys = zip(*map(values, ("partitionKey", "explicitHashKey", "shardId")), strict=True)
         if source.opened is None:
-            for pk, ehk, shard_id in keys:
-                places.append(judge.on(shard_id).place(plain_hash_key(pk, ehk), certain=ehk is not None))
+            partition_keys, ehks, shard_ids = zip(*keys, strict=True)
+            hash_keys: Iterable[int | None] = map(plain_hash_key, partition_keys, ehks)
+            if None not in partition_keys and ehks.count(None) == count:
+                hash_keys = partition_key_hashes(partition_keys)
+            judges = {shard_id: judge.on(shard_id).place for shard_id in set(shard_ids)}
+            for hash_key, ehk, shard_id in zip(hash_keys, ehks, shard_ids, strict=True):
+                places.append(judges[shard_id](hash_key, certain=ehk is not None))
             return placement_columns(places, self._layout)
         known = zip(*map(values, ("aggregated", "subSequenceNumber", "error", "hashKey")), strict=True)
         for (pk, ehk, shard_id), (aggregated, sub, error, own) in zip(keys, known, strict=True):

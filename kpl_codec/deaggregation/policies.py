@@ -28,7 +28,7 @@ from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE
-from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
+from ..shards.placement import AGGREGATE_KINDS, Judge, PlacedAggregate, Placement, ShardJudge
 from ..shards.shard_map import ShardMap
 from . import kcl, rows
 from .counts import Counts, Drop
@@ -191,13 +191,12 @@ class Opener:
         parsed = parse(record.data[4:-DIGEST_SIZE]) if sound else None
         judge = self._on(record)
         if parsed is not None:
-            kind, placed = (None, None) if judge is None else rows.place_sound(parsed, judge)
-            if placed is None or kcl.fate_of_sound(kind) == "delivered":
+            placed = None if judge is None else rows.place_sound(parsed, judge)
+            if placed is None or kcl.fate_of_sound(placed.kind) == "delivered":
                 return self._counted(record, parsed, placed, tags=False)
-            placements, used = placed
-            self._dropped(
-                record, len(parsed), next(i for i, key in enumerate(used) if not placements[key].in_range)
-            )
+            inside = [in_range for _, _, in_range, _ in placed.judged]
+            outside = next(i for i, key in enumerate(placed.used) if not inside[key])
+            self._dropped(record, len(parsed), outside)
             return ()
         outcome = kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
         if outcome.raw:
@@ -239,14 +238,15 @@ class Opener:
     ) -> Iterable[DeaggregatedRecord]:
         kind, placed = None, None
         if self._judge is not None:
-            kind, placed = rows.place_sound(parsed, self._judge.on(record.shard_id))
+            placed = rows.place_sound(parsed, self._judge.on(record.shard_id))
+            kind = placed.kind
         return self._counted(record, parsed, placed, kcl.fate_of_sound(kind) if report else None)
 
     def _counted(
         self,
         record: KinesisRecord,
         parsed: AggregatedRecord,
-        placed: rows.Placed | None,
+        placed: PlacedAggregate | None,
         fate: Fate | None = None,
         *,
         tags: bool = True,

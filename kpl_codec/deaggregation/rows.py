@@ -13,7 +13,7 @@ from ..format.hash_keys import effective_hash_key, hash_key_from_bytes, partitio
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE
-from ..shards.placement import AggregateKind, Placement, ShardJudge, aggregate_kind
+from ..shards.placement import AggregateKind, PlacedAggregate, Placement, ShardJudge, aggregate_kind
 from . import kcl
 from .kcl import Fate
 from .records import DeaggregatedRecord
@@ -53,44 +53,43 @@ def plain_hash_key(partition_key: str | None, explicit_hash_key: str | None) -> 
     return _hash_key_or_none(partition_key or "", explicit_hash_key)
 
 
-#: The placement of each key of a sound aggregate, and for each user record the index of its own.
-Placed = tuple[list[Placement], Sequence[int]]
-
-
-def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, Placed]:
-    """The kind of a sound aggregate and the placement of each user record; each key is hashed once."""
-    partition_keys, explicit_hash_keys, pks, ehks, _, _ = parsed.columns()
+def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> PlacedAggregate:
+    """A sound aggregate, judged; each key is hashed once."""
+    _, explicit_hash_keys, pks, ehks, _, _ = parsed.columns()
     used = pks
     if ehks is None:
-        hash_keys = _partition_key_hashes(partition_keys)
+        hash_keys = _partition_key_hashes(parsed, judge)
     else:
         # For every text that a decoder accepts (KEY-3), int gives the same number.
         hash_keys = list(map(int, explicit_hash_keys))
         used = ehks
         if min(ehks) < 0:
             first = len(hash_keys)
-            hash_keys += _partition_key_hashes(partition_keys)
+            hash_keys += _partition_key_hashes(parsed, judge)
             used = [first + pk if ehk < 0 else ehk for pk, ehk in zip(pks, ehks, strict=True)]
-    kind, placements = judge.place_aggregate(hash_keys, used)
-    return kind, (placements, used)
+    return judge.place_aggregate(hash_keys, used)
 
 
-def _partition_key_hashes(partition_keys: Sequence[str]) -> list[int]:
-    if speedups is None:
-        return partition_key_hashes(partition_keys)
-    return list(map(hash_key_from_bytes, speedups.md5_many(list(map(str.encode, partition_keys)))))
+def _partition_key_hashes(parsed: AggregatedRecord, judge: ShardJudge) -> list[int]:
+    keys = parsed.partition_key_table
+    if speedups is not None:
+        return list(map(hash_key_from_bytes, speedups.md5_many(list(map(str.encode, keys)))))
+    # Keys that user records of one aggregate share are likely to be in others, too.
+    if len(parsed) < 2 * len(keys):
+        return partition_key_hashes(keys)
+    return list(map(judge.hashes.__getitem__, keys))
 
 
 def sound_rows(
     record: KinesisRecord,
     parsed: AggregatedRecord,
-    placed: Placed | None,
+    placed: PlacedAggregate | None,
     fate: Fate | None,
     *,
     tags: bool,
 ) -> Iterable[DeaggregatedRecord]:
     """The user records of a sound aggregate. If ``tags`` is False they carry no tags."""
-    placements = None if placed is None else list(map(placed[0].__getitem__, placed[1]))
+    placements = None if placed is None else list(map(placed.placements().__getitem__, placed.used))
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
     *columns, data, found_tags = parsed.columns()

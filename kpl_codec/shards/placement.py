@@ -20,16 +20,16 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
-from itertools import repeat
 from typing import Literal, NamedTuple, Protocol
 
-from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
+from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes, partition_key_hash
 from .shard import Shard
 from .shard_map import ShardMap
 
 AggregateKind = Literal["whole", "mixed", "foreign"]
 
 _MOST_SHARDS = 10_000
+_MOST_HASHES = 10_000
 
 
 class Verdict(str, Enum):
@@ -68,6 +68,33 @@ class Placement(NamedTuple):
         return self.verdict is Verdict.STRAY
 
 
+#: What is known of a hash key in an aggregate: its verdict, the id of the expected shard, whether it is in
+#: range, and the aggregate's kind.
+Judged = tuple[Verdict, str | None, bool | None, AggregateKind | None]
+
+
+class PlacedAggregate(NamedTuple):
+    """The hash keys of a sound aggregate on ``shard_id``, judged. ``used``: per user record the number of its
+    own among ``hash_keys`` and ``judged``."""
+
+    kind: AggregateKind | None
+    shard_id: str | None
+    hash_keys: Sequence[int]
+    judged: Sequence[Judged]
+    used: Sequence[int]
+
+    def placements(self) -> list[Placement]:
+        """The placement of each hash key."""
+        shard_id = self.shard_id
+        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
+        return [
+            _NEW(Placement, (verdict, hash_key, shard_id, expected_id, in_range, kind))
+            for (verdict, expected_id, in_range, kind), hash_key in zip(
+                self.judged, self.hash_keys, strict=True
+            )
+        ]
+
+
 #: The kinds of aggregates, by their numbers in compiled code and columns.
 AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "foreign")
 
@@ -80,6 +107,16 @@ def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
     if inside and outside:
         return "mixed"
     return "foreign" if outside else "whole" if inside else None
+
+
+class _Hashes(dict[str, int]):
+    """The hash keys of partition keys, of the first some thousand kept."""
+
+    def __missing__(self, partition_key: str) -> int:
+        hash_key = partition_key_hash(partition_key)
+        if len(self) < _MOST_HASHES:
+            self[partition_key] = hash_key
+        return hash_key
 
 
 class Judge:
@@ -98,6 +135,8 @@ class Judge:
         self.endings: list[int] = []
         if shard_map is not None and shard_map.distribution != "AUTO":
             self.open_shards, self.endings = shard_map.open_shards, shard_map.endings
+        #: `partition_key_hash` of keys that many aggregates share.
+        self.hashes = _Hashes()
         self._shards: dict[str | None, ShardJudge] = {}
         self._coded: tuple[tuple[str | None, ...], CodedShards] | None = None
 
@@ -160,12 +199,13 @@ class CodedShards:
 class ShardJudge:
     """Judges hash keys on one shard. ``hash_key_range`` is None where it is not known."""
 
-    __slots__ = ("_endings", "_home", "_judge", "_known", "_shard", "hash_key_range", "shard_id")
+    __slots__ = ("_endings", "_home", "_judge", "_known", "_shard", "hash_key_range", "hashes", "shard_id")
 
     def __init__(self, judge: Judge, shard_id: str | None) -> None:
         shard_map = judge.shard_map
         known = shard_map is not None and shard_id is not None and shard_id in shard_map
         self.shard_id = shard_id
+        self.hashes = judge.hashes
         self._judge = judge
         self._endings = judge.endings
         self._shard: Shard | None = shard_map[shard_id] if known else None  # type: ignore[index]
@@ -200,38 +240,27 @@ class ShardJudge:
         verdict, expected_id = words or self.verdict(expected, in_range, certain=certain)
         return _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, in_range, None))
 
-    def place_aggregate(
-        self, hash_keys: Sequence[int], used: Sequence[int]
-    ) -> tuple[AggregateKind | None, list[Placement]]:
-        """The kind of an aggregate, and the placement of each of its hash keys.
-
-        ``hash_keys``: those of its key tables; ``used``: per user record the number of its own among them.
-        """
+    def place_aggregate(self, hash_keys: Sequence[int], used: Sequence[int]) -> PlacedAggregate:
+        """``hash_keys``: those of an aggregate's key tables; ``used``: see `PlacedAggregate`."""
         home, endings, known = self._home, self._endings, self._known
         insides: Sequence[bool | None] = [None] * len(hash_keys)
         if self.hash_key_range is not None:
             lowest, highest = self.hash_key_range
+            if home is not None and lowest <= min(hash_keys) and max(hash_keys) <= highest:
+                words = known.get((home, True, True)) or self.verdict(home, True, certain=True)
+                same: Judged = (*words, True, "whole")
+                return _NEW(
+                    PlacedAggregate, ("whole", self.shard_id, hash_keys, [same] * len(hash_keys), used)
+                )
             insides = [lowest <= hash_key <= highest for hash_key in hash_keys]
-        shard_id = self.shard_id
-        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
-        if home is not None and all(insides):
-            kind = aggregate_kind(len(insides), 0)
-            verdict, expected_id = self.verdict(home, True, certain=True)
-            shared = repeat(shard_id), repeat(expected_id), repeat(True), repeat(kind)
-            return kind, list(
-                map(_NEW, repeat(Placement), zip(repeat(verdict), hash_keys, *shared, strict=False))
-            )
-        judged = []
-        for hash_key, inside in zip(hash_keys, insides, strict=True):
-            expected = home if inside and home is not None else bisect_left(endings, hash_key)
-            words = known.get((expected, inside, True))
-            judged.append(words or self.verdict(expected, inside, certain=True))
         of_users = [insides[item] for item in used] if len(set(insides)) > 1 else insides
         kind = aggregate_kind(of_users.count(True), of_users.count(False))
-        return kind, [
-            _NEW(Placement, (verdict, hash_key, shard_id, expected_id, inside, kind))
-            for (verdict, expected_id), hash_key, inside in zip(judged, hash_keys, insides, strict=True)
-        ]
+        judged: list[Judged] = []
+        for hash_key, inside in zip(hash_keys, insides, strict=True):
+            expected = home if inside and home is not None else bisect_left(endings, hash_key)
+            words = known.get((expected, inside, True)) or self.verdict(expected, inside, certain=True)
+            judged.append((*words, inside, kind))
+        return PlacedAggregate(kind, self.shard_id, hash_keys, judged, used)
 
     def verdict(self, expected: int, in_range: bool | None, *, certain: bool) -> tuple[Verdict, str | None]:
         """The verdict, and the id of the expected shard or None, for three facts.
