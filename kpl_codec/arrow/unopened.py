@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ..deaggregation.counts import Counts
 from ..deaggregation.kcl import fate_of_sound
-from ..deaggregation.rows import plain_hash_key
+from ..deaggregation.rows import hash_key_or_none
 from ..format.hash_keys import partition_key_hashes
 from ..shards.placement import Judge, Placement
 from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths, placement_columns
@@ -77,7 +77,7 @@ class UnopenedRows:
         keys = zip(*map(values, ("partitionKey", "explicitHashKey", "shardId")), strict=True)
         if source.opened is None:
             partition_keys, ehks, shard_ids = zip(*keys, strict=True)
-            hash_keys: Iterable[int | None] = map(plain_hash_key, partition_keys, ehks)
+            hash_keys: Iterable[int | None] = map(hash_key_or_none, partition_keys, ehks)
             if None not in partition_keys and ehks.count(None) == count:
                 hash_keys = partition_key_hashes(partition_keys)
             judges = {shard_id: judge.on(shard_id).place for shard_id in set(shard_ids)}
@@ -93,7 +93,7 @@ class UnopenedRows:
                     places.append(None)  # a frame that could not be opened
                     continue
             else:
-                hash_key = plain_hash_key(pk, ehk)
+                hash_key = hash_key_or_none(pk, ehk)
             # A user record from an aggregate has no other hash key.
             certain = ehk is not None or bool(aggregated)
             places.append(judge.on(shard_id).place(hash_key, certain=certain))

@@ -27,7 +27,7 @@ from ..format.compression import max_decompressed_size
 from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
-from ..limits import DIGEST_SIZE
+from ..limits import DIGEST_SIZE, MAGIC
 from ..shards.placement import AGGREGATE_KINDS, Judge, PlacedAggregate, Placement, ShardJudge
 from ..shards.shard_map import ShardMap
 from . import kcl, rows
@@ -155,7 +155,8 @@ class Opener:
     def _open_one(self, record: KinesisRecord, *, verified: bool = False) -> Iterable[DeaggregatedRecord]:
         """``verified``: the digest was checked and is right."""
         # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-        if frame.looks_aggregated(record.data) and not record.sub_sequence_number:
+        data = record[1]
+        if data[:4] == MAGIC and frame.looks_aggregated(data) and not record.sub_sequence_number:
             return self._open(record, verified)
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."
@@ -173,7 +174,7 @@ class Opener:
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
         if self._judge is None or not self._placed:
             return None
-        hash_key = rows.plain_hash_key(record.partition_key, record.explicit_hash_key)
+        hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
         return self._judge.on(record.shard_id).place(hash_key, certain=record.explicit_hash_key is not None)
 
     def _strict(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:

@@ -46,11 +46,15 @@ def unopened(
     return _NEW(DeaggregatedRecord, row)
 
 
-def plain_hash_key(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
-    """The hash key of a plain record; None where it cannot be known."""
+def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
+    """The effective hash key; None where no key is known, and for keys without one, which the KCL may still
+    deliver."""
     if explicit_hash_key is None and partition_key is None:
         return None
-    return _hash_key_or_none(partition_key or "", explicit_hash_key)
+    try:
+        return effective_hash_key(partition_key or "", explicit_hash_key)
+    except HashKeyError:
+        return None
 
 
 def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> PlacedAggregate:
@@ -125,7 +129,7 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
             return None
         found = judged.get((pk, ehk))
         if found is None:
-            found = judged[pk, ehk] = judge.place(_hash_key_or_none(pk, ehk), certain=True)
+            found = judged[pk, ehk] = judge.place(hash_key_or_none(pk, ehk), certain=True)
         return found
 
     kind = _kind(placement(pk, ehk) for pk, _, ehk in _if(judge, kcl.user_records(record.data, delivered)))
@@ -205,14 +209,6 @@ def _kind(placements: Iterable[Placement | None]) -> AggregateKind | None:
 
 def _of(placement: Placement | None, kind: AggregateKind | None) -> Placement | None:
     return placement if placement is None else placement._replace(aggregate=kind)
-
-
-def _hash_key_or_none(partition_key: str, explicit_hash_key: str | None) -> int | None:
-    """The effective hash key; None for keys without one, which the KCL may still deliver."""
-    try:
-        return effective_hash_key(partition_key, explicit_hash_key)
-    except HashKeyError:
-        return None
 
 
 def _entry(table: Sequence[str | None], index: int | None) -> str | None:
