@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
-from functools import partial
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import Any, Final
 
 from ..producer import Delivery, DeliveryError, Outcome, Pending
 from .producer_log import logger
 
-_PENDING: Final = "PENDING"
-_FINISHED: Final = "FINISHED"
-_ENDED_LOCK: Final = threading.RLock()
-#: The condition of every future that ended before anybody waited for it. Nobody ever waits on it.
-_ENDED: Final = threading.Condition(_ENDED_LOCK)
+#: In place of its condition: it ended before anybody asked for one.
+_ENDED: Final = threading.Condition()
 
 
 class DeliveryFuture(Future[Delivery]):
@@ -24,129 +22,163 @@ class DeliveryFuture(Future[Delivery]):
 
     An exception of a callback in the producer's thread is only logged, also SystemExit and KeyboardInterrupt.
 
-    Most futures end before anybody waits for them. So the condition and the lists that a Future begins with
-    are made when they are needed, and a future that ends without them shares one condition with all such.
+    A signal handler may interrupt any of its methods and wait for the producer. So they hold no lock that the
+    producer's thread needs to end it: what must be one step is one step of a dict or a deque. Only `wait` and
+    `as_completed` of concurrent.futures need the condition and the waiters of a Future.
     """
 
-    _state = _PENDING
-    _result: Delivery | None = None
-    _exception: BaseException | None = None
+    _outcome: Delivery | BaseException | None = None
+    _callbacks: deque[Callable[[Future[Delivery]], object]] | None = None
+    # Of `wait` and `as_completed`. They may see the end only while they do not hold the condition.
     _made_condition: threading.Condition | None = None
-    _made_lists: tuple[list[Any], list[Any]] | None = None
+    _told = False
 
-    def __init__(self) -> None:  # Future's would make them all
+    def __init__(self) -> None:  # Future's would make a condition and two lists for every user record
         pass
 
-    # Threads, and signal handlers, that ask at once get the same one: no signal comes between the last look
-    # and the assignment.
     @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        if self._made_condition is None:
-            new = threading.Condition()
-            with _ENDED_LOCK:
-                if self._made_condition is None:
-                    self._made_condition = new
-        return self._made_condition
+    def _state(self) -> str:  # type: ignore[override]
+        return "FINISHED" if self._told or self._made_condition is _ENDED else "PENDING"
 
     @property
-    def _lists(self) -> tuple[list[Any], list[Any]]:
-        if self._made_lists is None:
-            new: tuple[list[Any], list[Any]] = [], []
-            with _ENDED_LOCK:
-                if self._made_lists is None:
-                    self._made_lists = new
-        return self._made_lists
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        made = self._made_condition or self._made("_made_condition", threading.Condition())
+        return self._made("_late_condition", threading.Condition()) if made is _ENDED else made
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
-        return self._lists[0]
+        waiters: list[Any] = self._made("_made_waiters", [])
+        return waiters
+
+    def _made(self, name: str, new: Any) -> Any:
+        return self.__dict__.setdefault(name, new)
 
     @property
-    def _done_callbacks(self) -> list[Any]:
-        return self._lists[1]
+    def _exception(self) -> BaseException | None:  # type: ignore[override]
+        return self._outcome if isinstance(self._outcome, BaseException) else None
+
+    @property
+    def _result(self) -> Delivery | None:  # type: ignore[override]
+        return None if isinstance(self._outcome, BaseException) else self._outcome
 
     def cancel(self) -> bool:
         return False
 
+    def cancelled(self) -> bool:
+        return False
+
+    def running(self) -> bool:
+        return False
+
     def done(self) -> bool:
-        return self._state == _FINISHED  # it is the last to be set
+        return self._outcome is not None
 
     def result(self, timeout: float | None = None) -> Delivery:
-        delivery = self._result if self._state == _FINISHED else None
-        return delivery if delivery is not None else super().result(timeout)
+        outcome = self._outcome or self._wait(timeout)
+        if not isinstance(outcome, BaseException):
+            return outcome
+        try:
+            raise outcome
+        finally:
+            del self, outcome  # else the traceback keeps them alive
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        outcome = self._outcome or self._wait(timeout)
+        return outcome if isinstance(outcome, BaseException) else None
+
+    def _wait(self, timeout: float | None) -> Delivery | BaseException:
+        parked = threading.Lock()
+        parked.acquire()
+
+        def wake(_: object) -> None:
+            parked.release()
+
+        self._add(wake, first=True)
+        if not parked.acquire(timeout=-1 if timeout is None else min(max(0, timeout), threading.TIMEOUT_MAX)):
+            with suppress(ValueError):
+                self._made("_callbacks", deque()).remove(wake)
+        if self._outcome is None:
+            raise FutureTimeoutError
+        return self._outcome
+
+    def add_done_callback(self, fn: Callable[[Future[Delivery]], object]) -> None:
+        self._add(fn)
+
+    def _add(self, fn: Callable[[Future[Delivery]], object], *, first: bool = False) -> None:
+        callbacks = self._made("_callbacks", deque())
+        (callbacks.appendleft if first else callbacks.append)(fn)
+        if self._outcome is not None:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        """Call all callbacks. Two threads may be here: each callback is called by the one that takes it."""
+        while self._callbacks:
+            with suppress(IndexError):  # the other has taken the last one
+                fn = self._callbacks.popleft()
+                # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
+                try:
+                    fn(self)
+                except BaseException as error:
+                    in_main = threading.current_thread() is threading.main_thread()
+                    if in_main and not isinstance(error, Exception):
+                        raise  # added after the record had ended: it runs in its caller
+                    logger.exception("a callback of a delivery failed")
 
     def set_result(self, result: Delivery) -> None:
-        if not self._ended_unseen(result, None):
-            super().set_result(result)
+        self._end(result)
 
     def set_exception(self, exception: BaseException | None) -> None:
-        if not self._ended_unseen(None, exception):
-            super().set_exception(exception)
+        assert exception is not None
+        self._end(exception)
 
-    def _ended_unseen(self, result: Delivery | None, exception: BaseException | None) -> bool:
-        """End it, if nobody has asked for its condition yet: so nobody waits, and there are no callbacks.
+    def _end(self, outcome: Delivery | BaseException) -> None:
+        if self._outcome is not None:
+            raise InvalidStateError(f"{self._state}: {self!r}")
+        self._outcome = outcome
+        if self._made("_made_condition", _ENDED) is not _ENDED:
+            self._tell()
+        self._call_back()
 
-        Who asks for the condition meanwhile gets the one whose lock is held here, and sees the end.
-        """
-        with _ENDED_LOCK:
-            if self._made_condition is None:
-                self._made_condition = _ENDED
-            if self._made_condition is not _ENDED:
-                return False
-            if self._state == _FINISHED:
-                raise InvalidStateError(f"{self._state}: {self!r}")
-            self._result, self._exception = result, exception
-            self._state = _FINISHED
-            return True
+    def _tell(self) -> None:
+        """Tell `wait` and `as_completed`."""
+        with self._condition:
+            self._told = True
+            for waiter in self._waiters:
+                if self._exception is None:
+                    waiter.add_result(self)
+                else:
+                    waiter.add_exception(self)
 
     def orphan(self) -> None:
         """In a forked child: fail, without the parent's callbacks."""
         # A thread of the parent may have held the lock, and cannot release it in the child.
-        self._made_condition = threading.Condition()
+        self.__dict__.pop("_made_condition", None)
         # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
-        self._made_lists = None
+        self._callbacks = None
         if not self.done():
             self.set_exception(DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=()))
-
-    def add_done_callback(self, fn: Callable[[Future[Delivery]], object]) -> None:
-        super().add_done_callback(fn if self.done() else partial(_call_back, fn))
 
 
 def end_all(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
     """Give the futures of user records their results, unless they have one. Their tokens are the futures."""
-    seen: list[tuple[DeliveryFuture, Delivery | DeliveryError]] = []
-    with _ENDED_LOCK:  # one for all: see `_ended_unseen`
-        for pending, result in results:
-            future: DeliveryFuture = pending.token
-            if future._made_condition is not None:
-                seen.append((future, result))
-                continue
-            future._made_condition = _ENDED
-            if isinstance(result, DeliveryError):
-                future._exception = result
-            else:
-                future._result = result
-            future._state = _FINISHED
-    for future, result in seen:
-        if not future.done():
-            if isinstance(result, DeliveryError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+    called: list[DeliveryFuture] = []
+    waited: list[DeliveryFuture] = []
+    for pending, result in results:
+        future: DeliveryFuture = pending.token
+        if future._outcome is None:
+            future._outcome = result
+            if future._callbacks:
+                called.append(future)
+            if future.__dict__.setdefault("_made_condition", _ENDED) is not _ENDED:
+                waited.append(future)
+    if waited:
+        # Not in this thread: a signal handler may have interrupted `wait` or `as_completed` where they hold
+        # locks, and wait for this thread.
+        threading.Thread(target=_tell_all, args=(waited,), name="kpl-codec waited", daemon=True).start()
+    for future in called:
+        future._call_back()
 
 
-def _call_back(fn: Callable[[Future[Delivery]], object], future: Future[Delivery]) -> None:
-    # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
-    try:
-        fn(future)
-    except BaseException:
-        if threading.current_thread() is threading.main_thread():
-            raise  # added after the record had ended: it runs in its caller
-        logger.exception("a callback of a delivery failed")
-
-
-if hasattr(os, "register_at_fork"):
-    # No other thread holds it in the child, whose futures are to be asked, too.
-    os.register_at_fork(
-        before=_ENDED_LOCK.acquire, after_in_parent=_ENDED_LOCK.release, after_in_child=_ENDED_LOCK.release
-    )
+def _tell_all(futures: list[DeliveryFuture]) -> None:
+    for future in futures:
+        future._tell()

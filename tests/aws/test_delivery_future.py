@@ -6,14 +6,17 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
-from typing import Any
+from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, _base, as_completed, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws.delivery_future import DeliveryFuture
+from kpl_codec.aws import delivery_future
+from kpl_codec.aws.delivery_future import DeliveryFuture, end_all
 from kpl_codec.producer import Delivery, DeliveryError, Outcome
 
 DELIVERY = Delivery("shard", "1", 0, ())
@@ -39,7 +42,7 @@ def test_it_answers_as_any_future_does(operations: list[str]) -> None:
         for name in operations:
             try:
                 answers.append(OPERATIONS[name](future, told))
-            except (TimeoutError, InvalidStateError, DeliveryError) as error:
+            except (FutureTimeoutError, InvalidStateError, DeliveryError) as error:
                 answers.append(type(error))
         return [answers, told]
 
@@ -115,3 +118,46 @@ def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> 
     finally:
         stop.set()
         ender.join()
+
+
+class _Token(NamedTuple):
+    token: DeliveryFuture
+
+
+@pytest.mark.requirement("PRD-40")
+@pytest.mark.parametrize("name", ["result", "exception", "wait", "as_completed", "call back", "repr"])
+def test_a_signal_handler_may_wait_for_the_producer_whatever_it_interrupts(name: str) -> None:
+    """At every line of these methods, the standard library's included, another thread ends the future, and
+    the handler waits for it."""
+    asks: dict[str, Callable[[DeliveryFuture], object]] = {
+        "result": lambda future: future.result(0.05),
+        "exception": lambda future: future.exception(0.05),
+        "wait": lambda future: wait([future], 0.05),
+        "as_completed": lambda future: list(as_completed([future], 0.05)),
+        "call back": lambda future: future.add_done_callback(lambda _: None),
+        "repr": repr,
+    }
+    files = (delivery_future.__file__, _base.__file__, threading.__file__)
+    for line in range(400):
+        future, left = DeliveryFuture(), line
+
+        def trace(frame: Any, event: str, _: Any, future: DeliveryFuture = future) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename not in files:
+                return None
+            left -= event == "line"
+            if left < 0 and not future.done():
+                sys.settrace(None)  # and in the handler
+                ender = threading.Thread(target=end_all, args=([(_Token(future), DELIVERY)],), daemon=True)
+                ender.start()
+                ender.join(5)
+                assert not ender.is_alive()
+            return trace
+
+        sys.settrace(trace)
+        with suppress(FutureTimeoutError):
+            asks[name](future)
+        sys.settrace(None)
+        if not future.done():
+            break  # there are fewer lines
+    assert line > 4
