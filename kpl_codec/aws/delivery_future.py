@@ -154,7 +154,7 @@ class DeliveryFuture(Future[Delivery]):
         # A thread of the parent may have held the lock, and cannot release it in the child.
         self.__dict__.pop("_made_condition", None)
         # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
-        self._callbacks = None
+        self.__dict__.pop("_callbacks", None)
         if not self.done():
             self.set_exception(DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=()))
 

@@ -120,6 +120,16 @@ def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> 
         ender.join()
 
 
+def test_an_orphan_does_not_call_back_but_can_be_asked() -> None:
+    future = DeliveryFuture()
+    told: list[str] = []
+    future.add_done_callback(lambda _: told.append("the parent's"))
+    future.orphan()
+    future.add_done_callback(lambda _: told.append("the child's"))
+    assert told == ["the child's"]
+    assert future in wait([future], 5).done
+
+
 class _Token(NamedTuple):
     token: DeliveryFuture
 
