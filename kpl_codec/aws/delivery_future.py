@@ -174,7 +174,10 @@ def end_all(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None
     if waited:
         # Not in this thread: a signal handler may have interrupted `wait` or `as_completed` where they hold
         # locks, and wait for this thread.
-        threading.Thread(target=_tell_all, args=(waited,), name="kpl-codec waited", daemon=True).start()
+        try:
+            threading.Thread(target=_tell_all, args=(waited,), name="kpl-codec waited", daemon=True).start()
+        except RuntimeError:  # no more threads, as when the interpreter ends
+            _tell_all(waited)
     for future in called:
         future._call_back()
 

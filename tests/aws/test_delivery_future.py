@@ -130,6 +130,21 @@ def test_an_orphan_does_not_call_back_but_can_be_asked() -> None:
     assert future in wait([future], 5).done
 
 
+def test_who_waits_is_told_also_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    future = DeliveryFuture()
+    told: list[str] = []
+    future.add_done_callback(lambda _: told.append("called back"))
+    assert wait([future], 0).not_done == {future}
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    end_all([(_Token(future), DELIVERY)])  # type: ignore[list-item]
+    assert wait([future], 0).done == {future}
+    assert told == ["called back"]
+
+
 class _Token(NamedTuple):
     token: DeliveryFuture
 
