@@ -28,30 +28,36 @@ class DeliveryFuture(Future[Delivery]):
     """
 
     _outcome: Delivery | BaseException | None = None
-    _callbacks: deque[Callable[[Future[Delivery]], object]] | None = None
-    # Of `wait` and `as_completed`. They may see the end only while they do not hold the condition.
-    _made_condition: threading.Condition | None = None
-    _told = False
+    _told = False  # `wait` and `as_completed`: they may see the end only while they do not hold the condition
 
     def __init__(self) -> None:  # Future's would make a condition and two lists for every user record
-        pass
+        # What is made when it is first asked for, by name: whoever is first makes it for all threads. Not the
+        # object's __dict__: two threads that are the first to ask for it can get two, which corrupts memory
+        # (CPython 3.11, if the garbage collector runs Python code in between).
+        self._once: dict[str, Any] = {}
 
     @property
     def _state(self) -> str:  # type: ignore[override]
-        return "FINISHED" if self._told or self._made_condition is _ENDED else "PENDING"
+        return "FINISHED" if self._told or self._once.get("condition") is _ENDED else "PENDING"
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        made = self._made_condition or self._made("_made_condition", threading.Condition())
-        return self._made("_late_condition", threading.Condition()) if made is _ENDED else made
+        made: threading.Condition = self._made("condition", threading.Condition)
+        return self._made("late condition", threading.Condition) if made is _ENDED else made
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
-        waiters: list[Any] = self._made("_made_waiters", [])
+        waiters: list[Any] = self._made("waiters", list)
         return waiters
 
-    def _made(self, name: str, new: Any) -> Any:
-        return self.__dict__.setdefault(name, new)
+    @property
+    def _callbacks(self) -> deque[Callable[[Future[Delivery]], object]]:
+        callbacks: deque[Callable[[Future[Delivery]], object]] = self._made("callbacks", deque)
+        return callbacks
+
+    def _made(self, name: str, make: Callable[[], Any]) -> Any:
+        found = self._once.get(name)
+        return self._once.setdefault(name, make()) if found is None else found
 
     @property
     def _exception(self) -> BaseException | None:  # type: ignore[override]
@@ -95,8 +101,8 @@ class DeliveryFuture(Future[Delivery]):
 
         self._add(wake, first=True)
         if not parked.acquire(timeout=-1 if timeout is None else min(max(0, timeout), threading.TIMEOUT_MAX)):
-            with suppress(ValueError):
-                self._made("_callbacks", deque()).remove(wake)
+            with suppress(ValueError, IndexError):
+                self._callbacks.remove(wake)
         if self._outcome is None:
             raise FutureTimeoutError
         return self._outcome
@@ -105,16 +111,17 @@ class DeliveryFuture(Future[Delivery]):
         self._add(fn)
 
     def _add(self, fn: Callable[[Future[Delivery]], object], *, first: bool = False) -> None:
-        callbacks = self._made("_callbacks", deque())
+        callbacks = self._callbacks
         (callbacks.appendleft if first else callbacks.append)(fn)
         if self._outcome is not None:
             self._call_back()
 
     def _call_back(self) -> None:
         """Call all callbacks. Two threads may be here: each callback is called by the one that takes it."""
-        while self._callbacks:
+        callbacks = self._callbacks
+        while callbacks:
             with suppress(IndexError):  # the other has taken the last one
-                fn = self._callbacks.popleft()
+                fn = callbacks.popleft()
                 # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
                 try:
                     fn(self)
@@ -135,7 +142,7 @@ class DeliveryFuture(Future[Delivery]):
         if self._outcome is not None:
             raise InvalidStateError(f"{self._state}: {self!r}")
         self._outcome = outcome
-        if self._made("_made_condition", _ENDED) is not _ENDED:
+        if self._once.setdefault("condition", _ENDED) is not _ENDED:
             self._tell()
         self._call_back()
 
@@ -151,12 +158,10 @@ class DeliveryFuture(Future[Delivery]):
 
     def orphan(self) -> None:
         """In a forked child: fail, without the parent's callbacks."""
-        # A thread of the parent may have held the lock, and cannot release it in the child.
-        self.__dict__.pop("_made_condition", None)
+        # A thread of the parent may have held the condition, and cannot release it in the child.
         # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
-        self.__dict__.pop("_callbacks", None)
-        if not self.done():
-            self.set_exception(DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=()))
+        self._once = {"condition": _ENDED}
+        self._outcome = self._outcome or DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=())
 
 
 def end_all(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
@@ -167,9 +172,9 @@ def end_all(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None
         future: DeliveryFuture = pending.token
         if future._outcome is None:
             future._outcome = result
-            if future._callbacks:
+            if "callbacks" in future._once:
                 called.append(future)
-            if future.__dict__.setdefault("_made_condition", _ENDED) is not _ENDED:
+            if future._once.setdefault("condition", _ENDED) is not _ENDED:
                 waited.append(future)
     if waited:
         # Not in this thread: a signal handler may have interrupted `wait` or `as_completed` where they hold

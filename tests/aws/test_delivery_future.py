@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -149,19 +150,29 @@ class _Token(NamedTuple):
     token: DeliveryFuture
 
 
+ASKS: dict[str, Callable[[DeliveryFuture], object]] = {
+    "result": lambda future: future.result(0.05),
+    "exception": lambda future: future.exception(0.05),
+    "wait": lambda future: wait([future], 0.05),
+    "as_completed": lambda future: list(as_completed([future], 0.05)),
+    "call back": lambda future: future.add_done_callback(lambda _: None),
+    "repr": repr,
+}
+
+
+def _end_now(future: DeliveryFuture) -> None:
+    """As the producer's thread does, while the caller waits for it."""
+    ender = threading.Thread(target=end_all, args=([(_Token(future), DELIVERY)],), daemon=True)
+    ender.start()
+    ender.join(5)
+    assert not ender.is_alive()
+
+
 @pytest.mark.requirement("PRD-40")
-@pytest.mark.parametrize("name", ["result", "exception", "wait", "as_completed", "call back", "repr"])
+@pytest.mark.parametrize("name", ASKS)
 def test_a_signal_handler_may_wait_for_the_producer_whatever_it_interrupts(name: str) -> None:
     """At every line of these methods, the standard library's included, another thread ends the future, and
     the handler waits for it."""
-    asks: dict[str, Callable[[DeliveryFuture], object]] = {
-        "result": lambda future: future.result(0.05),
-        "exception": lambda future: future.exception(0.05),
-        "wait": lambda future: wait([future], 0.05),
-        "as_completed": lambda future: list(as_completed([future], 0.05)),
-        "call back": lambda future: future.add_done_callback(lambda _: None),
-        "repr": repr,
-    }
     files = (delivery_future.__file__, _base.__file__, threading.__file__)
     for line in range(400):
         future, left = DeliveryFuture(), line
@@ -173,16 +184,63 @@ def test_a_signal_handler_may_wait_for_the_producer_whatever_it_interrupts(name:
             left -= event == "line"
             if left < 0 and not future.done():
                 sys.settrace(None)  # and in the handler
-                ender = threading.Thread(target=end_all, args=([(_Token(future), DELIVERY)],), daemon=True)
-                ender.start()
-                ender.join(5)
-                assert not ender.is_alive()
+                _end_now(future)
             return trace
 
         sys.settrace(trace)
         with suppress(FutureTimeoutError):
-            asks[name](future)
+            ASKS[name](future)
         sys.settrace(None)
         if not future.done():
             break  # there are fewer lines
     assert line > 4
+
+
+@pytest.fixture
+def eager_collector() -> Iterator[list[Callable[[], None]]]:
+    """The functions of the list are called where the garbage collector runs."""
+    asked: list[Callable[[], None]] = []
+    # The interpreter keeps up to 80 dicts in reserve; these do not go back to it.
+    kept: list[dict[str, int]] = [{} for _ in range(200)]
+
+    def call(phase: str, told: dict[str, int]) -> None:
+        kept.append(told)
+        if phase == "start":
+            for function in asked:
+                function()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(call)
+    yield asked
+    gc.callbacks.remove(call)
+    gc.set_threshold(*before)
+
+
+@pytest.mark.requirement("PRD-40")
+@pytest.mark.parametrize("name", ASKS)
+def test_the_end_may_come_within_any_run_of_the_garbage_collector(
+    name: str, eager_collector: list[Callable[[], None]]
+) -> None:
+    """The collector calls Python code: finalizers, callbacks. There another thread may go on."""
+    ended = 0
+    for number in range(40):
+        future, left = DeliveryFuture(), number // 2
+
+        def end(future: DeliveryFuture = future) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0 and not future.done():
+                _end_now(future)
+
+        eager_collector[:] = [end]
+        gc.set_threshold(1 + number % 2, 1000, 1000)
+        with suppress(FutureTimeoutError):
+            ASKS[name](future)
+        gc.set_threshold(0)
+        eager_collector.clear()
+        ended += future.done()
+        if not future.done():
+            _end_now(future)
+        assert future.result(0) is DELIVERY
+        assert wait([future], 5).done == {future}
+    assert ended
