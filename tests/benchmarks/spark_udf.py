@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.spark_udf [--corpora abg] [--records 800000] [--rounds 15] [--columns NAMES]
 
-* udf: `kcl_like` as a Java function of Spark SQL that gives an array of structs, and ``explode``;
+* udf: `kcl` as a Java function of Spark SQL that gives an array of structs, and ``explode``;
 * deaggregate, verify: ours, the same four columns (--columns: others).
 
 The jobs alternate in one session of two cores; wall time, medians; the sink takes every row and keeps none.
@@ -21,7 +21,7 @@ from typing import Any
 
 import kpl_codec as kpl
 
-from . import kcl_like
+from . import kcl
 from .corpora import SHARD, Corpus, corpus
 
 FILES = 4
@@ -79,9 +79,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         classes = Path(scratch, "classes")
         classes.mkdir()
-        path = kcl_like.build(classes, spark=True)
+        path = kcl.build(classes, spark=True)
         session = local_session("udf", cores=2, settings={"spark.driver.extraClassPath": path})
-        session.udf.registerJavaFunction("kcl_like", "KclLikeUdf", f"array<{_RESULT}>")
+        session.udf.registerJavaFunction("kcl", "OpenerUdf", f"array<{_RESULT}>")
         print("corpus  user records     udf  deaggregate  verify   udf / deaggregate, udf / verify")
         for name in options.corpora:
             sample = corpus(name, 1)
@@ -91,7 +91,7 @@ def main() -> None:
             write(made, folder)
             frames = session.read.parquet(str(folder))
             jobs: dict[str, Callable[[], Any]] = {
-                "udf": lambda: frames.selectExpr("explode(kcl_like(data)) AS made").select("made.*"),  # noqa: B023
+                "udf": lambda: frames.selectExpr("explode(kcl(data)) AS made").select("made.*"),  # noqa: B023
                 "deaggregate": lambda: deaggregate(frames, columns=columns),  # noqa: B023
                 "verify": lambda: verify(frames, shard_map, columns=columns),  # noqa: B023
             }

@@ -1,9 +1,11 @@
-"""The work of a KCL consumer in Java, of our own making: a contender where the KCL's jar is not at hand.
+"""The work of a KCL consumer in Java: a contender.
 
-    python -m tests.benchmarks --contender "kcl-like=python -m tests.benchmarks.kcl_like"
+    python -m tests.benchmarks --contender "kcl=python -m tests.benchmarks.kcl"
     python -m tests.benchmarks.spark_udf
 
-KclLike.java does what spec/03-deaggregation.md says of the KCL, with protobuf-java, as the KCL has it.
+It is the KCL's AggregatorUtil where KCL_CLASSPATH, a Java class path, has it and what it needs. Otherwise it is
+KclLike.java, of our own making, which does what spec/03-deaggregation.md says of the KCL, with protobuf-java, as
+the KCL has it.
 Needs a JDK (17 or newer), protoc, and protobuf-java of the same version: apt-get install
 default-jdk-headless protobuf-compiler libprotobuf-java.
 """
@@ -30,12 +32,17 @@ def build(folder: Path, *, spark: bool = False) -> str:
     spec = HERE.parents[2] / "spec"
     subprocess.run(["protoc", f"-I{spec}", f"--java_out={folder}", str(spec / "kpl.proto")], check=True)
     needed = [jar]
-    sources = [*folder.glob("kpl_codec/*.java"), HERE / "KclLike.java", HERE / "KclLikeWorker.java"]
+    names = ["Opener", "KclLike", "OpenerWorker"]
+    if own := os.environ.get("KCL_CLASSPATH"):
+        needed.append(own)
+        names.append("Kcl")
+    run = os.pathsep.join([str(folder), *needed])
     if spark:
         import pyspark
 
         needed.append(str(Path(pyspark.__file__).parent / "jars" / "*"))
-        sources.append(HERE / "KclLikeUdf.java")
+        names.append("OpenerUdf")
+    sources = [*folder.glob("kpl_codec/*.java"), *(HERE / f"{name}.java" for name in names)]
     path = os.pathsep.join(needed)
     subprocess.run(["javac", "-d", str(folder), "-cp", path, *map(str, sources)], check=True)
-    return os.pathsep.join([str(folder), jar])
+    return run

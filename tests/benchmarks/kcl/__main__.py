@@ -11,5 +11,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         path = build(Path(scratch))
         sys.exit(
-            subprocess.run(["java", "-cp", path, "KclLikeWorker", *sys.argv[1:]], check=False).returncode
+            subprocess.run(["java", "-cp", path, "OpenerWorker", *sys.argv[1:]], check=False).returncode
         )

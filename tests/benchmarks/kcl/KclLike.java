@@ -14,9 +14,7 @@ import kpl_codec.Kpl;
  * digest, protobuf, and for each user record its hash key, the range and one object. It is written for measurements
  * of sound records: what the KCL makes of damaged ones is the business of spec/reference/kcl.py.
  */
-final class KclLike {
-    static final BigInteger LOWEST = BigInteger.ZERO;
-    static final BigInteger HIGHEST = BigInteger.ONE.shiftLeft(128).subtract(BigInteger.ONE);
+final class KclLike implements Opener<KclLike.UserRecord> {
     private static final byte[] MAGIC = {(byte) 0xF3, (byte) 0x89, (byte) 0x9A, (byte) 0xC2};
     private static final int DIGEST = 16;
 
@@ -29,10 +27,34 @@ final class KclLike {
             String explicitHashKey,
             ByteBuffer data) {}
 
-    private KclLike() {}
+    @Override
+    public UserRecord kinesisRecord(String sequenceNumber, ByteBuffer data) {
+        return new UserRecord(sequenceNumber, 0, false, "outer", null, data);
+    }
 
-    /** The user records of one Kinesis record; none if one of them is outside the range. */
-    static List<UserRecord> open(UserRecord kinesisRecord, BigInteger lowest, BigInteger highest) {
+    @Override
+    public String partitionKey(UserRecord userRecord) {
+        return userRecord.aggregated() ? userRecord.partitionKey() : null;
+    }
+
+    @Override
+    public String explicitHashKey(UserRecord userRecord) {
+        return userRecord.explicitHashKey();
+    }
+
+    @Override
+    public long subSequenceNumber(UserRecord userRecord) {
+        return userRecord.subSequenceNumber();
+    }
+
+    @Override
+    public ByteBuffer data(UserRecord userRecord) {
+        return userRecord.data();
+    }
+
+    /** None if one of them is outside the range. */
+    @Override
+    public List<UserRecord> open(UserRecord kinesisRecord) {
         List<UserRecord> found = new ArrayList<>();
         ByteBuffer data = kinesisRecord.data().duplicate();
         byte[] message = message(data);
@@ -58,7 +80,7 @@ final class KclLike {
             BigInteger hashKey = explicitHashKey != null
                     ? new BigInteger(explicitHashKey)
                     : new BigInteger(1, md5(partitionKey.getBytes(StandardCharsets.UTF_8)));
-            if (hashKey.compareTo(lowest) < 0 || hashKey.compareTo(highest) > 0) {
+            if (hashKey.compareTo(LOWEST) < 0 || hashKey.compareTo(HIGHEST) > 0) {
                 found.clear();
                 return found;
             }

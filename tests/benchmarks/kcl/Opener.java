@@ -1,0 +1,35 @@
+import java.math.BigInteger;
+import java.nio.ByteBuffer;
+import java.util.List;
+
+/** One way to do a KCL consumer's work. T: its Kinesis records and user records. */
+interface Opener<T> {
+    BigInteger LOWEST = BigInteger.ZERO;
+    BigInteger HIGHEST = BigInteger.ONE.shiftLeft(128).subtract(BigInteger.ONE);
+
+    /** The KCL's own class where it was on the class path, else the one that is like it. */
+    static Opener<?> chosen() {
+        try {
+            return (Opener<?>) Class.forName("Kcl").getDeclaredConstructor().newInstance();
+        } catch (ClassNotFoundException absent) {
+            return new KclLike();
+        } catch (ReflectiveOperationException broken) {
+            throw new IllegalStateException(broken);
+        }
+    }
+
+    /** A Kinesis record. */
+    T kinesisRecord(String sequenceNumber, ByteBuffer data);
+
+    /** Its user records; the whole hash key space is the range. */
+    List<T> open(T kinesisRecord);
+
+    /** Null for a Kinesis record that is not aggregated. */
+    String partitionKey(T userRecord);
+
+    String explicitHashKey(T userRecord);
+
+    long subSequenceNumber(T userRecord);
+
+    ByteBuffer data(T userRecord);
+}
