@@ -9,11 +9,14 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
+from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
 from ..format.disguises import BEGINNINGS, disguise_of
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import ShardMap
+
+#: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
+_BATCH_BYTES = 8 * 1024 * 1024
 
 _IN = pa.schema(
     [
@@ -31,7 +34,7 @@ def checked_schema(shard_map: ShardMap) -> pa.Schema:
 def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` out: every user record with its verdict, and
     for data that cannot be read a row with its error and without sub-sequence number."""
-    deaggregator = Deaggregator(_IN, "report", shard_map=shard_map, tags=True)
+    deaggregator = Deaggregator(_IN, "report", shard_map=shard_map, tags=True, max_batch_bytes=_BATCH_BYTES)
 
     def rows() -> Iterator[pa.RecordBatch]:
         for batch in captured:
@@ -42,7 +45,7 @@ def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[p
             yield from _disguised(batch, deaggregator.schema)
             yield from deaggregator.process(_prepared(batch, only_shard(shard_map)))
 
-    return coalesce(rows(), DEFAULT_BATCH_BYTES)
+    return coalesce(rows(), _BATCH_BYTES)
 
 
 def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:

@@ -29,8 +29,39 @@ from .repaired import Repaired, copied_places, write_copied
 from .repeats import RECORDS_SCHEMA
 from .storage import whole_file
 
-#: Bytes of a row group of user records, which a task holds before it writes.
+#: What readers of user records filter by: only of these columns Parquet keeps the least and largest value.
+_FILTERED = ["shardId", "sequenceNumber", "approximateArrivalTimestamp", "placement", "kcl", "error"]
+#: Bytes of a row group, which a task holds before it writes.
 _GROUP_BYTES = 32 * 1024 * 1024
+
+
+class _RowGroups:
+    """Writes batches as row groups of about `_GROUP_BYTES`: one for each batch would take longer."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self._held: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def __enter__(self) -> _RowGroups:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._flush()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._held.append(batch)
+        self._size += batch.nbytes
+        if self._size >= _GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held))
+        self._held, self._size = [], 0
 
 
 def pack(
@@ -98,21 +129,15 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: str
     """Writes ``rows`` to a file in ``folder``, even if there are none; gives how many there were."""
     system, inner = open_path(folder)
     system.create_dir(inner, recursive=True)
-    held: list[pa.RecordBatch] = []
-    size = count = 0
+    count = 0
     with (
         whole_file(f"{folder}/{name}.parquet") as out,
-        pq.ParquetWriter(out, checked_schema(shard_map)) as writer,
+        pq.ParquetWriter(out, checked_schema(shard_map), write_statistics=_FILTERED) as writer,
+        _RowGroups(writer) as users,
     ):
         for batch in rows:
-            held.append(batch)
-            size += batch.nbytes
+            users.write(batch)
             count += batch.num_rows
-            if size >= _GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(held))
-                held, size = [], 0
-        if held:
-            writer.write_table(pa.Table.from_batches(held))
     return count
 
 
@@ -131,16 +156,16 @@ def judged(
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
         whole_file(f"{work}/findings/{name}.parquet") as findings_file,
-        pq.ParquetWriter(findings_file, FINDINGS_SCHEMA) as findings,
+        pq.ParquetWriter(findings_file, FINDINGS_SCHEMA) as findings_writer,
+        _RowGroups(findings_writer) as findings,
         whole_file(f"{work}/kinesis-records/{name}.parquet") as records_file,
-        pq.ParquetWriter(records_file, RECORDS_SCHEMA) as records,
+        pq.ParquetWriter(records_file, RECORDS_SCHEMA) as records_writer,
+        _RowGroups(records_writer) as records,
     ):
         for batch in map(repaired.mark, check(captured, shard_map)):
             # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
             # its shard and sequence number."
-            found = scan.process(batch)
-            if found.num_rows:
-                findings.write_batch(found)
+            findings.write(scan.process(batch))
             # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
             # A row that is no user record (sub-sequence number null or -1, or no data) is a finding only.
             users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
@@ -148,12 +173,10 @@ def judged(
             kept = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if kept.num_rows:
                 firsts = pc.and_(pc.equal(kept["subSequenceNumber"], 0), pc.is_valid(kept["sequenceNumber"]))
-                records.write_batch(kept.select(RECORDS_SCHEMA.names).filter(firsts))
+                records.write(kept.select(RECORDS_SCHEMA.names).filter(firsts))
                 copies += copied_places(kept)
                 yield kept
-        found = scan.finish()
-        if found.num_rows:
-            findings.write_batch(found)
+        findings.write(scan.finish())
     if copies:
         write_copied(copies, f"{work}/copies/{name}.json")
     with whole_file(f"{work}/tally/{name}.json") as out:

@@ -3,9 +3,9 @@
     python -m tests.benchmarks --contender "kcl=python -m tests.benchmarks.kcl"
     python -m tests.benchmarks.spark_udf
 
-It is the KCL's AggregatorUtil where KCL_CLASSPATH, a Java class path, has it and what it needs. Otherwise it is
-KclLike.java, of our own making, which does what spec/03-deaggregation.md says of the KCL, with protobuf-java, as
-the KCL has it.
+It is the KCL's AggregatorUtil where KCL_CLASSPATH, a Java class path, has it and what it needs. Otherwise it
+is KclLike.java, of our own making, which does what spec/03-deaggregation.md says of the KCL, with
+protobuf-java, as the KCL has it.
 Needs a JDK (17 or newer), protoc, and protobuf-java of the same version: apt-get install
 default-jdk-headless protobuf-compiler libprotobuf-java.
 """

@@ -10,6 +10,4 @@ from . import build
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         path = build(Path(scratch))
-        sys.exit(
-            subprocess.run(["java", "-cp", path, "OpenerWorker", *sys.argv[1:]], check=False).returncode
-        )
+        sys.exit(subprocess.run(["java", "-cp", path, "OpenerWorker", *sys.argv[1:]], check=False).returncode)
