@@ -75,6 +75,7 @@ class Lineage:
                 self._children.setdefault(parent, []).append(shard.shard_id)
         self._by_id = self._ordered(by_id)
         self._place = {shard_id: place for place, shard_id in enumerate(self._by_id)}
+        vars(self)  # as in KnownShards
 
     def _ordered(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
         """Parents before children, otherwise by id (Kahn's algorithm over a heap)."""

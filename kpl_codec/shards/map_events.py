@@ -39,6 +39,9 @@ class KnownShards:
         self.all = all
         self.listed = listed
         self.distribution: Distribution = distribution
+        # Threads share it, and cached_property asks for its __dict__. On CPython 3.11 two threads that are
+        # the first to do so can get two, which corrupts memory.
+        vars(self)
 
     @cached_property
     def lineage(self) -> Lineage:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
+from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes, partition_key_hash
@@ -137,25 +138,17 @@ class Judge:
         #: `partition_key_hash` of keys that many aggregates share.
         self.hashes = _Hashes()
         self._shards: dict[str | None, ShardJudge] = {}
-        # No cached_property: threads share a judge, and two that are the first to ask for the __dict__ of an
-        # object can get two (CPython 3.11).
         self._coded: tuple[tuple[str | None, ...], CodedShards] | None = None
-        self._packed_endings: bytes | None = None
-        self._expected_ids: tuple[str | None, ...] | None = None
 
-    @property
+    @cached_property
     def packed_endings(self) -> bytes:
         """``endings``, 16 bytes each."""
-        if self._packed_endings is None:
-            self._packed_endings = b"".join(map(hash_key_to_bytes, self.endings))
-        return self._packed_endings
+        return b"".join(map(hash_key_to_bytes, self.endings))
 
-    @property
+    @cached_property
     def expected_ids(self) -> tuple[str | None, ...]:
         """The id of the expected shard for each number that it can have; None for the last: there is none."""
-        if self._expected_ids is None:
-            self._expected_ids = *(shard.shard_id for shard in self.open_shards), None
-        return self._expected_ids
+        return *(shard.shard_id for shard in self.open_shards), None
 
     def on(self, shard_id: str | None) -> ShardJudge:
         """The judge of hash keys on ``shard_id``."""
