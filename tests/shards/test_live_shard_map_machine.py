@@ -78,6 +78,8 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     @rule(shards=st.integers(1, 4))
     def make_again(self, shards):
         self.life += 1
+        for shard_id in self.expired:  # the map may have forgotten them, and does not know of the new life
+            self.seen.pop(shard_id, None)
         self.expired.clear()
         self.stream = ModelStream(shards, now=self.stream.now + 100)
         self.reshaped()
