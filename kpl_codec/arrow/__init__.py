@@ -85,6 +85,8 @@ class Deaggregator:
 
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
     ``columns``: the names of the columns that are wanted, None for all; others are not made.
+    ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but sequence
+    numbers, keys and errors. A batch stays within its limit if they are written out.
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.
     """
 
@@ -98,6 +100,7 @@ class Deaggregator:
         decompress: bool | int = False,
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+        dictionaries: bool = False,
     ) -> None:
         check_policy(policy)
         self.policy = policy
@@ -106,7 +109,8 @@ class Deaggregator:
         self.max_batch_bytes = max_batch_bytes
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
-        layout = Layout(plain_schema(schema), policy, shard_map is not None, tags, columns)
+        placement = shard_map is not None
+        layout = Layout(plain_schema(schema), policy, placement, tags, columns, dictionaries=dictionaries)
         self._schema = layout.schema
         self._max_decompressed = max_decompressed_size(decompress)
         if self._max_decompressed is not None and columns is not None:
@@ -300,7 +304,7 @@ def deaggregate_table(
 
 def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches: small neighbours are joined up to ``max_batch_bytes``. A batch of a
-    quarter of that stays as it is, without a copy.
+    quarter of that stays as it is, without a copy. Dictionary arrays count as if written out.
 
     If ``batches`` raises, the rows held so far come before the error.
     """
@@ -308,7 +312,7 @@ def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterato
     size = 0
     try:
         for batch in batches:
-            more = batch.nbytes
+            more = _size(batch)
             large = more >= max_batch_bytes // 4
             if held and (large or size + more > max_batch_bytes):
                 yield _join(held)
@@ -324,6 +328,13 @@ def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterato
         raise
     if held:
         yield _join(held)
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    """Bytes of a batch whose dictionary arrays are written out, at most."""
+    coded = (column.dictionary for column in batch.columns if pa.types.is_dictionary(column.type))
+    longest = (pc.max(pc.binary_length(words)).as_py() or 0 for words in coded)
+    return int(batch.nbytes + batch.num_rows * sum(longest))
 
 
 def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -63,13 +63,14 @@ def aggregate_batches(
         tables.append((places, _indices(hash_keys, used, counts)))
     if layout.wants("kcl"):
         tables.append(({"kcl": pa.array([aggregate.fate for aggregate in aggregates], pa.string())}, numbers))
+    tables = [(layout.tables(table), found) for table, found in tables]
     for first, last in cuts(weights, max_bytes):
         of, count = slice(first, last), last - first
         where = pa.array(records[of])
         columns = {name: source.columns[name].take(where) for name in layout.shared}
         for table, found in tables:
             at = pa.array(found[of])
-            columns |= {name: values.take(at) for name, values in table.items() if layout.wants(name)}
+            columns |= {name: values.take(at) for name, values in table.items()}
         columns["data"] = all_data.slice(first, count)
         columns["subSequenceNumber"] = pa.array(subs[of])
         columns["aggregated"] = pa.repeat(True, count)

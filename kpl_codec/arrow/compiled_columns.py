@@ -66,7 +66,7 @@ class CompiledColumns:
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
         self._lost = np.zeros(source.rows, np.int64)
         if judge is not None:
-            self._words = _Words(self._frames, source, judge)
+            self._words = _Words(self._frames, source, judge, layout)
             self._kinds = np.frombuffer(self._frames.kinds(), np.uint8).astype(np.int32)
             dropped = _DROPPED[self._kinds]
             if policy == "kcl" and dropped.any():
@@ -120,11 +120,11 @@ class CompiledColumns:
         for name in filter(wants, self._makers.keys() - KEYS_AND_DATA):
             put(name, *self._makers[name])
         if self._words is not None and wants("expectedShardId", "placement", "inRange"):
-            columns |= self._words.columns(start, stop, wants)
+            columns |= self._words.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
             kinds = self._kinds[records]
-            tables = {"aggregatePlacement": _KINDS, "kcl": _FATES}
-            columns |= {name: _pick(table, kinds) for name, table in tables.items() if wants(name)}
+            tables = layout.tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
+            columns |= {name: _pick(table, kinds) for name, table in tables.items()}
         if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
         return layout.batch(columns, count)
@@ -134,7 +134,7 @@ class _Words:
     """The meaning of the codes from compiled code: a verdict and a shard id for each code that occurs, and
     for each key the index of its code."""
 
-    def __init__(self, frames: Any, source: Source, judge: Judge) -> None:
+    def __init__(self, frames: Any, source: Source, judge: Judge, layout: Layout) -> None:
         self._frames = frames
         shard_ids, shards = source.shards()
         coded = judge.coded(shard_ids)
@@ -145,15 +145,18 @@ class _Words:
         kinds, of_kind = np.unique(np.where(facts // 2 == 2, found, facts), return_inverse=True)
         words = [coded.words(code) for code in kinds.tolist()]
         verdicts = pa.array([verdict.value for verdict, _, _ in words], pa.string())
-        self._verdicts = verdicts.take(pa.array(of_kind))
-        self._in_range = pa.array([inside for _, _, inside in words], pa.bool_()).take(pa.array(of_kind))
+        in_range = pa.array([inside for _, _, inside in words], pa.bool_())
         ids = pa.array(judge.expected_ids, pa.string())
-        self._expected = ids.take(pa.array(pairs % len(ids)))
+        tables = {
+            "expectedShardId": ids.take(pa.array(pairs % len(ids))),
+            "placement": verdicts.take(pa.array(of_kind)),
+            "inRange": in_range.take(pa.array(of_kind)),
+        }
+        self._tables = layout.tables(tables)
 
-    def columns(self, start: int, stop: int, wants: Callable[[str], bool]) -> dict[str, pa.Array]:
+    def columns(self, start: int, stop: int) -> dict[str, pa.Array]:
         numbers = self._numbers[np.frombuffer(self._frames.deciding_keys(start, stop), np.int32)]
-        tables = {"expectedShardId": self._expected, "placement": self._verdicts, "inRange": self._in_range}
-        return {name: _pick(table, numbers) for name, table in tables.items() if wants(name)}
+        return {name: _pick(table, numbers) for name, table in self._tables.items()}
 
 
 def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
@@ -173,9 +176,10 @@ def _pick(table: pa.Array, numbers: Numbers) -> pa.Array:
     """Items of a small table by int32 indices."""
     if table.null_count == len(table):
         return pa.nulls(len(numbers), table.type)
-    if len(numbers) and (numbers == numbers[0]).all():  # mostly all are where they belong
+    coded = pa.types.is_dictionary(table.type)
+    if not coded and len(numbers) and (numbers == numbers[0]).all():  # mostly all are where they belong
         return pa.repeat(table[int(numbers[0])], len(numbers))
-    if table.null_count or not _flat(table):
+    if coded or table.null_count or not _flat(table):
         return table.take(pa.array(numbers))
     buffers = speedups.pick(_column(table), numbers, pa.allocate_buffer)
     return pa.Array.from_buffers(table.type, len(numbers), buffers)

@@ -14,7 +14,7 @@ from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.rows import hash_key_or_none
 from ..format.hash_keys import partition_key_hashes
 from ..shards.placement import Judge, Placement
-from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths, placement_columns
+from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths, placement_columns, values_of
 
 
 class LastRow(NamedTuple):
@@ -71,7 +71,7 @@ class UnopenedRows:
 
         def values(name: str) -> list[Any]:
             column = source.columns.get(name)
-            return [None] * count if column is None else column.slice(start, count).to_pylist()
+            return [None] * count if column is None else values_of(column.slice(start, count))
 
         places: list[Placement | None] = []
         keys = zip(*map(values, ("partitionKey", "explicitHashKey", "shardId")), strict=True)
@@ -116,7 +116,7 @@ class UnopenedRows:
         """For each row, whether it is from another Kinesis record than the row before."""
         first = []
         names = ("shardId", "sequenceNumber", "subSequenceNumber")
-        known = (source.columns[name].slice(start, len(opened)).to_pylist() for name in names)
+        known = (values_of(source.columns[name].slice(start, len(opened))) for name in names)
         for shard, number, sub, was_opened in zip(*known, opened.tolist(), strict=True):
             row = LastRow(shard, number, sub or 0) if was_opened else None
             first.append(not _same_record(self._last, row))

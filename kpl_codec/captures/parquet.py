@@ -60,8 +60,10 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
 
 
 def _batch_rows(group: pq.RowGroupMetaData) -> int:
-    """Rows of a batch of about 4 MiB."""
-    return max(1, min(500, int(group.num_rows) * _BATCH_BYTES // max(1, int(group.total_byte_size))))
+    """Rows of a batch of about 4 MiB; a multiple of 32 if they are more, because 32 frames are hashed at a
+    time."""
+    rows = max(1, min(512, int(group.num_rows) * _BATCH_BYTES // max(1, int(group.total_byte_size))))
+    return rows - rows % 32 or rows
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:

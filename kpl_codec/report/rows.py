@@ -1,5 +1,5 @@
-"""A batch of user-record rows in the forms for counting: whole columns, and the rows of each Kinesis
-record."""
+"""A batch of user-record rows in the forms for counting: stretches of rows that count alike, and the sums of
+each Kinesis record."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from ..arrow.layout import values_of
+from .counters import SLOTS
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +44,9 @@ class Run:
     position: int | None = None
 
 
+#: Columns of few different texts.
+_TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl")
+_CODED = pa.dictionary(pa.int32(), pa.string())
 #: What `Rows.load` makes values of.
 _EVIDENCE = (
     "shardId",
@@ -58,16 +64,18 @@ _EVIDENCE = (
 )
 #: The years 1 to 9999.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+#: In place of a time that is not known.
+_NO_TIME = -(2**63)
 
 
 class Sums:
-    """Counts the rows of each Kinesis record; ``firsts`` are their first rows."""
+    """Counts the rows of each Kinesis record; ``firsts`` are their first stretches."""
 
     def __init__(self, rows: Rows, firsts: Array) -> None:
         self.firsts = firsts
 
         def summed(where: Array) -> Array:
-            return np.add.reduceat(where.astype(np.int64), firsts)
+            return np.add.reduceat(rows.counts * where, firsts)
 
         self.user_records = summed(rows.sub >= 0)
         self.known = summed(rows.known)
@@ -83,96 +91,122 @@ class Sums:
 
 
 class Rows:
-    """One batch, in the forms that counting needs. ``sub`` is -2 where the row is about the capture."""
+    """One batch as stretches: neighbouring rows of a Kinesis record that are counted and judged alike. A row
+    that is defective, about a Kinesis record as a whole, or not aggregated is one by itself.
+
+    All arrays have an item for each stretch, and all methods take their numbers. ``at`` is the first row of
+    each, ``counts`` says how many there are; ``sub`` is the first sub-sequence number, -2 where the row is
+    about the capture.
+    """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._names = set(batch.schema.names)
-        sub = self._column("subSequenceNumber", pa.int64())
-        self.sub: Array = pc.fill_null(sub, -2).to_numpy(zero_copy_only=False)
-        self.aggregated = self._flags("aggregated", default=False)
-        self.size = pc.fill_null(pc.binary_length(self._column("data", pa.binary())).cast(pa.int64()), 0)
-        self.stream = self._column("streamName", pa.string()) if "streamName" in self._names else None
-        coded = self.texts("shardId").dictionary_encode()
-        self.shards: list[str | None] = [*coded.dictionary.to_pylist(), None]
-        self.shard_codes: Array = pc.fill_null(coded.indices.cast(pa.int64()), len(self.shards) - 1).to_numpy(
-            zero_copy_only=False
-        )
-        self.defective: Array = pc.is_valid(self.texts("error")).to_numpy(zero_copy_only=False)
-        self.seconds: Array | None = None
-        name = "approximateArrivalTimestamp"
-        if name in self._names and pa.types.is_timestamp(batch[name].type):
-            times = pc.cast(batch[name], pa.timestamp("s", batch[name].type.tz), safe=False)
-            self.seconds = pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-            self.timed: Array = pc.is_valid(times).to_numpy(zero_copy_only=False)
-            # Times outside the calendar, which Parquet allows, count as missing.
-            self.timed &= (self.seconds >= _FIRST_SECOND) & (self.seconds <= _LAST_SECOND)
-            known = pc.if_else(pa.array(self.timed), batch[name], None)
-            self._times = pc.cast(known, pa.timestamp("us", "UTC"), safe=False)
+        sub = _numpy(pc.fill_null(self._column("subSequenceNumber", pa.int64()), -2))
+        aggregated = self._flags("aggregated", default=False)
+        defective = _numpy(pc.is_valid(self._column("error", pa.string())))
+        first = self._flags("firstOfRecord", default=True)
+        outside = ~self._flags("inRange", default=True)
+        hash_keys = self._column("hashKey", pa.binary())
+        known = _numpy(pc.is_valid(hash_keys))
+        times = self._arrivals()
+        coded = {name: _coded(self._column(name, _CODED)) for name in _TEXTS}
+
+        alone = defective | (sub < 0) | ~aggregated
+        starts = first | alone
+        starts[1:] |= alone[:-1]
+        starts[0] = True
+        codes = (indices for _, indices in coded.values())
+        for fact in (*codes, outside, known, _numpy(pc.fill_null(times.cast(pa.int64()), _NO_TIME))):
+            starts[1:] |= fact[1:] != fact[:-1]
+        self.at: Array = np.flatnonzero(starts)
+        self.counts: Array = np.diff(self.at, append=batch.num_rows)
+
+        self.sub: Array = sub[self.at]
+        self.aggregated = aggregated[self.at]
+        self.defective: Array = defective[self.at]
+        #: Where the hash key is known, and where it is known to be outside its shard's range.
+        self.known: Array = known[self.at]
+        self.outside = outside[self.at]
+        self._first = first[self.at]
+        #: The different texts of a column, and None; for each stretch the number of its text.
+        self.texts = {name: [*coded[name][0].to_pylist(), None] for name in _TEXTS}
+        self.codes = {name: coded[name][1][self.at] for name in _TEXTS}
+        self.dropped = self.fate("dropped")
+        self.sequence_numbers = self._column("sequenceNumber", pa.string()).take(pa.array(self.at))
+        sizes = pc.fill_null(pc.binary_length(self._column("data", pa.binary())), 0)
+        self.size: Array = np.add.reduceat(_numpy(sizes).astype(np.int64), self.at)
+        times = times.take(pa.array(self.at))
+        seconds = pc.cast(times, pa.timestamp("s", times.type.tz), safe=False).cast(pa.int64())
+        self.seconds: Array = _numpy(pc.fill_null(seconds, _NO_TIME))
+        # Times outside the calendar, which Parquet allows, count as missing.
+        self.timed: Array = (self.seconds >= _FIRST_SECOND) & (self.seconds <= _LAST_SECOND)
+        known_times = pc.if_else(pa.array(self.timed), times, None)
+        self._times = pc.cast(known_times, pa.timestamp("us", "UTC"), safe=False)
+        whole = pc.fill_null(hash_keys, bytes(16)).cast(pa.binary(16))
+        keys = np.frombuffer(whole.buffers()[1], np.uint8)[16 * whole.offset :]
+        self._keys: Array = keys[: 16 * batch.num_rows].reshape(-1, 16)
         self._loaded: dict[int, int] = {}
         self._lists: dict[str, list[Any]] = {}
-        self.dropped = self.fate("dropped")
-        #: Where the hash key is known, and where it is known to be outside its shard's range.
-        self.known: Array = np.zeros(len(self.sub), bool)
-        self.outside = ~self._flags("inRange", default=True)
-        self._first = self._flags("firstOfRecord", default=True)
-        self._keys = b""
-        if "hashKey" in self._names:
-            keys = batch["hashKey"]
-            self.known = pc.is_valid(keys).to_numpy(zero_copy_only=False)
-            whole = pc.fill_null(keys.cast(pa.binary()), bytes(16)).cast(pa.binary(16))
-            start = whole.offset * 16
-            self._keys = whole.buffers()[1].to_pybytes()[start : start + 16 * len(whole)]
 
     def _column(self, name: str, kind: pa.DataType) -> pa.Array:
-        if name in self._names:
-            return self._batch[name].cast(kind)
-        return pa.nulls(self._batch.num_rows, kind)
+        if name not in self._names:
+            return pa.nulls(self._batch.num_rows, kind)
+        column = self._batch[name]
+        if column.type == kind:
+            return column
+        return column.cast(pa.string()).dictionary_encode() if kind == _CODED else column.cast(kind)
 
     def _flags(self, name: str, *, default: bool) -> Array:
         """A column of truth values; ``default`` where it has none."""
-        flags: Array = pc.fill_null(self._column(name, pa.bool_()), default).to_numpy(zero_copy_only=False)
-        return flags
+        return _numpy(pc.fill_null(self._column(name, pa.bool_()), default))
 
-    def texts(self, name: str) -> pa.Array:
-        """A column of text, all null where the batch has none."""
-        return self._column(name, pa.string())
+    def _arrivals(self) -> pa.Array:
+        name = "approximateArrivalTimestamp"
+        if name in self._names and pa.types.is_timestamp(self._batch[name].type):
+            return self._batch[name]
+        return pa.nulls(self._batch.num_rows, pa.timestamp("us", "UTC"))
 
-    def load(self, rows: Array) -> None:
-        """Make the values of these rows at once; `value` is slow for others."""
-        where = pa.array(rows)
-        taken = self._batch.select([name for name in _EVIDENCE if name in self._names]).take(where)
-        self._loaded = {int(row): at for at, row in enumerate(rows)}
-        self._lists = {name: taken[name].to_pylist() for name in taken.schema.names}
-        if self.seconds is not None:
-            self._lists["time"] = self._times.take(where).to_pylist()
+    def load(self, stretches: Array) -> None:
+        """Make the values of the first rows of these at once; `value` is slow for others."""
+        self._loaded = {int(stretch): at for at, stretch in enumerate(stretches)}
+        if self._loaded:
+            where = pa.array(self.at[stretches])
+            taken = {name: self._batch[name].take(where) for name in _EVIDENCE if name in self._names}
+            self._lists = {name: values_of(column) for name, column in taken.items()}
+            self._lists["time"] = self._times.take(pa.array(stretches)).to_pylist()
 
-    def value(self, name: str, row: int) -> Any:
-        at = self._loaded.get(row)
+    def value(self, name: str, stretch: int) -> Any:
+        """What is in the first row of the stretch."""
+        at = self._loaded.get(stretch)
         if at is not None:
             values = self._lists.get(name)
             return values[at] if values is not None else None
         if name == "time":
-            return self._times[row].as_py() if self.seconds is not None else None
-        return self._batch[name][row].as_py() if name in self._names else None
+            return self._times[stretch].as_py()
+        return self._batch[name][int(self.at[stretch])].as_py() if name in self._names else None
 
-    def _equal(self, name: str, value: str) -> Array:
-        equal: Array = pc.fill_null(pc.equal(self.texts(name), value), False).to_numpy(zero_copy_only=False)
-        return equal
+    def _is(self, name: str, text: str) -> Array:
+        return np.array([one == text for one in self.texts[name]])[self.codes[name]]
 
     def fate(self, kcl: str) -> Array:
-        """Where the KCL does that with the row."""
-        return self._equal("kcl", kcl)
+        """Where the KCL does that with the rows."""
+        return self._is("kcl", kcl)
 
     def is_placed(self, verdict: str) -> Array:
-        """Where that is the verdict on the row."""
-        return self._equal("placement", verdict)
+        """Where that is the verdict on the rows."""
+        return self._is("placement", verdict)
 
-    def first_bytes(self) -> Array:
-        return np.frombuffer(self._keys, np.uint8)[::16]
+    def slots(self, where: Array) -> list[int]:
+        """How many rows of some stretches there are for each first byte of the hash key."""
+        first_bytes = self._keys[np.repeat(where, self.counts), 0]
+        return [int(count) for count in np.bincount(first_bytes, minlength=SLOTS)]
 
     def keys(self, first: int, end: int) -> list[bytes]:
-        return [self._keys[16 * row : 16 * row + 16] for row in range(first, end) if self.known[row]]
+        """The hash keys that are known, of all rows."""
+        known = np.repeat(self.known[first:end], self.counts[first:end])
+        start = self.at[first]
+        return [key.tobytes() for key in self._keys[start : start + len(known)][known]]
 
     def starts(self) -> Array:
         """Where the first row of a Kinesis record is. A row about the capture stands alone."""
@@ -180,14 +214,14 @@ class Rows:
         starts[1:] |= self.sub[:-1] < -1
         return starts
 
-    def place(self, row: int) -> dict[str, Any]:
+    def place(self, stretch: int) -> dict[str, Any]:
         return {
-            "shard_id": self.value("shardId", row),
-            "sequence_number": self.value("sequenceNumber", row),
-            "file": self.value("file", row),
-            "line": self.value("line", row),
-            "position": self.value("position", row),
-            "approximate_arrival_timestamp": self.value("time", row),
+            "shard_id": self.value("shardId", stretch),
+            "sequence_number": self.value("sequenceNumber", stretch),
+            "file": self.value("file", stretch),
+            "line": self.value("line", stretch),
+            "position": self.value("position", stretch),
+            "approximate_arrival_timestamp": self.value("time", stretch),
         }
 
     def run(self, first: int) -> Run:
@@ -201,3 +235,13 @@ class Rows:
             line=place["line"],
             position=place["position"],
         )
+
+
+def _numpy(array: pa.Array) -> Array:
+    values: Array = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _coded(array: pa.Array) -> tuple[pa.Array, Array]:
+    """The dictionary of an array, and the index of each value there; the one after the last for null."""
+    return array.dictionary, _numpy(pc.fill_null(array.indices, len(array.dictionary)))

@@ -24,14 +24,13 @@ from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..format.hash_keys import hash_key_from_bytes
 from ..pictures.labels import camel
 from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
 from ..shards.placement import aggregate_kind
 from ..shards.shard_map import ShardMap
-from .counters import MAX_STREAMS, SLOTS, Tally
+from .counters import MAX_STREAMS, Tally
 from .kinds import kind_of
 from .model import NOT_JUDGED, Finding
 from .rows import Array, Rows, Run, Sums
@@ -49,10 +48,13 @@ FINDINGS_SCHEMA = pa.schema(
     [("severity", pa.string())] + [(camel(field.name), _TYPES[str(field.type)]) for field in fields(Finding)]
 )
 _NAMES = tuple(field.name for field in fields(Finding))
+_NONE = pa.RecordBatch.from_pylist([], FINDINGS_SCHEMA)
 
 
 def findings_batch(findings: list[Finding]) -> pa.RecordBatch:
     """Findings as a batch of FINDINGS_SCHEMA."""
+    if not findings:
+        return _NONE
     columns = [pa.array([finding.severity for finding in findings], pa.string())]
     for name, field in zip(_NAMES, list(FINDINGS_SCHEMA)[1:], strict=True):
         columns.append(pa.array([getattr(finding, name) for finding in findings], field.type))
@@ -98,65 +100,57 @@ class Scan:
 
     def _count(self, rows: Rows) -> None:
         counted = rows.sub >= 0
+        keys = ["shardId", "expectedShardId", "placement", "kcl"]
         table = pa.table(
             {
-                "shard": rows.texts("shardId"),
-                "expected": rows.texts("expectedShardId"),
-                "verdict": rows.texts("placement"),
-                "kcl": rows.texts("kcl"),
+                **{name: rows.codes[name] for name in keys},
+                "rows": rows.counts,
                 "size": rows.size,
-                "number": rows.texts("sequenceNumber"),
+                "number": rows.sequence_numbers,
             }
         )
-        if not counted.all():
-            table = table.filter(pa.array(counted))
-        keys = ["shard", "expected", "verdict", "kcl"]
-        sums = table.group_by(keys, use_threads=False).aggregate(
-            [("size", "sum"), ("number", "min"), ([], "count_all")]
+        sums = (
+            table.filter(pa.array(counted))
+            .group_by(keys, use_threads=False)
+            .aggregate([("rows", "sum"), ("size", "sum"), ("number", "min")])
         )
         for row in sums.to_pylist():
+            shard, expected, verdict, kcl = (rows.texts[name][row[name]] for name in keys)
             self.tally.add_group(
-                row["shard"],
-                row["expected"],
-                row["verdict"] or NOT_JUDGED,
-                row["kcl"],
-                row["count_all"],
-                row["size_sum"],
-                row["number_min"],
+                *(shard, expected, verdict or NOT_JUDGED, kcl),
+                *(row["rows_sum"], row["size_sum"], row["number_min"]),
             )
-        if rows.stream is not None:
-            names = {*self.tally.streams, *pc.unique(rows.stream).drop_null().to_pylist()}
-            self.tally.streams = set(sorted(names)[:MAX_STREAMS])
+        streams = {rows.texts["streamName"][code] for code in np.unique(rows.codes["streamName"])}
+        self.tally.streams = set(sorted(self.tally.streams | (streams - {None}))[:MAX_STREAMS])
         self._count_times(rows, counted)
         valid = counted & rows.known
         if valid.any():
-            slots = rows.first_bytes()
-            in_slots = np.bincount(slots[valid], minlength=SLOTS).tolist()
-            astray = np.bincount(slots[valid & rows.is_placed("stray")], minlength=SLOTS).tolist()
-            for slot, count, misplaced in zip(self.tally.slots, in_slots, astray, strict=True):
+            astray = rows.slots(valid & rows.is_placed("stray"))
+            for slot, count, misplaced in zip(self.tally.slots, rows.slots(valid), astray, strict=True):
                 slot[0] += count
                 slot[1] += misplaced
 
     def _count_times(self, rows: Rows, counted: Array) -> None:
-        if rows.seconds is None:
-            return
         timed = np.flatnonzero(counted & rows.timed)
-        if not len(timed):
-            return
-        seconds, codes = rows.seconds[timed], rows.shard_codes[timed]
+        seconds, counts = rows.seconds[timed], rows.counts[timed]
         table = pa.table(
             {
                 "start": seconds - seconds % self.tally.bucket_seconds,
-                "code": codes,
+                "shard": rows.codes["shardId"][timed],
                 "second": seconds,
-                "size": rows.size.to_numpy()[timed],
-                "dropped": rows.dropped[timed].astype(np.int64),
+                "rows": counts,
+                "size": rows.size[timed],
+                "dropped": counts * rows.dropped[timed],
             }
         )
-        sums = [([], "count_all"), ("size", "sum"), ("dropped", "sum"), ("second", "min"), ("second", "max")]
-        for row in table.group_by(["start", "code"], use_threads=False).aggregate(sums).to_pylist():
-            shard_id = rows.shards[row["code"]]
-            cell = row["count_all"], row["size_sum"], row["dropped_sum"]
+        sums = [
+            *((name, "sum") for name in ("rows", "size", "dropped")),
+            ("second", "min"),
+            ("second", "max"),
+        ]
+        for row in table.group_by(["start", "shard"], use_threads=False).aggregate(sums).to_pylist():
+            shard_id = rows.texts["shardId"][row["shard"]]
+            cell = row["rows_sum"], row["size_sum"], row["dropped_sum"]
             self.tally.add_cell(row["start"], shard_id, *cell)
             self.tally.add_arrivals(shard_id, row["second_min"], row["second_max"])
 
@@ -210,14 +204,15 @@ class Scan:
         usual[-1] = False
         usual[0] &= not continued
         whole = usual & (rows.sub[firsts] <= 0)
-        for code in np.unique(rows.shard_codes[firsts[whole]]).tolist():
-            of_shard = whole & (rows.shard_codes[firsts] == code)
+        shards = rows.codes["shardId"][firsts]
+        for code in np.unique(shards[whole]).tolist():
+            of_shard = whole & (shards == code)
             kinesis_records = int(of_shard.sum())
             aggregated = int((of_shard & (runs.aggregated > 0)).sum())
             self.tally.kinesis_records += kinesis_records
             self.tally.plain_records += kinesis_records - aggregated
             self.tally.aggregates[""] += aggregated
-            self.tally.add_kinesis_records(rows.shards[code], kinesis_records, aggregated)
+            self.tally.add_kinesis_records(rows.texts["shardId"][code], kinesis_records, aggregated)
         ends = np.append(firsts[1:], len(rows.sub))
         unusual = np.flatnonzero(~usual & (rows.sub[firsts] >= -1))
         rows.load(firsts[unusual])

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
+from ..arrow.layout import values_of
 from ..captures import InputError, open_path
 from .storage import whole_file
 
@@ -69,19 +70,19 @@ class Repaired:
         return bool(self._bits.get((shard_id, number), 0) >> index & 1)
 
     def mark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with "repaired" in the column ``kcl`` where it says "dropped" and a copy was put."""
+        """A batch of `check` with "repaired" as ``kcl`` where it says "dropped" and a copy was put."""
         if not self._bits:
             return batch
         dropped = pc.fill_null(pc.equal(batch["kcl"], "dropped"), False)
         rows = pc.indices_nonzero(dropped)
         names = ("shardId", "sequenceNumber", "subSequenceNumber")
-        places = zip(*(batch[name].take(rows).to_pylist() for name in names), strict=True)
+        places = zip(*(values_of(batch[name].take(rows)) for name in names), strict=True)
         # SPK-34: "A user record that the KCL drops and that repair has put again MUST be told as repaired,
         # known by the tag of its copy or by the log of the repair, and MUST NOT be planned to be put once
         # more."
         fates = pa.array([REPAIRED if place in self else "dropped" for place in places], pa.string())
-        at = batch.schema.get_field_index("kcl")
-        return batch.set_column(at, "kcl", pc.replace_with_mask(batch["kcl"], dropped, fates))
+        marked = pc.replace_with_mask(batch["kcl"].cast(pa.string()), dropped, fates)
+        return batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())
 
 
 def copied_places(batch: pa.RecordBatch) -> Iterator[str]:
@@ -93,7 +94,7 @@ def copied_places(batch: pa.RecordBatch) -> Iterator[str]:
     flat = tags.flatten()
     ours = pc.fill_null(pc.equal(flat.field("key"), TAG), False)
     rows = pc.list_parent_indices(tags).filter(ours)
-    fates = batch["kcl"].take(rows).to_pylist()
+    fates = values_of(batch["kcl"].take(rows))
     for value, fate in zip(flat.field("value").filter(ours).to_pylist(), fates, strict=True):
         if fate == "delivered" and value is not None:
             yield value

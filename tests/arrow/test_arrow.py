@@ -221,6 +221,48 @@ def test_columns_that_cannot_be_made(columns: list[str]) -> None:
         output_schema(batch_of([]).schema, columns="data")
 
 
+@given(
+    st.lists(kinesis_records, max_size=6),
+    st.sampled_from(["strict", "kcl", "report"]),
+    st.sampled_from(MAPS),
+    st.booleans(),
+)
+def test_dictionaries_hold_the_same_values(
+    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, twice: bool
+) -> None:
+    given_ = [batch_of(records)]
+    if twice:
+        given_ = list(deaggregate_batches(given_, "report", shard_map=MAPS[-1])) or given_
+    plain, coded = (
+        Deaggregator(given_[0].schema, policy, shard_map=shard_map, dictionaries=dictionaries)
+        for dictionaries in (False, True)
+    )
+    rows: list[list[Any]] = [[], []]
+    for deaggregator, made in zip((plain, coded), rows, strict=True):
+        try:
+            for out in (out for batch in given_ for out in deaggregator.process(batch)):
+                assert out.schema == deaggregator.schema
+                made.extend(out.cast(plain.schema).to_pylist())
+        except KplError as error:
+            made.append(error)
+    assert rows[0] == rows[1]
+    names = {field.name for field in coded.schema if pa.types.is_dictionary(field.type)}
+    words = {"expectedShardId", "placement", "aggregatePlacement", "kcl"}.intersection(coded.schema.names)
+    assert names >= words | {"streamName", "shardId"}
+    assert names.isdisjoint({"sequenceNumber", "partitionKey", "explicitHashKey"})
+
+
+@pytest.mark.requirement("SPK-4")
+def test_dictionaries_that_are_written_out_stay_within_the_limit() -> None:
+    data = kpl.encode([kpl.UserRecord("k", b"d")] * 300)
+    batch = batch_of([kpl.KinesisRecord("p", data, "1", "s" * 50_000, None, None)] * 4)
+    deaggregator = Deaggregator(batch.schema, "report", max_batch_bytes=1_000_000, dictionaries=True)
+    kind = output_schema(batch.schema, "report")
+    made = [out.cast(kind) for out in coalesce(deaggregator.process(batch), 1_000_000)]
+    assert sum(out.num_rows for out in made) == 1200
+    assert max(out.nbytes for out in made) < 1_100_000
+
+
 @pytest.mark.requirement("SPK-2")
 @given(st.lists(kinesis_records, max_size=6), st.sampled_from(["kcl", "report"]), st.sampled_from(MAPS))
 def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.arrow import deaggregate_batches
+from kpl_codec.arrow import Deaggregator, deaggregate_batches
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report import Finding, Tally
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
@@ -159,6 +159,18 @@ def test_two_partitions_count_what_one_does(batch: pa.RecordBatch, at: int, max_
     merged = Tally.merged(Tally.from_bytes(tally.to_bytes()) for tally, _ in parts)
     assert merged == whole
     assert Counter([*parts[0][1], *parts[1][1]]) == Counter(found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches())
+def test_dictionary_arrays_count_as_plain_ones(batch: pa.RecordBatch) -> None:
+    results = []
+    for dictionaries in (False, True):
+        deaggregator = Deaggregator(batch.schema, "report", shard_map=THREE, dictionaries=dictionaries)
+        scan = Scan(THREE)
+        found = [scan.process(out) for out in deaggregator.process(batch)]
+        results.append(([*found, scan.finish()], scan.tally))
+    assert results[0] == results[1]
 
 
 @settings(max_examples=40, deadline=None)

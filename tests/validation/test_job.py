@@ -16,6 +16,7 @@ import kpl_codec as kpl
 from kpl_codec.captures import plan
 from kpl_codec.cli.main import entry, main
 from kpl_codec.validation import repeats
+from kpl_codec.validation.check import checked_schema
 from kpl_codec.validation.storage import move_folder, sweep
 from kpl_codec.validation.task import Job, gather, make_folders, pack, work_folder, write_users
 
@@ -250,7 +251,9 @@ def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
         assert write_users(rows, MAP, str(users), "part-00000") == 3
     sweep(fs.LocalFileSystem(), str(users))
     assert [path.name for path in users.iterdir()] == ["part-00000.parquet"]
-    assert pq.read_table(users)["data"].to_pylist() == [b"0", b"1", b"2"]
+    written = pq.read_table(users)
+    assert written["data"].to_pylist() == [b"0", b"1", b"2"]
+    assert written.schema == checked_schema(MAP)
 
 
 @pytest.mark.requirement("SPK-18")

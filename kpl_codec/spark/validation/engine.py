@@ -77,7 +77,7 @@ class SparkEngine:
             numbers.mapInArrow(_each(shared(self.spark, job), _counted), WRITTEN).collect()
             return
         schema = from_arrow_schema(checked_schema(job.shard_map))
-        rows = numbers.mapInArrow(_each(shared(self.spark, job), Job.rows), schema)
+        rows = numbers.mapInArrow(_each(shared(self.spark, job), _plain_rows), schema)
         rows.write.format(output_format).mode("overwrite").save(f"{job.output}/user-records")
 
 
@@ -88,6 +88,12 @@ def count_batch(user_records: int) -> pa.RecordBatch:
 
 def _counted(job: Job, number: int) -> Iterator[pa.RecordBatch]:
     yield count_batch(job.run(number))
+
+
+def _plain_rows(job: Job, number: int) -> Iterator[pa.RecordBatch]:
+    """The user records of a task without dictionary arrays: the JVM reads none."""
+    schema = checked_schema(job.shard_map)
+    return (batch.cast(schema) for batch in job.rows(number))
 
 
 def _each(
