@@ -24,7 +24,7 @@ from ..deaggregation.policies import Policy
 from ..format.compression import max_decompressed_size
 from ..shards.shard_map import ShardMap
 from .columns import Conflicts, folding, matched, output_schema, with_shard_column, without_others
-from .shared import Shared, shared
+from .shared import Shared, keep_modules, shared_map
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +133,7 @@ def _deaggregated(
         "columns": None if columns is None else list(columns),
         "decompress": max_decompressed_size(decompress) or False,
     }
-    work = _task(policy, shared(df.sparkSession, shard_map), options, find_shards=find_shards)
+    work = _task(policy, shared_map(df.sparkSession, shard_map), options, find_shards=find_shards)
     return df.mapInArrow(work, schema)
 
 
@@ -209,6 +209,7 @@ def _task(
         from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
         from ..validation.check import only_shard, with_shards
 
+        keep_modules()
         if find_shards:
             known = shard_map.get()
             only = only_shard(known) if known is not None else None

@@ -117,7 +117,9 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",  # 4.1 and newer; older ones ignore it
-    "spark.sql.execution.arrow.maxBytesPerBatch": "1m",  # 4.0 and newer
+    # 4.0 and newer. A batch ends with the frame that passes it, here below 1 MiB: Java's buffers are powers
+    # of two, and it writes zeros over all of them for each batch.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "970k",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows that Java reads at a time
     "spark.sql.maxConcurrentOutputFileWriters": "16",  # else partitioned writes sort every row first
