@@ -236,6 +236,7 @@ def deaggregate_table(
 
     ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
     at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the result is the same for any.
+    Its chunks hold what 8 MiB of data become, cut at 64 MiB.
     ``columns``: the names of the columns that are wanted, in that order; others are not made.
     Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
     one thread, and for no batch at all, which has no columns.

@@ -21,11 +21,11 @@ class Shared(Generic[Value]):
     """Gives the value in a task; made by `shared`."""
 
     def __init__(self, value: Any, *, broadcast: bool) -> None:
-        self._value, self._broadcast = value, broadcast
+        self._value, self.broadcast = value, broadcast
 
     def get(self) -> Value:
         """The value. A worker process unpickles it when it asks for the first time."""
-        value: Value = self._value.value if self._broadcast else self._value
+        value: Value = self._value.value if self.broadcast else self._value
         return value
 
 
@@ -47,7 +47,8 @@ def shared_map(spark: SparkSession, shard_map: ShardMap | None) -> Shared[ShardM
     session, sent = _sent.get(shard_map, (None, None))
     if sent is None or session is not spark:
         sent = shared(spark, shard_map)
-        _sent[shard_map] = spark, sent
+        if sent.broadcast:  # else it holds the map, which would stay
+            _sent[shard_map] = spark, sent
     return sent
 
 
