@@ -10,8 +10,9 @@ pandas, relations of DuckDB. It needs a binary column ``data``. ``streamName``, 
 ``sequenceNumber``, ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if
 present; all other columns are copied. The columns equal the objects that `kpl_codec.deaggregate` gives for
 the same Kinesis records under the same policy. Compiled code writes the columns of sound records
-(compiled_columns.py). All others are opened as `deaggregate` opens them (fallback.py): the columns of sound
-aggregates are made of their parts (aggregates.py), those of defective ones of an object per user record.
+(compiled_columns.py). Without it numpy finds the user records of most sound aggregates (outlines.py). All
+others are opened as `deaggregate` opens them (fallback.py): the columns of sound aggregates are made of their
+parts (aggregates.py), those of defective ones of an object per user record.
 
 Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before. They stay
 unchanged, so running twice does no harm. Output batches have a maximum size in bytes. Memory is limited to
@@ -32,6 +33,7 @@ from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import Opener, Policy, check_policy
 from ..errors import CaptureError, KplError
 from ..format.compression import max_decompressed_size
+from ..format.message import AggregatedRecord
 from ..lazy import needing_extras
 from ..limits import MAGIC
 from ..shards.placement import Judge
@@ -48,6 +50,7 @@ from .decompressed import NEEDED, decompressed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
 from .fallback import no_data_batches, object_batches
 from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
+from .outlines import sound_aggregates
 from .unopened import UnopenedRows
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
@@ -148,6 +151,9 @@ class Deaggregator:
         if speedups is not None:
             compiled = CompiledColumns(source, self._layout, self._judge, self.policy)
         ways = self._ways(source, compiled)
+        known: dict[int, AggregatedRecord] = {}
+        if compiled is None:
+            known = sound_aggregates(source, np.flatnonzero(ways == _OBJECTS))
         limit = self.max_batch_bytes
         ends = [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]
         start = 0
@@ -160,7 +166,7 @@ class Deaggregator:
             if way == _COMPILED and compiled is not None:
                 yield from compiled.batches(start, end, self.counts, limit)
             elif way == _OBJECTS:
-                yield from object_batches(source, start, end, self._layout, self._opener, limit)
+                yield from object_batches(source, start, end, self._layout, self._opener, known, limit)
             elif way == _NO_DATA:
                 # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict
                 # policy."

@@ -19,6 +19,7 @@ from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord
 from ..shards.placement import PlacedAggregate
 from .layout import TAGS_FIELD, Layout, Numbers, Source, cuts, judged_columns, lengths, tag_values
+from .outlines import DataInBatch
 
 
 class SoundAggregate(NamedTuple):
@@ -44,17 +45,22 @@ def aggregate_batches(
     numbers = np.repeat(np.arange(len(rows)), counts)
     subs = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
     records = np.repeat(np.array(rows), counts)
-    all_data = pa.array(list(chain.from_iterable(data)), pa.binary())
-    weights = source.width()[records] + lengths(all_data)
     # Small columns by name, and for each user record the index of its values in them.
     tables: list[tuple[dict[str, pa.Array], Numbers]] = []
-    keys = pa.array(list(chain.from_iterable(pk_tables)), pa.string())
-    tables.append(({"partitionKey": keys}, _indices(pk_tables, pks, counts)))
-    weights += lengths(keys)[tables[-1][1]]
+    if all(isinstance(of, DataInBatch) for of in data):
+        firsts = np.array([of.first for of in data])
+        tables.append(({"data": data[0].values}, np.repeat(firsts, counts) + 2 * subs))
+    else:
+        values = pa.array(list(chain.from_iterable(data)), pa.binary())
+        tables.append(({"data": values}, np.arange(len(numbers))))
+    values = pa.array(list(chain.from_iterable(pk_tables)), pa.string())
+    tables.append(({"partitionKey": values}, _indices(pk_tables, pks, counts)))
     if any(of is not None for of in ehks):
-        keys = pa.array([*chain.from_iterable(ehk_tables), None], pa.string())
-        tables.append(({"explicitHashKey": keys}, _indices(ehk_tables, ehks, counts)))
-        weights += lengths(keys)[tables[-1][1]]
+        values = pa.array([*chain.from_iterable(ehk_tables), None], pa.string())
+        tables.append(({"explicitHashKey": values}, _indices(ehk_tables, ehks, counts)))
+    weights = source.width()[records]
+    for table, found in tables:
+        weights += sum(lengths(values)[found] for values in table.values())
     if layout.placement:
         placed = [aggregate.placed for aggregate in aggregates if aggregate.placed is not None]
         _, _, hash_keys, judged, used = zip(*placed, strict=True)
@@ -71,7 +77,6 @@ def aggregate_batches(
         for table, found in tables:
             at = pa.array(found[of])
             columns |= {name: values.take(at) for name, values in table.items()}
-        columns["data"] = all_data.slice(first, count)
         columns["subSequenceNumber"] = pa.array(subs[of])
         columns["aggregated"] = pa.repeat(True, count)
         if layout.wants("tags"):
@@ -90,12 +95,11 @@ def _indices(tables: Sequence[Any], indices: Sequence[Any], counts: Numbers) -> 
     ``indices``: for each aggregate those in its own table, -1 for none; None: it has none.
     """
     sizes = np.array(list(map(len, tables)))
-    each = [[-1] * n if of is None else of for of, n in zip(indices, counts.tolist(), strict=True)]
-    try:  # as bytes: less than half the time of `array`
-        found = np.frombuffer(b"".join(map(bytes, each)), np.uint8)
-    except ValueError:  # one is above 255 or below 0
-        found = np.frombuffer(array("i", list(chain.from_iterable(each))), np.intc)
+    each = (
+        of if isinstance(of, memoryview) else array("q", [-1] * n if of is None else of)
+        for of, n in zip(indices, counts.tolist(), strict=True)
+    )
+    found = np.frombuffer(b"".join(each), np.int64)
     shifted: Numbers = found + np.repeat(np.cumsum(sizes) - sizes, counts)
-    if found.dtype == np.intc:
-        shifted[found < 0] = sizes.sum()
+    shifted[found < 0] = sizes.sum()
     return shifted

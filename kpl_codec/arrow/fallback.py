@@ -13,19 +13,27 @@ from ..deaggregation.counts import Counts
 from ..deaggregation.policies import Opener
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
+from ..format.message import AggregatedRecord
 from .aggregates import SoundAggregate, aggregate_batches
-from .layout import KEYS_AND_DATA, TAGS_FIELD, Layout, Source, cuts, placement_columns, tag_values
+from .layout import KEYS_AND_DATA, TAGS_FIELD, Layout, Source, cuts, lengths, placement_columns, tag_values
 
 #: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
 
 
 def object_batches(
-    source: Source, start: int, end: int, layout: Layout, opener: Opener, max_bytes: int
+    source: Source,
+    start: int,
+    end: int,
+    layout: Layout,
+    opener: Opener,
+    known: dict[int, AggregatedRecord],
+    max_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The user records of the rows ``start`` to before ``end``, by one run of ``opener``. The user records
-    opened before an error come before the error."""
+    """The user records of the rows ``start`` to before ``end``, opened by ``opener``. ``known``: the sound
+    aggregates that are parsed, by row. The user records opened before an error come before the error."""
     width = source.width()[start:end].tolist()
+    data_sizes = lengths(source.data.slice(start, end - start)).tolist()
     # Either aggregates or single user records.
     aggregates: list[SoundAggregate] = []
     held: list[DeaggregatedRecord] = []
@@ -42,14 +50,14 @@ def object_batches(
         aggregates, held, rows, firsts, size = [], [], [], [], 0
 
     try:
-        opened = opener.open(iter(source.kinesis_records(start, end)))  # one by one
-        for row, user_records in zip(range(start, end), opened, strict=True):
+        for row, record in enumerate(source.kinesis_records(start, end, known), start):
+            user_records = opener.open_one(record, known.get(row))
             if isinstance(user_records, SoundAggregate):
                 if held or size >= max_bytes:
                     yield from flush()
                 aggregates.append(user_records)
                 rows.append(row)
-                size += len(user_records.record.data) + len(user_records.parsed) * width[row - start]
+                size += data_sizes[row - start] + len(user_records.parsed) * width[row - start]
                 continue
             if aggregates:
                 yield from flush()

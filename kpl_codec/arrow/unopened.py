@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,19 @@ from ..deaggregation.counts import Counts
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.rows import hash_key_or_none
 from ..format.hash_keys import partition_key_hashes
-from ..shards.placement import Judge, Placement
-from .layout import KEPT, KEYS_AND_DATA, Layout, Numbers, Source, cuts, lengths, placement_columns, values_of
+from ..shards.placement import Judge, Judged, Placement
+from .layout import (
+    KEPT,
+    KEYS_AND_DATA,
+    Layout,
+    Numbers,
+    Source,
+    cuts,
+    judged_columns,
+    lengths,
+    placement_columns,
+    values_of,
+)
 
 
 class LastRow(NamedTuple):
@@ -77,12 +89,16 @@ class UnopenedRows:
         keys = zip(*map(values, ("partitionKey", "explicitHashKey", "shardId")), strict=True)
         if source.opened is None:
             partition_keys, ehks, shard_ids = zip(*keys, strict=True)
-            hash_keys: Iterable[int | None] = map(hash_key_or_none, partition_keys, ehks)
             if None not in partition_keys and ehks.count(None) == count:
                 hash_keys = partition_key_hashes(partition_keys)
-            judges = {shard_id: judge.on(shard_id).place for shard_id in set(shard_ids)}
-            for hash_key, ehk, shard_id in zip(hash_keys, ehks, shard_ids, strict=True):
-                places.append(judges[shard_id](hash_key, certain=ehk is not None))
+                judged: list[Judged] = []
+                for shard_id, run in groupby(shard_ids):
+                    of = slice(len(judged), len(judged) + sum(1 for _ in run))
+                    judged += judge.on(shard_id).judge(hash_keys[of])[1]
+                return judged_columns(hash_keys, zip(*judged, strict=True), self._layout)
+            for pk, ehk, shard_id in zip(partition_keys, ehks, shard_ids, strict=True):
+                hash_key = hash_key_or_none(pk, ehk)
+                places.append(judge.on(shard_id).place(hash_key, certain=ehk is not None))
             return placement_columns(places, self._layout)
         known = zip(*map(values, ("aggregated", "subSequenceNumber", "error", "hashKey")), strict=True)
         for (pk, ehk, shard_id), (aggregated, sub, error, own) in zip(keys, known, strict=True):

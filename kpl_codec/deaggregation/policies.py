@@ -28,7 +28,7 @@ from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE, MAGIC
-from ..shards.placement import AGGREGATE_KINDS, Judge, PlacedAggregate, Placement, ShardJudge
+from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
 from ..shards.shard_map import ShardMap
 from . import kcl, rows
 from .counts import Counts, Drop
@@ -77,6 +77,7 @@ class Opener:
         self._on_drop = on_drop
         self._sound_rows = sound_rows
         self._policy = policy
+        self._tags = policy != "kcl"
         #: By the number of the kind of aggregate.
         self._fates: tuple[Fate | None, ...] = tuple(
             kcl.fate_of_sound(kind) if policy == "report" else None for kind in AGGREGATE_KINDS
@@ -89,11 +90,10 @@ class Opener:
         Raises DecodeError under the strict policy, TypeError for anything but a KinesisRecord.
         """
         if speedups is None or not isinstance(kinesis_records, (list, tuple)):
-            counts, open_one = self._counts, self._open_one
+            open_one = self.open_one
             for record in kinesis_records:
                 if type(record) is not KinesisRecord or type(record[1]) is not bytes:
                     record = _checked(record)
-                counts.kinesis_records += 1
                 yield open_one(record)
             return
         start = 0
@@ -116,7 +116,7 @@ class Opener:
             DeaggregatedRecord,
             Placement,
             self._fates,
-            tags=self._policy != "kcl",
+            tags=self._tags,
             judged=self._judge is not None,
             placed=self._placed,
             drops=self._policy == "kcl",
@@ -144,16 +144,22 @@ class Opener:
                 yield found
             number = after
             if stuck:
-                counts.kinesis_records += 1
                 if status[number] == _SOUND:  # the KCL drops it
+                    counts.kinesis_records += 1
                     user_records = frames.start(number + 1) - frames.start(number)
                     self._dropped(records[number], user_records, frames.first_outside(number))
                 else:
-                    yield self._open_one(records[number], verified=status[number] == _DIGEST_RIGHT)
+                    yield self.open_one(records[number], verified=status[number] == _DIGEST_RIGHT)
                 number += 1
 
-    def _open_one(self, record: KinesisRecord, *, verified: bool = False) -> Iterable[DeaggregatedRecord]:
-        """``verified``: the digest was checked and is right."""
+    def open_one(
+        self, record: KinesisRecord, parsed: AggregatedRecord | None = None, *, verified: bool = False
+    ) -> Iterable[DeaggregatedRecord]:
+        """The user records of one Kinesis record. ``parsed``: what is in it, if it is known to be sound;
+        ``verified``: the digest was checked and is right."""
+        self._counts.kinesis_records += 1
+        if parsed is not None:
+            return self._sound(record, parsed)
         # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
         data = record[1]
         if data[:4] == MAGIC and frame.looks_aggregated(data) and not record.sub_sequence_number:
@@ -190,15 +196,9 @@ class Opener:
     def _kcl(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
         sound = verified or is_aggregated(record.data)
         parsed = parse(record.data[4:-DIGEST_SIZE]) if sound else None
-        judge = self._on(record)
         if parsed is not None:
-            placed = None if judge is None else rows.place_sound(parsed, judge)
-            if placed is None or kcl.fate_of_sound(placed.kind) == "delivered":
-                return self._counted(record, parsed, placed, tags=False)
-            inside = [in_range for _, _, in_range, _ in placed.judged]
-            outside = next(i for i, key in enumerate(placed.used) if not inside[key])
-            self._dropped(record, len(parsed), outside)
-            return ()
+            return self._sound(record, parsed)
+        judge = self._on(record)
         outcome = kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
         if outcome.raw:
             self._counts.user_records += 1
@@ -232,31 +232,25 @@ class Opener:
         parsed = parse(message)
         if parsed is None and wire.first_defect(record.data, 4, len(record.data) - DIGEST_SIZE) is None:
             parsed = decode_message(message, record.data)
-        return self._defective(record) if parsed is None else self._sound(record, parsed, report=True)
+        return self._defective(record) if parsed is None else self._sound(record, parsed)
 
-    def _sound(
-        self, record: KinesisRecord, parsed: AggregatedRecord, *, report: bool = False
-    ) -> Iterable[DeaggregatedRecord]:
-        kind, placed = None, None
+    def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
+        counts, placed, fate = self._counts, None, self._fates[0]
         if self._judge is not None:
             placed = rows.place_sound(parsed, self._judge.on(record.shard_id))
-            kind = placed.kind
-        return self._counted(record, parsed, placed, kcl.fate_of_sound(kind) if report else None)
-
-    def _counted(
-        self,
-        record: KinesisRecord,
-        parsed: AggregatedRecord,
-        placed: PlacedAggregate | None,
-        fate: Fate | None = None,
-        *,
-        tags: bool = True,
-    ) -> Iterable[DeaggregatedRecord]:
-        counts = self._counts
+            fate = kcl.fate_of_sound(placed.kind)
+            if fate != "delivered" and self._policy == "kcl":
+                inside = [in_range for _, _, in_range, _ in placed.judged]
+                outside = next(i for i, key in enumerate(placed.used) if not inside[key])
+                self._dropped(record, len(parsed), outside)
+                return ()
+            if self._policy != "report":
+                fate = None
+            if not self._placed:
+                placed = None
         counts.aggregated_records += 1
         counts.user_records += len(parsed)
-        placed = placed if self._placed else None
-        return self._sound_rows(record, parsed, placed, fate, tags=tags)  # type: ignore[no-any-return]
+        return self._sound_rows(record, parsed, placed, fate, tags=self._tags)  # type: ignore[no-any-return]
 
     def _raw(self, record: KinesisRecord, error: DecodeError, sub: int = 0) -> DeaggregatedRecord:
         """The unopened frame as one row, with its defect."""

@@ -18,7 +18,7 @@ from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
 from .disguises import disguise_of
 
 
-def digest(message: bytes) -> bytes:
+def digest(message: bytes | memoryview) -> bytes:
     """The 16 bytes that follow ``message`` in a frame. MD5 is a checksum here, not security (FIPS)."""
     return hashlib.md5(message, usedforsecurity=False).digest()
 

@@ -242,25 +242,34 @@ class ShardJudge:
 
     def place_aggregate(self, hash_keys: Sequence[int], used: Sequence[int]) -> PlacedAggregate:
         """``hash_keys``: those of an aggregate's key tables; ``used``: see `PlacedAggregate`."""
-        home, endings, known = self._home, self._endings, self._known
+        kind, judged = self.judge(hash_keys, used)
+        return _NEW(PlacedAggregate, (kind, self.shard_id, hash_keys, judged, used))
+
+    def judge(
+        self, hash_keys: Sequence[int], used: Sequence[int] | None = None
+    ) -> tuple[AggregateKind | None, list[Judged]]:
+        """What is known of each of the ``hash_keys`` of an aggregate, and its kind; with ``used`` None, of
+        the hash keys of plain records' partition keys."""
+        home, endings, known, certain = self._home, self._endings, self._known, used is not None
+        kind: AggregateKind | None
         insides: Sequence[bool | None] = [None] * len(hash_keys)
         if self.hash_key_range is not None:
             lowest, highest = self.hash_key_range
             if home is not None and lowest <= min(hash_keys) and max(hash_keys) <= highest:
-                words = known.get((home, True, True)) or self.verdict(home, True, certain=True)
-                same: Judged = (*words, True, "whole")
-                return _NEW(
-                    PlacedAggregate, ("whole", self.shard_id, hash_keys, [same] * len(hash_keys), used)
-                )
+                words = known.get((home, True, certain)) or self.verdict(home, True, certain=certain)
+                kind = "whole" if certain else None
+                return kind, [(*words, True, kind)] * len(hash_keys)
             insides = [lowest <= hash_key <= highest for hash_key in hash_keys]
-        of_users = [insides[item] for item in used] if len(set(insides)) > 1 else insides
+        of_users: Sequence[bool | None] = ()
+        if used is not None:
+            of_users = [insides[item] for item in used] if len(set(insides)) > 1 else insides
         kind = aggregate_kind(of_users.count(True), of_users.count(False))
         judged: list[Judged] = []
         for hash_key, inside in zip(hash_keys, insides, strict=True):
             expected = home if inside and home is not None else bisect_left(endings, hash_key)
-            words = known.get((expected, inside, True)) or self.verdict(expected, inside, certain=True)
+            words = known.get((expected, inside, certain)) or self.verdict(expected, inside, certain=certain)
             judged.append((*words, inside, kind))
-        return PlacedAggregate(kind, self.shard_id, hash_keys, judged, used)
+        return kind, judged
 
     def verdict(self, expected: int, in_range: bool | None, *, certain: bool) -> tuple[Verdict, str | None]:
         """The verdict, and the id of the expected shard or None, for three facts.
