@@ -14,11 +14,9 @@ cdef inline size_t expected_shard(const uint8_t *key, const uint8_t *endings, si
 
 
 cdef class JudgedFrames(Frames):
-    cdef int64_t *codes  # per text, in the order of `hashes`: see `judge`
+    cdef bytes judged_codes
+    cdef int64_t *codes  # in `judged_codes`: per text, in the order of `hashes`, see `judge`
     cdef int64_t places  # open shards + 1
-
-    def __dealloc__(self):
-        free(self.codes)
 
     def judge(self, const int64_t[::1] shards not None, const uint8_t[::1] starts not None,
               const uint8_t[::1] ends not None, const uint8_t[::1] ranged not None,
@@ -38,7 +36,7 @@ cdef class JudgedFrames(Frames):
         cdef const uint8_t *key
         cdef bint certain
         cdef Text *text
-        if self.hashes == NULL or self.codes != NULL:
+        if not self.hashed or self.codes != NULL:
             raise ValueError("no hash keys, or judged already")
         if <size_t>shards.shape[0] != self.count or <size_t>starts.shape[0] < 16 * shard_count or (
             <size_t>ends.shape[0] < 16 * shard_count
@@ -48,9 +46,8 @@ cdef class JudgedFrames(Frames):
             if not 0 <= shards[i] < <int64_t>shard_count:
                 raise IndexError(shards[i])
         self.places = opens + 1
-        self.codes = <int64_t *>malloc((count + 1) * sizeof(int64_t))
-        if self.codes == NULL:
-            raise MemoryError
+        self.judged_codes = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
+        self.codes = <int64_t *>PyBytes_AS_STRING(self.judged_codes)
         with nogil:
             for i in range(count):
                 text = &self.m.pks.at[i] if i < pks else &self.m.ehks.at[i - pks]
@@ -66,7 +63,7 @@ cdef class JudgedFrames(Frames):
                     key, &endings[0] if opens else NULL, opens
                 )
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain
-        return PyBytes_FromStringAndSize(<const char *>self.codes, count * sizeof(int64_t))
+        return self.judged_codes
 
     cdef inline size_t deciding(self, const Row *row) noexcept nogil:
         """The index of the text that gives the row's hash key."""

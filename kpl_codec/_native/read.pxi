@@ -10,6 +10,29 @@ cdef enum State:
     AGGREGATED = 2  # sound
     UNREAD = 3  # like 0, but the digest is right
 
+cdef extern from *:
+    """
+    #ifndef KPL_SPARES /* fuzz/sanitize.py has none, to see what is used after it was freed */
+    #define KPL_SPARES 4
+    #endif
+    """
+    cdef enum:
+        SPARES "KPL_SPARES"
+
+cdef enum:
+    MOST_SPARE = 1 << 23  # bytes; larger tables are freed
+
+cdef struct Tables:
+    Message m
+    uint8_t *hashes
+    size_t room  # for the hashes of so many texts
+
+# The tables of `Frames` that are gone, for the next ones: the kernel hands out new memory page by page and fills
+# each with zeros. Used only under the interpreter's lock.
+cdef Tables spare[SPARES + 1]
+cdef size_t spares = 0
+
+
 cdef struct Data:
     const uint8_t *at  # NULL: there is none
     size_t size
@@ -28,21 +51,41 @@ cdef class Frames:
     cdef uint8_t *state
     cdef size_t *starts  # first row of each record, and the end of the last
     cdef uint8_t *hashes  # 16 bytes a text: those of partition keys, then those of explicit hash keys
+    cdef size_t hashes_room
+    cdef bint hashed
     cdef readonly size_t count
 
     def __dealloc__(self):
-        free_message(&self.m)
         free(self.data)
         free(self.state)
         free(self.starts)
-        free(self.hashes)
+        self.leave_tables()
+
+    cdef void leave_tables(self) noexcept:
+        """To the next `Frames`, or free."""
+        global spares
+        cdef size_t size = self.m.rows.room * sizeof(Row) + 16 * self.hashes_room
+        size += (self.m.pks.room + self.m.ehks.room) * sizeof(Text)
+        if spares < SPARES and 0 < size <= MOST_SPARE:
+            spare[spares].m, spare[spares].hashes, spare[spares].room = self.m, self.hashes, self.hashes_room
+            spares += 1
+        else:
+            free_message(&self.m)
+            free(self.hashes)
+
+    cdef void take_tables(self) noexcept:
+        global spares
+        if spares:
+            spares -= 1
+            self.m, self.hashes, self.hashes_room = spare[spares].m, spare[spares].hashes, spare[spares].room
+            self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
 
     cdef int reserve(self, size_t count) except -1:
         """Makes room for `count` records. The subclass fills in `data`."""
-        memset(&self.m, 0, sizeof(self.m))
         if count >= NONE:
             raise ValueError("too many records")
         self.count = count
+        self.take_tables()
         self.data = <Data *>malloc((count + 1) * sizeof(Data))
         self.state = <uint8_t *>malloc(count + 1)
         self.starts = <size_t *>calloc(count + 1, sizeof(size_t))
@@ -136,9 +179,14 @@ cdef class Frames:
         """The hash key of every text: MD5 of a partition key, the number of an explicit hash key."""
         cdef size_t first = 0, count, pks = self.m.pks.count, ehks = self.m.ehks.count, i
         cdef kpl_message messages[256]
-        self.hashes = <uint8_t *>malloc(16 * (pks + ehks + 1))
-        if self.hashes == NULL:
-            return NO_MEMORY
+        if self.hashes == NULL or self.hashes_room < pks + ehks:
+            free(self.hashes)
+            self.hashes_room = max(self.m.pks.room, pks + ehks)
+            self.hashes = <uint8_t *>malloc(16 * (self.hashes_room + 1))
+            if self.hashes == NULL:
+                self.hashes_room = 0
+                return NO_MEMORY
+        self.hashed = True
         while first < pks:
             count = min(<size_t>256, pks - first)
             for i in range(count):

@@ -22,6 +22,12 @@
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define KPL_LITTLE_ENDIAN /* and GCC or Clang */
 #endif
+#define KPL_READ_AHEAD 512
+#ifdef __GNUC__ /* or Clang */
+#define KPL_PREFETCH(address) __builtin_prefetch((const void *)(address))
+#else
+#define KPL_PREFETCH(address) ((void)0)
+#endif
 
 typedef enum { KPL_NO_MEMORY = -1, KPL_NOT_CERTAIN = 0, KPL_SOUND = 1 } kpl_answer;
 
@@ -182,10 +188,17 @@ static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
         memcpy(&eight, p + i, 8);
         if (!kpl_are_digits(eight)) return false;
     }
-    for (; i < size; i++)
-        if (p[i] < '0' || p[i] > '9') return false;
+    if (size >= 8 && i < size) { /* the last eight, some of them a second time */
+        uint64_t eight;
+        memcpy(&eight, p + size - 8, 8);
+        if (!kpl_are_digits(eight)) return false;
+    } else {
+        for (; i < size; i++)
+            if (p[i] < '0' || p[i] > '9') return false;
+    }
     /* Texts of equally many digits sort as their numbers do. */
-    return size < KPL_MAX_DECIMAL_DIGITS || memcmp(p, "340282366920938463463374607431768211455", size) <= 0;
+    return size < KPL_MAX_DECIMAL_DIGITS || *p < '3' ||
+           memcmp(p, "340282366920938463463374607431768211455", size) <= 0;
 }
 
 /* The number of eight ASCII digits; the first is in the lowest byte (little-endian machines). */
@@ -305,6 +318,7 @@ static inline kpl_answer kpl_read_fields(const uint8_t *p, const uint8_t *end, s
     while (p < end) {
         size_t size;
         uint8_t field = *p;
+        KPL_PREFETCH((uintptr_t)p + KPL_READ_AHEAD);
         if (field != 0x1A && field != 0x0A && field != 0x12) return KPL_NOT_CERTAIN;
         p = kpl_read_length(p + 1, end, &size);
         if (p == NULL) return KPL_NOT_CERTAIN;

@@ -25,11 +25,11 @@ cdef extern from "_native/wire.h" nogil:
 
     ctypedef struct Rows "kpl_rows":
         Row *at
-        size_t count
+        size_t count, room
 
     ctypedef struct Texts "kpl_texts":
         Text *at
-        size_t count
+        size_t count, room
 
     ctypedef struct Message "kpl_content":
         Rows rows

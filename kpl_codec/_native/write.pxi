@@ -214,12 +214,13 @@ cdef class FrameColumns(JudgedFrames):
         return None if valid is None else valid.buffer, offsets.buffer, out.buffer
 
     def spread(self, Column column not None, size_t start, size_t stop):
-        """(None, offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls."""
-        cdef Output offsets, out
+        """(None, offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls.
+        Without offsets if the column has none."""
+        cdef Output offsets = None, out
         cdef size_t i = start, last, size, written
         cdef uint64_t total = 0
         cdef uint8_t *first
-        cdef int32_t *ends
+        cdef int32_t *ends = NULL
         self.check(start, stop)
         if column.count < self.count:
             raise IndexError("column")
@@ -229,11 +230,14 @@ cdef class FrameColumns(JudgedFrames):
             i = last
         if total > 0x7FFFFFFF:
             raise OverflowError(total)
-        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, total)
-        ends = <int32_t *>offsets.at
+        out = Output(self.allocate, total)
+        if not column.width:
+            offsets = Output(self.allocate, 4 * (stop - start + 1))
+            ends = <int32_t *>offsets.at
         with nogil:
             total, i = 0, start
-            ends[0] = 0
+            if not column.width:
+                ends[0] = 0
             while i < stop:
                 last = self.last_of(i, stop)
                 first, size = out.at + total, column.size_of(self.m.rows.at[i].frame)
@@ -242,12 +246,16 @@ cdef class FrameColumns(JudgedFrames):
                 while written < size:  # doubles the written part
                     memcpy(first + written, first, min(written, size - written))
                     written *= 2
+                if column.width:
+                    total += size
+                    i = last
+                    continue
                 size //= last - i
                 while i < last:
                     total += size
                     i += 1
                     ends[i - start] = <int32_t>total
-        return None, offsets.buffer, out.buffer
+        return (None, out.buffer) if column.width else (None, offsets.buffer, out.buffer)
 
     cdef inline size_t last_of(self, size_t row, size_t stop) noexcept nogil:
         """The row, at most `stop`, before which the user records of the same Kinesis record end."""
@@ -255,23 +263,26 @@ cdef class FrameColumns(JudgedFrames):
 
     # ── placement ────────────────────────────────────────────────────────────────────────────────────
 
-    def deciding_keys(self, size_t start, size_t stop):
-        """int32: for each row the index, in the result of `judge`, of the key that decides its shard."""
+    def of_deciding_keys(self, const int32_t[::1] numbers not None, size_t start, size_t stop):
+        """int32: for each row the number of the key that decides its shard; ``numbers``: those of the keys, in the
+        order of `judge`."""
         cdef Output out
         cdef int32_t *at
         cdef size_t i
         self.check_judged(start, stop)
+        if <size_t>numbers.shape[0] < self.m.pks.count + self.m.ehks.count:
+            raise IndexError("numbers")
         out = Output(self.allocate, 4 * (stop - start))
         at = <int32_t *>out.at
         with nogil:
             for i in range(start, stop):
-                at[i - start] = <int32_t>self.deciding(&self.m.rows.at[i])
+                at[i - start] = numbers[self.deciding(&self.m.rows.at[i])]
         return out.buffer
 
     def hash_keys(self, size_t start, size_t stop):
         """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
         cdef Output offsets, out
-        cdef int32_t *ends
+        cdef int32_t *ends = NULL
         cdef size_t i
         self.check_judged(start, stop)
         if 16 * (stop - start) > 0x7FFFFFFF:

@@ -24,13 +24,18 @@ Numbers = np.ndarray[Any, Any]
 
 
 def _column(array: pa.Array) -> Any:
+    if pa.types.is_primitive(array.type):
+        valid, values = array.buffers()
+        return speedups.Column(valid, None, values, array.offset, len(array), False, array.type.byte_width)
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     return speedups.Column(*array.buffers(), array.offset, len(array), wide)
 
 
-def _flat(array: pa.Array) -> bool:
-    """Whether `FrameColumns.spread` can write it: text or bytes without nulls."""
-    return array.null_count == 0 and array.type in (pa.string(), pa.binary())
+def _can_spread(array: pa.Array) -> bool:
+    """Whether `FrameColumns.spread` can write it: text, bytes or numbers, without nulls."""
+    kind = array.type
+    numbers = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+    return array.null_count == 0 and (numbers or kind in (pa.string(), pa.binary()))
 
 
 class CompiledColumns:
@@ -111,7 +116,7 @@ class CompiledColumns:
                 own = source.columns[name]
                 if own.null_count == len(own):
                     columns[name] = pa.nulls(count, own.type)
-                elif _flat(own):
+                elif _can_spread(own):
                     put(name, own.type, partial(frames.spread, _column(own)))
                 else:
                     columns[name] = own.take(pa.array(records))
@@ -122,9 +127,10 @@ class CompiledColumns:
         if self._words is not None and wants("expectedShardId", "placement", "inRange"):
             columns |= self._words.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
-            kinds = self._kinds[records]
+            kinds = _one_if_equal(self._kinds[records[0] : records[-1] + 1])
+            kinds = kinds if len(kinds) == 1 else self._kinds[records]
             tables = layout.tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
-            columns |= {name: _pick(table, kinds) for name, table in tables.items()}
+            columns |= {name: _pick(table, kinds, count) for name, table in tables.items()}
         if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
         return layout.batch(columns, count)
@@ -155,8 +161,9 @@ class _Words:
         self._tables = layout.tables(tables)
 
     def columns(self, start: int, stop: int) -> dict[str, pa.Array]:
-        numbers = self._numbers[np.frombuffer(self._frames.deciding_keys(start, stop), np.int32)]
-        return {name: _pick(table, numbers) for name, table in self._tables.items()}
+        made = self._frames.of_deciding_keys(self._numbers, start, stop)
+        numbers = _one_if_equal(np.frombuffer(made, np.int32))
+        return {name: _pick(table, numbers, stop - start) for name, table in self._tables.items()}
 
 
 def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
@@ -172,14 +179,20 @@ def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
     return found, table[codes]
 
 
-def _pick(table: pa.Array, numbers: Numbers) -> pa.Array:
-    """Items of a small table by int32 indices."""
+def _one_if_equal(numbers: Numbers) -> Numbers:
+    """The first number alone if all are equal: mostly all rows are where they belong."""
+    return numbers[:1] if (numbers == numbers[0]).all() else numbers
+
+
+def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
+    """Items of a small table by int32 indices: one a row, or one for all rows."""
     if table.null_count == len(table):
-        return pa.nulls(len(numbers), table.type)
-    coded = pa.types.is_dictionary(table.type)
-    if not coded and len(numbers) and (numbers == numbers[0]).all():  # mostly all are where they belong
-        return pa.repeat(table[int(numbers[0])], len(numbers))
-    if coded or table.null_count or not _flat(table):
+        return pa.nulls(rows, table.type)
+    if pa.types.is_dictionary(table.type):
+        return table.take(pa.array(np.broadcast_to(numbers, rows)))
+    if len(numbers) == 1:
+        return pa.repeat(table[int(numbers[0])], rows)
+    if table.null_count or not pa.types.is_string(table.type):
         return table.take(pa.array(numbers))
     buffers = speedups.pick(_column(table), numbers, pa.allocate_buffer)
     return pa.Array.from_buffers(table.type, len(numbers), buffers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,63 @@ def test_rows_without_data() -> None:
     assert next(strict)["data"].to_pylist() == [b"x"]
     with pytest.raises(CaptureError, match="no-data"):
         next(strict)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        *((kind, [7, 1, 0, 1]) for kind in (pa.int8(), pa.uint16(), pa.int64(), pa.float32(), pa.float64())),
+        (pa.timestamp("us", "UTC"), [WHEN] * 4),
+        (pa.bool_(), [True, False, True, True]),
+        (pa.decimal128(9, 2), [Decimal("1.25")] * 4),
+        (pa.binary(3), [b"abc", b"def", b"ghi", b"jkl"]),
+    ],
+)
+def test_carried_columns_of_numbers(kind: pa.DataType, values: list[Any]) -> None:
+    frames = [kpl.encode([kpl.UserRecord("a", b"x")] * count) for count in (1, 3, 2, 40, 1)]
+    for end in (4, 5):
+        own = pa.array([*values, None][:end], kind)
+        batch = pa.RecordBatch.from_pydict({"data": pa.array(frames[:end], pa.binary()), "own": own})
+        (out,) = deaggregate_batches([batch.slice(1)])
+        assert out["own"].type == kind
+        counts = zip(own.to_pylist()[1:], (3, 2, 40, 1)[: end - 1], strict=True)
+        assert out["own"].to_pylist() == [value for value, count in counts for _ in range(count)]
+
+
+def test_batches_that_are_read_side_by_side_share_nothing() -> None:
+    """The compiled tables of one batch serve the next one when it is gone, not before."""
+    batches = []
+    for number in range(12):
+        records = [
+            kpl.UserRecord(f"{number} {i}", bytes([number]) * i, str(i)) for i in range(300 * number + 1)
+        ]
+        frames = [kpl.encode(records), b"plain", kpl.encode(records[:7])]
+        batches.append(
+            pa.RecordBatch.from_pydict({"data": pa.array(frames, pa.binary()), "shardId": [None] * 3})
+        )
+    shard_map = kpl.ShardMap(SPLIT)
+    made = [
+        Deaggregator(
+            batch.schema, "report", shard_map=shard_map if number % 3 else None, max_batch_bytes=2000
+        ).process(batch)
+        for number, batch in enumerate(batches)
+    ]
+    out: list[list[bytes]] = [[] for _ in batches]
+    going = set(range(len(made)))
+    while going:
+        for number in sorted(going):
+            rows = next(made[number], None)
+            if rows is None:
+                going.discard(number)
+            else:
+                out[number] += zip(
+                    *(rows[name].to_pylist() for name in ("partitionKey", "data")), strict=True
+                )
+    for number, batch in enumerate(batches):
+        whole = next(Deaggregator(batch.schema, max_batch_bytes=1 << 30).process(batch))
+        assert out[number] == list(
+            zip(*(whole[name].to_pylist() for name in ("partitionKey", "data")), strict=True)
+        )
 
 
 @pytest.mark.parametrize(
