@@ -20,17 +20,19 @@ cdef extern from *:
         SPARES "KPL_SPARES"
 
 cdef enum:
-    MOST_SPARE = 1 << 23  # bytes; larger tables are freed
+    MOST_SPARE = 1 << 25  # bytes of all that are kept
 
 cdef struct Tables:
     Message m
     uint8_t *hashes
     size_t room  # for the hashes of so many texts
+    size_t size  # bytes
 
 # The tables of `Frames` that are gone, for the next ones: the kernel hands out new memory page by page and fills
 # each with zeros. Used only under the interpreter's lock.
 cdef Tables spare[SPARES + 1]
 cdef size_t spares = 0
+cdef size_t spare_size = 0
 
 
 cdef struct Data:
@@ -63,20 +65,23 @@ cdef class Frames:
 
     cdef void leave_tables(self) noexcept:
         """To the next `Frames`, or free."""
-        global spares
+        global spares, spare_size
         cdef size_t size = self.m.rows.room * sizeof(Row) + 16 * self.hashes_room
         size += (self.m.pks.room + self.m.ehks.room) * sizeof(Text)
-        if spares < SPARES and 0 < size <= MOST_SPARE:
-            spare[spares].m, spare[spares].hashes, spare[spares].room = self.m, self.hashes, self.hashes_room
+        if spares < SPARES and 0 < size <= MOST_SPARE - spare_size:
+            spare[spares].m, spare[spares].size = self.m, size
+            spare[spares].hashes, spare[spares].room = self.hashes, self.hashes_room
             spares += 1
+            spare_size += size
         else:
             free_message(&self.m)
             free(self.hashes)
 
     cdef void take_tables(self) noexcept:
-        global spares
+        global spares, spare_size
         if spares:
             spares -= 1
+            spare_size -= spare[spares].size
             self.m, self.hashes, self.hashes_room = spare[spares].m, spare[spares].hashes, spare[spares].room
             self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
 

@@ -57,7 +57,9 @@ from .unopened import UnopenedRows
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
 #: About so many bytes of data are processed at a time. Fewer pay more often for what each part costs (threads
 #: wait for each other in it), more do not stay in the CPU's cache.
-_PART_BYTES = 8 * 1024 * 1024
+_PART_BYTES = 16 * 1024 * 1024
+#: A thread is started for so many bytes of data, not for fewer.
+_LEAST_PART_BYTES = 1024 * 1024
 #: The size of a chunk of a table: the user records of a part, unless they are much larger than its data.
 _CHUNK_BYTES = 64 * 1024 * 1024
 # How a row is processed.
@@ -241,8 +243,8 @@ def deaggregate_table(
     """The user records of ``table``, in order, as one table.
 
     ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
-    at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the result is the same for any.
-    Its chunks hold what 8 MiB of data become, cut at 64 MiB.
+    at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the rows are the same for any, the chunks
+    are not. A chunk holds what at most 16 MiB of data become, cut at 64 MiB.
     ``columns``: the names of the columns that are wanted, in that order; others are not made.
     Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
     one thread, and for no batch at all, which has no columns.
@@ -251,16 +253,20 @@ def deaggregate_table(
         threads = pa.cpu_count()
     if threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
-    batches = map(plain, batches_of(table))
-    first = next(batches, None)
-    if first is None:
+    batches = [plain(batch) for batch in batches_of(table)]
+    if not batches:
         raise ValueError("no batches: a table without rows has columns, an empty list has none")
+    schema = batches[0].schema
     check_policy(policy)
     columns = None if columns is None else list(columns)
-    layout = Layout(first.schema, policy, shard_map is not None, tags, columns)
-    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(first.schema.names)
+    layout = Layout(schema, policy, shard_map is not None, tags, columns)
+    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(schema.names)
+    # Of a large batch as many parts for each thread, all about as large.
+    size = sum(batch.nbytes for batch in batches)
+    rounds = -(-size // (threads * _PART_BYTES)) or 1
+    part_bytes = max(_LEAST_PART_BYTES, -(-size // (threads * rounds)))
     shares: list[list[pa.RecordBatch]] = []
-    for part in (part for batch in chain([first], batches) for part in parts(batch, _PART_BYTES)):
+    for part in (part for batch in batches for part in parts(batch, part_bytes)):
         # What a row that was opened before becomes depends on the row before it: they stay together.
         if shares and may_be_opened and Source(part.slice(0, 1), layout).opened is not None:
             shares[-1].append(part)
@@ -284,7 +290,7 @@ def deaggregate_table(
     # threads MUST NOT change what comes out."
     own, *others = (
         Deaggregator(
-            first.schema,
+            schema,
             policy,
             shard_map=shard_map,
             tags=tags,
