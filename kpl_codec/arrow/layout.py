@@ -217,7 +217,7 @@ def parts(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Slices of ``batch``, in order, of equally many rows, with about ``max_bytes`` of data each. The number
     of rows is a multiple of `LANES`."""
     rows = batch.num_rows * max_bytes // max(1, batch.column("data").nbytes)
-    rows = max(LANES, rows - rows % LANES)
+    rows = max(LANES, round(rows / LANES) * LANES)
     for start in range(0, max(1, batch.num_rows), rows):
         yield batch.slice(start, rows)
 
