@@ -62,13 +62,13 @@ cdef class Column:
         self.first, self.count, self.wide, self.width = first, count, wide, width
         if count == 0:
             return
+        if valid is not None and self.valid.size < (first + count + 7) // 8:
+            raise ValueError("a buffer is too short")
         if width:
             if self.bytes.size // width < first + count:
                 raise ValueError("a buffer is too short")
             return
-        if self.offsets.size // (8 if wide else 4) < first + count + 1 or (
-            valid is not None and self.valid.size < (first + count + 7) // 8
-        ):
+        if self.offsets.size // (8 if wide else 4) < first + count + 1:
             raise ValueError("a buffer is too short")
         for i in range(count):
             start, stop = self.offset(i), self.offset(i + 1)

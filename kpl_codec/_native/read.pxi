@@ -186,7 +186,7 @@ cdef class Frames:
         cdef kpl_message messages[256]
         if self.hashes == NULL or self.hashes_room < pks + ehks:
             free(self.hashes)
-            self.hashes_room = max(self.m.pks.room, pks + ehks)
+            self.hashes_room = self.m.pks.room + self.m.ehks.room
             self.hashes = <uint8_t *>malloc(16 * (self.hashes_room + 1))
             if self.hashes == NULL:
                 self.hashes_room = 0

@@ -282,7 +282,7 @@ cdef class FrameColumns(JudgedFrames):
     def hash_keys(self, size_t start, size_t stop):
         """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
         cdef Output offsets, out
-        cdef int32_t *ends = NULL
+        cdef int32_t *ends
         cdef size_t i
         self.check_judged(start, stop)
         if 16 * (stop - start) > 0x7FFFFFFF:
