@@ -17,11 +17,11 @@ this machine on this day; only the ratios travel.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -150,4 +150,8 @@ def main(millions: list[float]) -> None:
 
 
 if __name__ == "__main__":
-    main([float(argument) for argument in sys.argv[1:]] or [1.0, 4.0, 16.0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("millions", nargs="*", type=float, default=[1.0, 4.0, 16.0])
+    main(parser.parse_args().millions)
