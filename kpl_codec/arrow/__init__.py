@@ -253,14 +253,15 @@ def deaggregate_table(
         threads = pa.cpu_count()
     if threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
-    batches = [plain(batch) for batch in batches_of(table)]
-    if not batches:
-        raise ValueError("no batches: a table without rows has columns, an empty list has none")
-    schema = batches[0].schema
     check_policy(policy)
+    source = map(plain, batches_of(table))
+    first = next(source, None)
+    if first is None:
+        raise ValueError("no batches: a table without rows has columns, an empty list has none")
     columns = None if columns is None else list(columns)
-    layout = Layout(schema, policy, shard_map is not None, tags, columns)
-    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(schema.names)
+    layout = Layout(first.schema, policy, shard_map is not None, tags, columns)
+    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(first.schema.names)
+    batches = [first, *source]
     # Of a large batch as many parts for each thread, all about as large.
     size = sum(batch.nbytes for batch in batches)
     rounds = -(-size // (threads * _PART_BYTES)) or 1
@@ -290,7 +291,7 @@ def deaggregate_table(
     # threads MUST NOT change what comes out."
     own, *others = (
         Deaggregator(
-            schema,
+            first.schema,
             policy,
             shard_map=shard_map,
             tags=tags,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -186,6 +186,27 @@ def test_threads_work_at_the_same_time() -> None:
 
     with row_by_row(), mock.patch.object(Deaggregator, "process", waiting):
         assert deaggregate_table(BATCH.slice(0, 2), threads=2).num_rows == 6
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_every_thread_gets_a_part_of_a_large_batch(threads: int) -> None:
+    frames = [kpl.encode([kpl.UserRecord("a", bytes([n]) * 40_000)]) for n in range(160)]
+    batch = pa.RecordBatch.from_pydict({"data": pa.array(frames, pa.binary())})
+    made = deaggregate_table(batch, threads=threads, columns=["data"])
+    assert threads <= made["data"].num_chunks <= 2 * threads
+    assert made["data"].to_pylist() == [bytes([n]) * 40_000 for n in range(160)]
+    few = deaggregate_table(batch.slice(0, 3), threads=threads, columns=["data"])
+    assert few["data"].num_chunks == 1
+
+
+@pytest.mark.parametrize("wrong", [{"policy": "x"}, {"columns": ["none"]}])
+def test_a_stream_is_not_read_for_what_cannot_be(wrong: Any) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield BATCH
+        raise AssertionError("read on")
+
+    with pytest.raises(ValueError, match=r"policy|column"):
+        deaggregate_table(batches(), **wrong)
 
 
 def test_the_first_record_that_is_refused_is_named() -> None:
