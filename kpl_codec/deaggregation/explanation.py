@@ -54,7 +54,8 @@ class Explanation(NamedTuple):
     (wrong digest), "broken message", "defective" (parts of it are wrong), "aggregated". ``defects``: in the
     order of the bytes; `decode` raises the first. ``user_records``: how many, None where that cannot be
     known. ``canonical``: `encode` would write the same bytes. ``kcl``: what
-    the KCL does with it. ``omitted``: nodes and defects counted but not listed.
+    the KCL does with it. ``omitted``: nodes and defects counted but not listed. ``warnings``: what a writer
+    should not have written and every consumer reads all the same.
     """
 
     size: int
@@ -65,6 +66,7 @@ class Explanation(NamedTuple):
     canonical: bool = False
     kcl: Outcome = RAW
     omitted: int = 0
+    warnings: tuple[DecodeError, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -77,6 +79,7 @@ class Explanation(NamedTuple):
             value = f"  {node.value}" if node.value else ""
             lines.append(f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}{node.name}{value}")
         lines += [f"defect: {defect}" for defect in self.defects]
+        lines += [f"warning: {warning}" for warning in self.warnings]
         if self.omitted:
             lines.append(f"... and {self.omitted} more, not listed")
         return "\n".join(lines)
@@ -127,6 +130,7 @@ def explain(
     children, reached = _message(data, start, end, budget)
     kind = "aggregated"
     records = None
+    warnings: tuple[DecodeError, ...] = ()
     if broken is not None:
         kind = "broken frame"
         defects: list[DecodeError] = [broken]
@@ -135,7 +139,8 @@ def explain(
         if any(isinstance(defect, MalformedMessage) for defect in defects):
             kind = "broken message"
         else:
-            records = wire.scan(data, start, end).record_count
+            tables = wire.scan(data, start, end)
+            records, warnings = tables.record_count, () if tables.unused is None else (tables.unused,)
             kind = "defective" if defects else "aggregated"
     if reached < end:
         children.append(Node(reached, end, "unread", f"{end - reached} bytes"))
@@ -159,6 +164,7 @@ def explain(
         not defects and is_canonical(data),
         kcl.outcome(data, hash_key_range),
         budget.omitted,
+        warnings,
     )
 
 

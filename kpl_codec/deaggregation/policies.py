@@ -8,7 +8,7 @@
                                           cannot be opened as one raw record, with its defect
 
 Under every policy a plain record is one user record. Everything that is dropped is counted.
-Specification: spec/03-deaggregation.md, DAG-1 to DAG-9.
+Specification: spec/03-deaggregation.md, DAG-1 to DAG-11.
 """
 
 from __future__ import annotations
@@ -198,14 +198,15 @@ class Opener:
         parsed = parse(record.data[4:-DIGEST_SIZE]) if sound else None
         if parsed is not None:
             return self._sound(record, parsed)
-        judge = self._on(record)
-        outcome = kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
+        outcome = self._outcome(record)
         if outcome.raw:
             self._counts.user_records += 1
             return (rows.unopened(record, self._place_plain(record), None),)
         self._counts.aggregated_records += 1
         self._counts.user_records += outcome.delivered
-        if outcome.reason is not None:
+        if not outcome.total:
+            self._counts.empty_records += 1
+        elif outcome.reason is not None:
             self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
         return rows.kcl_rows(record, outcome.delivered, self._placing(record)) if outcome.delivered else ()
 
@@ -218,7 +219,8 @@ class Opener:
         self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
     ) -> None:
         # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
-        # record it drops MUST be counted under the reason."
+        # record it drops MUST be counted under the reason; an aggregate in which it finds no user record
+        # drops none, and is counted by itself."
         self._counts.dropped[reason] += user_records
         if self._on_drop is not None:
             place = record.sequence_number, record.shard_id
@@ -228,11 +230,9 @@ class Opener:
         try:
             message = record.data[4:-DIGEST_SIZE] if verified else frame.split_frame(record.data)
         except DecodeError as error:
-            return (self._raw(record, error),)
+            return (self._raw(record, error, "raw"),)
         parsed = parse(message)
-        if parsed is None and wire.first_defect(record.data, 4, len(record.data) - DIGEST_SIZE) is None:
-            parsed = decode_message(message, record.data)
-        return self._defective(record) if parsed is None else self._sound(record, parsed)
+        return self._walked(record) if parsed is None else self._sound(record, parsed)
 
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         counts, placed, fate = self._counts, None, self._fates[0]
@@ -252,42 +252,70 @@ class Opener:
         counts.user_records += len(parsed)
         return self._sound_rows(record, parsed, placed, fate, tags=self._tags)  # type: ignore[no-any-return]
 
-    def _raw(self, record: KinesisRecord, error: DecodeError, sub: int = 0) -> DeaggregatedRecord:
+    def _raw(
+        self, record: KinesisRecord, error: DecodeError, fate: Fate | None, sub: int = 0
+    ) -> DeaggregatedRecord:
         """The unopened frame as one row, with its defect."""
         error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
         self._counts.user_records += 1
         self._counts.defects[error.code] += 1
-        fate: Fate | None = None
-        if sub >= 0:
-            fate = "raw" if kcl.outcome(record.data).raw else "altered"
         return rows.unopened(record, None, fate, (error,), sub)
 
-    def _defective(self, record: KinesisRecord) -> Iterator[DeaggregatedRecord]:
-        # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
-        # its defects; a partition key that cannot be known is null, data that is missing is empty."
-        # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
-        # defect, sub-sequence number 0."
-        # DAG-7: "Defects outside of any user record are delivered as one more row with the raw frame,
-        # sub-sequence number -1, before the user records."
-        counts, judge = self._counts, self._on(record)
+    def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        """The user records of a frame that the fast decoders cannot decide."""
         start, end = 4, len(record.data) - DIGEST_SIZE
         try:
             tables = wire.scan(record.data, start, end)
         except MalformedMessage as error:
-            yield self._raw(record, error)
-            return
-        outcome = kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
-        counts.aggregated_records += 1
-        whole = tables.defects[0] if tables.defects else None
+            return self._unreadable(record, error)
+        whole: DecodeError | None = tables.defects[0] if tables.defects else None
         if whole is None and not tables.record_count:
             whole = NoUserRecords(offset=start)
+        if whole is None and tables.unused is None and wire.first_defect(record.data, start, end) is None:
+            return self._sound(record, decode_message(record.data[start:end], record.data))
+        return self._defective(record, whole or tables.unused, tables)
+
+    def _defective(
+        self,
+        record: KinesisRecord,
+        whole: DecodeError | None,
+        tables: wire.Scan,
+        unreadable: MalformedMessage | None = None,
+    ) -> Iterator[DeaggregatedRecord]:
+        # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
+        # its defects; a partition key that cannot be known is null, data that is missing is empty."
+        # DAG-7: "Defects outside of any user record are delivered as one more row with the raw frame,
+        # sub-sequence number -1, before the user records."
+        counts = self._counts
+        counts.aggregated_records += 1
         if whole is not None:
-            yield self._raw(record, whole, -1)
-        for row in rows.defective_rows(record, tables, outcome, self._placing(record)):
+            yield self._raw(record, whole, None, -1)
+        outcome = self._outcome(record)
+        for row in rows.defective_rows(record, tables, outcome, self._placing(record), unreadable):
             counts.user_records += 1
             if row.defects:
                 counts.defects[row.defects[0].code] += 1
             yield row
+
+    def _outcome(self, record: KinesisRecord) -> kcl.Outcome:
+        # DAG-11: "What the report policy says of the KCL MUST be what the kcl policy does, for every frame
+        # and range: as many user records delivered or altered, and as many dropped."
+        judge = self._on(record)
+        return kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
+
+    def _unreadable(self, record: KinesisRecord, error: MalformedMessage) -> Iterable[DeaggregatedRecord]:
+        """The rows of a frame whose message is malformed."""
+        outcome = self._outcome(record)
+        # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
+        # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the KCL
+        # delivers nothing of it."
+        if outcome.raw or not outcome.total:
+            return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
+        # DAG-10: "Where the KCL reads user records in a message that is malformed here, these MUST follow
+        # the raw frame, which then has sub-sequence number -1, each with the defect and its fate."
+        start, end = 4, len(record.data) - DIGEST_SIZE
+        tables = wire.scan(record.data, start, end, dialect=kcl.JAVA)
+        return self._defective(record, error, tables, error)
 
 
 def _checked(record: KinesisRecord) -> KinesisRecord:

@@ -22,6 +22,7 @@ from ..errors import (
     MalformedMessage,
     MissingField,
     NoUserRecords,
+    UnusedHashKey,
     WrongWireType,
 )
 from ..limits import MAX_PARTITION_KEY_LENGTH
@@ -64,10 +65,11 @@ class Scan:
     """The key tables of a message, how many user records follow, and the defects outside of them.
 
     A table entry that is not a valid key is None. ``defects`` holds the first MAX_KEPT_DEFECTS of
-    ``defect_count``, in the order of the bytes.
+    ``defect_count``, in the order of the bytes. ``unused``: the first entry that is no explicit hash key and
+    that no user record uses, which is a warning and no defect.
     """
 
-    __slots__ = ("defect_count", "defects", "explicit_hash_keys", "partition_keys", "record_count")
+    __slots__ = ("defect_count", "defects", "explicit_hash_keys", "partition_keys", "record_count", "unused")
 
     def __init__(self) -> None:
         self.partition_keys: list[str | None] = []
@@ -75,6 +77,7 @@ class Scan:
         self.record_count = 0
         self.defects: list[DecodeError] = []
         self.defect_count = 0
+        self.unused: UnusedHashKey | None = None
 
     def add(self, defect: DecodeError) -> None:
         self.defect_count += 1
@@ -107,6 +110,7 @@ def scan(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Sca
     the entries. Raises MalformedMessage.
     """
     result = Scan()
+    used: set[int | None] | None = None  # indices of explicit hash keys, once they are needed
     for field in fields(data, start, end, dialect=dialect):
         name, wire_type = AGGREGATED_RECORD.get(field.number, ("", -1))
         if not name:
@@ -139,11 +143,18 @@ def scan(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Sca
             entry = _strict_key(raw, name, len(table), field.start)
         else:
             entry = dialect.text(raw)
-        if isinstance(entry, DecodeError):
+        if isinstance(entry, InvalidHashKey):
+            # KEY-8: "An entry of the explicit hash key table that is no hash key and that no user record uses
+            # MUST NOT make an aggregate defective; the report policy names it."
+            if used is None:
+                used = {record.explicit_hash_key_index for record in records(data, start, end)}
+            if entry.index in used:
+                result.add(entry)
+            elif result.unused is None:
+                result.unused = UnusedHashKey(index=entry.index, offset=entry.offset)
+        elif isinstance(entry, DecodeError):
             result.add(entry)
-            table.append(None)
-        else:
-            table.append(entry)
+        table.append(None if isinstance(entry, DecodeError) else entry)
     return result
 
 
@@ -161,7 +172,7 @@ def _wrong_wire_type(name: str, field: Field, expected: int, record_index: int |
 def records(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Iterator[WireRecord]:
     """The user records of the message, one at a time, each with the defects of its own fields.
 
-    Call `scan` first: this relies on its checks.
+    Raises MalformedMessage where `scan` does.
     """
     index = 0
     for field in fields(data, start, end, dialect=dialect):
