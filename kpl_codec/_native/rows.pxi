@@ -209,16 +209,6 @@ cdef class FrameRows(JudgedFrames):
             record += 1
         return out, record, aggregates, bool(stuck)
 
-    def first_outside(self, size_t record):
-        """The number, within its Kinesis record, of the first user record that is out of range."""
-        cdef size_t i
-        if record >= self.count or self.codes == NULL:
-            raise IndexError(record)
-        for i in range(self.starts[record], self.starts[record + 1]):
-            if self.codes[self.deciding(&self.m.rows.at[i])] // 2 % 3 == 1:
-                return i - self.starts[record]
-        raise ValueError(record)
-
     cdef inline object user_row(self, tuple source, size_t i, Py_ssize_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
         cdef size_t pks = self.m.pks.count

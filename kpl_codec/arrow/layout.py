@@ -85,7 +85,8 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 class Layout:
-    """The columns of the input and the output; ``columns``: those that are wanted, None for all.
+    """The columns of the input and the output; ``columns``: those that are wanted, None for all. ``ranged``:
+    the range of the one shard is known.
 
     Raises TypeError, CaptureError, ValueError.
     """
@@ -98,9 +99,11 @@ class Layout:
         tags: bool,
         columns: Iterable[str] | None = None,
         *,
+        ranged: bool = False,
         dictionaries: bool = False,
     ) -> None:
         self._arguments = schema, policy, placement, tags
+        self._ranged = ranged
         self.input = schema
         self.report = policy == "report"
         self.tags = tags
@@ -143,13 +146,14 @@ class Layout:
         self._made = ours.intersection(self.schema.names)
         #: Whether a column tells the placement, and whether anything depends on it.
         self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), "inRange")
-        self.judged = placement and (policy == "kcl" or self.placement or self.wants("kcl"))
+        self.judged = (placement or ranged) and (policy == "kcl" or self.placement or self.wants("kcl"))
         self.shared = [name for name in names if name in self.schema.names]
 
     def having(self, names: Iterable[str]) -> Layout:
         """The same with more columns: those of ``names`` that there are."""
         more = [name for name in names if name in self._possible and name not in self.schema.names]
-        return Layout(*self._arguments, [*self.schema.names, *more], dictionaries=bool(self.coded))
+        wanted = [*self.schema.names, *more]
+        return Layout(*self._arguments, wanted, ranged=self._ranged, dictionaries=bool(self.coded))
 
     def wants(self, *names: str) -> bool:
         """Whether the output has a column of one of these names that is not copied from the input's carried

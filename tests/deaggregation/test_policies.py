@@ -195,12 +195,7 @@ def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool, at_o
         assert rows[: len(alone)] == alone
         assert drops[: len(dropped)] == dropped
         del rows[: len(alone)], drops[: len(dropped)]
-        total.kinesis_records += counted.kinesis_records
-        total.aggregated_records += counted.aggregated_records
-        total.user_records += counted.user_records
-        total.empty_records += counted.empty_records
-        total.dropped.update(counted.dropped)
-        total.defects.update(counted.defects)
+        total.add(counted)
     assert (rows, drops, counts) == ([], [], total)
 
 
