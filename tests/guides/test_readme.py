@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").r
 
 
 #: Options that are not those of kpl-codec: of Glue's jobs, pip, and this repository's own tools.
-_OF_OTHERS = {"--additional-python-modules", "--platform", "--write"}
+_OF_OTHERS = {"--additional-python-modules", "--platform", "--table"}
 
 
 def commands(page: str) -> list[str]:
