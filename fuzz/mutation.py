@@ -11,7 +11,8 @@ Needs mutmut. Copies the committed files into ``--directory`` and lets mutmut wr
 first on pure Python, for compiled code takes the place of much of it; then, with what survived, on the
 compiled extension, for some code is called by that alone. Writes the survivors, grouped by why they
 survive, to survivors.txt in the directory. Exit code 1 if the tests notice a smaller part of a folder's
-mutants than fuzz/mutation_scores.json says. A run that was interrupted goes on where it was, in the same directory.
+mutants than fuzz/mutation_scores.json says. A run that was interrupted goes on where it was, in the same
+directory.
 """
 
 from __future__ import annotations
