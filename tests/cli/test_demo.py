@@ -14,6 +14,7 @@ from kpl_codec.cli.main import main
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("PLC-5", "KCL-4")
 def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
     # A process of its own: the Spark of other tests must not be in it.

@@ -19,6 +19,7 @@ def test_kept_inputs_hold(name: str) -> None:
             TARGETS[name].run(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name, target in TARGETS.items() for kind in target.grown]
 )
