@@ -374,7 +374,7 @@ class CaptureError(KplError, ValueError):
         "duplicate-member": "has an object with a member twice",
         "unknown-shape": "is not a Kinesis record of a known shape",
         "not-representable": "has no place in this shape",
-        "no-data-column": "do not hold Kinesis data",
+        "no-data-column": "is missing: Kinesis records have a binary column of that name",
     }
 
     def describe(self) -> str:

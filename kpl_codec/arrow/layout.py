@@ -114,7 +114,8 @@ class Layout:
             if positions and not _fits(schema.field(positions[0]).type, field.type):
                 raise TypeError(f"column {field.name} is {schema.field(positions[0]).type}, not {field.type}")
         if schema.get_field_index("data") < 0:
-            raise CaptureError(code="no-data-column", field="data")
+            hint = f"there are {', '.join(schema.names)[:200] or 'no columns'}"
+            raise CaptureError(code="no-data-column", field="the column data", hint=hint)
         arrival = schema.get_field_index("approximateArrivalTimestamp")
         fields = list(FIELDS)
         if arrival >= 0:

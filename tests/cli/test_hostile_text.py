@@ -95,7 +95,8 @@ def test_no_command_writes_foreign_text_raw(
     capsys.readouterr()
     raw = []
     for command in COMMANDS:
-        words = [word.replace("HOSTILE", HOSTILE).replace("PYTHON", sys.executable) for word in command.split()]
+        words = command.replace("PYTHON", sys.executable).split()
+        words = [word.replace("HOSTILE", HOSTILE) for word in words]
         with suppress(SystemExit):
             main(words)
         out, err = capsys.readouterr()
