@@ -271,7 +271,7 @@ def test_deaggregate_gives_the_same_with_and_without(
     compiled = outcome()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message, "speedups", None)
-        for module in ("policies", "rows"):
+        for module in ("opener", "rows"):
             patch.setattr(sys.modules[f"kpl_codec.deaggregation.{module}"], "speedups", None)
         assert outcome() == compiled
 
@@ -308,7 +308,7 @@ def test_columns_are_the_same_with_and_without(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow, "speedups", None)
         patch.setattr(message, "speedups", None)
-        for module in ("policies", "rows"):
+        for module in ("opener", "rows"):
             patch.setattr(sys.modules[f"kpl_codec.deaggregation.{module}"], "speedups", None)
         assert columns() == compiled
 

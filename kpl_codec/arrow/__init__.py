@@ -10,9 +10,8 @@ pandas, relations of DuckDB. It needs a binary column ``data``. ``streamName``, 
 ``sequenceNumber``, ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if
 present; all other columns are copied. The columns equal the objects that `kpl_codec.deaggregate` gives for
 the same Kinesis records under the same policy. Compiled code writes the columns of sound records
-(compiled_columns.py). Without it numpy finds the user records of most sound aggregates (outlines.py). All
-others are opened as `deaggregate` opens them (fallback.py): the columns of sound aggregates are made of their
-parts (aggregates.py), those of defective ones of an object per user record.
+(compiled_columns.py). All others, and all aggregates without it, are opened as `deaggregate` opens them, and
+their columns are made of the objects (object_columns.py).
 
 Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before. They stay
 unchanged, so running twice does no harm. Output batches have a maximum size in bytes. Memory is limited to
@@ -34,7 +33,6 @@ from ..deaggregation.policies import Opener, Policy, check_policy
 from ..errors import CaptureError
 from ..format.compression import max_decompressed_size
 from ..format.hash_keys import HashKeyRange
-from ..format.message import AggregatedRecord
 from ..lazy import needing_extras
 from ..limits import MAGIC
 from ..shards.placement import Judge
@@ -45,14 +43,12 @@ with needing_extras("kpl_codec.arrow"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-from .aggregates import SoundAggregate
 from .coalescing import coalesce
 from .compiled_columns import CompiledColumns
 from .decompressed import NEEDED, decompressed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
-from .fallback import no_data_batches, object_batches
 from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
-from .outlines import sound_aggregates
+from .object_columns import no_data_batches, object_batches
 from .unopened import UnopenedRows
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
@@ -133,7 +129,7 @@ class Deaggregator:
             layout = layout.having(NEEDED)
         self._layout = layout
         self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
-        self._opener = Opener(policy, self._judge, self.counts, on_drop, sound_rows=SoundAggregate)
+        self._opener = Opener(policy, self._judge, self.counts, on_drop)
         self._unopened = UnopenedRows(self._layout, self._judge, self.counts)
 
     @property
@@ -164,9 +160,6 @@ class Deaggregator:
         if speedups is not None:
             compiled = CompiledColumns(source, self._layout, self._judge, self.policy)
         ways = self._ways(source, compiled)
-        known: dict[int, AggregatedRecord] = {}
-        if compiled is None:
-            known = sound_aggregates(source, np.flatnonzero(ways == _OBJECTS))
         limit = self.max_batch_bytes
         ends = [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]
         start = 0
@@ -182,7 +175,7 @@ class Deaggregator:
                         self._on_drop(drop)
                 yield from compiled.batches(start, end, self.counts, limit)
             elif way == _OBJECTS:
-                yield from object_batches(source, start, end, self._layout, self._opener, known, limit)
+                yield from object_batches(source, start, end, self._layout, self._opener, limit)
             elif way == _NO_DATA:
                 # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict
                 # policy."

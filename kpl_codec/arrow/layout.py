@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -265,14 +265,6 @@ class Source:
         opened = pc.or_(pc.fill_null(flags, False), known).to_numpy(zero_copy_only=False)
         return opened if opened.any() else None
 
-    def bytes_of_data(self) -> tuple[Numbers, Numbers]:
-        """The bytes that hold the data of all rows, and where each row's data starts in them; then where the
-        last one's ends."""
-        wide = pa.types.is_large_binary(self.data.type)
-        _, offsets, data = self.data.buffers()
-        starts = np.frombuffer(offsets, np.int64 if wide else np.int32)[self.data.offset :]
-        return np.frombuffer(data or b"", np.uint8), starts[: self.rows + 1].astype(np.int64)
-
     def shards(self) -> tuple[list[str | None], Numbers]:
         """The distinct shard ids (the last is None), and the index of each row's shard id among them."""
         if self._shards is None:
@@ -301,15 +293,12 @@ class Source:
             self._width = width
         return self._width
 
-    def kinesis_records(self, start: int, end: int, parsed: Container[int]) -> list[KinesisRecord]:
-        """Rows as objects. They have no time: its column is copied. The data of ``parsed`` rows is not read,
-        and null data becomes empty bytes."""
+    def kinesis_records(self, start: int, end: int) -> list[KinesisRecord]:
+        """Rows as objects. They have no time: its column is copied. Null data becomes empty bytes."""
         names = ("partitionKey", "sequenceNumber", "shardId", "explicitHashKey")
         columns = (values_of(self.columns[name].slice(start, end - start)) for name in names)
         return [
-            KinesisRecord(
-                pk, b"" if row in parsed else self.data[row].as_py() or b"", number, shard_id, None, ehk
-            )
+            KinesisRecord(pk, self.data[row].as_py() or b"", number, shard_id, None, ehk)
             for row, pk, number, shard_id, ehk in zip(range(start, end), *columns, strict=True)
         ]
 

@@ -39,8 +39,7 @@ def check_policy(policy: str) -> None:
 class Opener:
     """Opens Kinesis records under one policy, in order, and counts them.
 
-    ``judge``: None where neither a shard map nor a hash key range is known. ``sound_rows``: makes the user
-    records of sound aggregates that compiled code does not open; it is called as `rows.sound_rows`.
+    ``judge``: None where neither a shard map nor a hash key range is known.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class Opener:
         judge: Judge | None,
         counts: Counts,
         on_drop: Callable[[Drop], None] | None = None,
-        sound_rows: Callable[..., Any] = rows.sound_rows,
     ) -> None:
         self._open = {"strict": self._strict, "kcl": self._kcl, "report": self._report}[policy]
         self._judge = judge
@@ -58,7 +56,6 @@ class Opener:
         self._placed = judge is not None and judge.shard_map is not None
         self._counts = counts
         self._on_drop = on_drop
-        self._sound_rows = sound_rows
         self._policy = policy
         self._tags = policy != "kcl"
         #: By the number of the kind of aggregate.
@@ -151,14 +148,9 @@ class Opener:
                     yield self.open_one(records[number], verified=status[number] == _DIGEST_RIGHT)
                 number += 1
 
-    def open_one(
-        self, record: KinesisRecord, parsed: AggregatedRecord | None = None, *, verified: bool = False
-    ) -> Iterable[DeaggregatedRecord]:
-        """The user records of one Kinesis record. ``parsed``: what is in it, if it is known to be sound;
-        ``verified``: the digest was checked and is right."""
+    def open_one(self, record: KinesisRecord, *, verified: bool = False) -> Iterable[DeaggregatedRecord]:
+        """The user records of one Kinesis record. ``verified``: the digest was checked and is right."""
         self._counts.kinesis_records += 1
-        if parsed is not None:
-            return self._sound(record, parsed)
         # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
         data = record[1]
         if data[:4] == MAGIC and frame.looks_aggregated(data) and not record.sub_sequence_number:
@@ -249,7 +241,7 @@ class Opener:
                 placed = None
         counts.aggregated_records += 1
         counts.user_records += len(parsed)
-        return self._sound_rows(record, parsed, placed, fate, tags=self._tags)  # type: ignore[no-any-return]
+        return rows.sound_rows(record, parsed, placed, fate, tags=self._tags)
 
     def _raw(
         self, record: KinesisRecord, error: DecodeError, fate: Fate | None, sub: int = 0

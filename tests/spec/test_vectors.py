@@ -213,7 +213,8 @@ def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("vector", of_kind("deaggregate"))
-def test_deaggregate(vector: Vector) -> None:
+@pytest.mark.parametrize("given_as", [list, iter], ids=lambda kind: kind.__name__)
+def test_deaggregate(vector: Vector, given_as: Any) -> None:
     given = vector["input"]
     records = [
         kpl.KinesisRecord(
@@ -226,7 +227,7 @@ def test_deaggregate(vector: Vector) -> None:
     ]
     shard_map = kpl.ShardMap.from_list_shards(given["pages"]) if "pages" in given else None
     user_records = kpl.deaggregate(
-        records,
+        given_as(records),
         given["policy"],
         shard_map=shard_map,
         hash_key_range=hash_key_range(given.get("hash_key_range")),
