@@ -12,6 +12,7 @@ Specification: spec/05-producer.md, PRD-20, PRD-21 and PRD-43.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from ..backoff import Backoff
@@ -97,7 +98,7 @@ class Lane:
         if self._buckets is not None:
             records, size = self._buckets
             at = max(at, now + records.wait(1, now), now + size.wait(self.queue[0].full_size, now))
-        self.next_at = min(at, self.queue[0].expires_at)
+        self.next_at = at
         return at
 
     def pop(self, now: float) -> Outgoing:
@@ -109,6 +110,13 @@ class Lane:
             self._buckets[0].take(1)
             self._buckets[1].take(outgoing.full_size)
         return outgoing
+
+    def keep(self, kinesis_records: Iterable[Outgoing]) -> None:
+        """Keep only these, which are some of the queue in its order."""
+        first = self.queue[0]
+        self.queue = deque(kinesis_records)
+        if not self.queue or self.queue[0] is not first:
+            self.waiting_since, self.next_at = None, float("-inf")
 
     def answered(self, *, stored: bool, failed: bool, throttled: bool, sent_at: float, now: float) -> None:
         """Take the answer about records sent to this shard at ``sent_at``.

@@ -116,6 +116,20 @@ class ProducerMachine(RuleBasedStateMachine):
             self.calls.append((request, None))
             if isinstance(request, PutRecordsRequest):
                 self.goes_out(self.core._in_flight[request.number].kinesis_records)
+        self.expires_in_time()
+
+    def expires_in_time(self) -> None:
+        """PRD-24: whatever stands in the way, and the timer comes early enough."""
+        core = self.core
+        waiting = list(core._order.held())
+        waiting += [pending for place in core._placer.places() for pending in place]
+        waiting += [pending for outgoing in core._queue.kinesis_records() for pending in outgoing.records]
+        if waiting:
+            latest = min(p.expires_at for p in waiting) + self.config.ttl_seconds / 100 + 1e-6
+            timer = core.timer()
+            assert self.now <= latest, "has not expired"
+            assert timer is not None
+            assert timer <= latest, "nobody would see it expire"
 
     def goes_out(self, kinesis_records: list[Outgoing]) -> None:
         """PRD-24 and PRD-32, for the Kinesis records of a new request."""
