@@ -260,7 +260,7 @@ class ProducerCore:
         code, message = failure.code, failure.reason or None
         for outgoing in flight.kinesis_records:
             attempt = flight.attempt(outgoing, outcome, now, code=code, message=message)
-            retries += self._failures.failed(outgoing, attempt, now)
+            retries += self._failures.failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
         self._queue.answered(flight.started_at, now)
         self._order.enter_again(retries, now)
         self._order.place_held(now)
@@ -282,7 +282,14 @@ class ProducerCore:
             outcome = Outcome.REFUSED  # it was sent alone: the service refused this one record
             message = None  # it may repeat the record
         attempt = flight.attempt(outgoing, outcome, now, code=entry.code, message=message)
-        return self._failures.failed(outgoing, attempt, now)
+        return self._failures.failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
+
+    def _stays(self, outgoing: Outgoing, flight: Flight) -> bool:
+        """Whether the map would send a Kinesis record as it was sent before."""
+        live = self.live
+        if outgoing.shard is None:  # one user record
+            return live.predict(outgoing.lowest) is None and not live.map_may_come
+        return flight.generation == live.generation and live.trusts(outgoing.shard)
 
     def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
         """Handles the verdict on a stored Kinesis record; returns the user records to send again."""
