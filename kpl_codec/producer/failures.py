@@ -61,7 +61,9 @@ class Failures:
                 pending.note(attempt)
                 after = pending.attempts
 
-    def failed(self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False) -> list[Pending]:
+    def failed(
+        self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False
+    ) -> list[Pending]:
         """One Kinesis record was not delivered. ``stays``: the map would send it as it is."""
         self.note(outgoing, attempt)
         action = ACTIONS[attempt.outcome]

@@ -22,6 +22,8 @@ from .partitioner import Chance
 
 #: PRD-21.
 BACKOFF: Final = Backoff(0.1, 5.0)
+#: PRD-21: after so many failures in a row a shard gets one Kinesis record in a backoff.
+FAILURES_BEFORE_PROBES: Final = 3
 #: PRD-43: the lowest share, its factor after throttling, and its increase per second.
 LOWEST_SHARE: Final = 0.005
 DECREASE: Final = 0.5
@@ -109,7 +111,14 @@ class Lane:
         if self._buckets is not None:
             self._buckets[0].take(1)
             self._buckets[1].take(outgoing.full_size)
+        # PRD-21: "From its third failure in a row until then it MUST get one Kinesis record in a backoff."
+        if self._failures >= FAILURES_BEFORE_PROBES:
+            self._back_off(now)
         return outgoing
+
+    def _back_off(self, now: float) -> None:
+        self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
+        self._failures += 1
 
     def keep(self, kinesis_records: Iterable[Outgoing]) -> None:
         """Keep only these, which are some of the queue in its order."""
@@ -136,8 +145,7 @@ class Lane:
         if not failed:
             self.backoff_until = float("-inf")
         elif now >= self.backoff_until:  # parallel calls that failed count as one failure
-            self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
-            self._failures += 1
+            self._back_off(now)
 
     def _slow_down(self, sent_at: float, now: float) -> None:
         # PRD-43: "An answer that throttles records of a shard MUST halve the rate at which it gets more, at

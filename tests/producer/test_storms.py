@@ -97,6 +97,24 @@ def test_a_success_in_the_same_answer_does_not_end_the_backoff() -> None:
     assert len(bench.puts(0.11)) == 1
 
 
+@pytest.mark.requirement("PRD-21")
+def test_an_outage_costs_attempts_by_time_and_not_by_what_is_held() -> None:
+    def sent_in_an_outage(held: int) -> int:
+        bench = Bench(aggregation_enabled=False, max_outstanding_records=10_000)
+        for number in range(held):
+            bench.put(b"%d" % number, LOW if number % 2 else HIGH)
+        sent = 0
+        while bench.now < 125:
+            for call in bench.puts(0.01):
+                sent += len(call.records)
+                bench.core.fail(call, Failure("ServiceUnavailable"), bench.now, answered=True)
+        bench.run(5.0)  # and when it is over, all of it goes
+        assert sum(isinstance(result, Delivery) for result in bench.results.values()) == held
+        return sent - 3 * held
+
+    assert sent_in_an_outage(3000) <= sent_in_an_outage(300) + 30 <= 80
+
+
 @pytest.mark.requirement("PRD-44")
 def test_a_service_that_finds_everything_invalid_is_asked_less_and_less() -> None:
     bench = Bench(record_max_buffered_time=10)
@@ -117,7 +135,9 @@ def test_a_service_that_finds_everything_invalid_is_asked_less_and_less() -> Non
 
 
 @pytest.mark.requirement("PRD-24")
-@pytest.mark.parametrize("trouble", ["ValidationException", "InternalFailure", "ConnectTimeoutError", "silence"])
+@pytest.mark.parametrize(
+    "trouble", ["ValidationException", "InternalFailure", "ConnectTimeoutError", "silence"]
+)
 @pytest.mark.parametrize("shards", [2, 50])
 def test_whatever_is_refused_expires_in_time_and_a_flush_ends(trouble: str, shards: int) -> None:
     """An ARN given as the name, an outage, a black hole: all of it for ever."""

@@ -17,7 +17,8 @@ PUTS = st.lists(st.tuples(GAPS, st.sampled_from(["a", "a", "b"])), min_size=2, m
 #: How long a call takes, and what comes of it.
 ANSWERS = st.lists(
     st.tuples(
-        st.sampled_from([0.02, 0.4, 0.7, 0.9]), st.sampled_from(["stored", "InternalFailure", "invalid", "lost"])
+        st.sampled_from([0.02, 0.4, 0.7, 0.9]),
+        st.sampled_from(["stored", "InternalFailure", "invalid", "lost"]),
     ),
     min_size=1,
     max_size=8,
@@ -59,7 +60,8 @@ def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
             for call in bench.calls():
                 if isinstance(call, PutRecordsRequest):
                     in_order(call)
-                    seconds, fate = answers[sent % len(answers)] if sent < 3 * len(answers) else (0.02, "stored")
+                    calm = sent >= 3 * len(answers)
+                    seconds, fate = (0.02, "stored") if calm else answers[sent % len(answers)]
                     under_way.append((bench.now + seconds, fate, call))
                     sent += 1
                 else:
