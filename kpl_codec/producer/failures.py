@@ -52,7 +52,7 @@ class Failures:
         if self._meter is not None:
             self._meter.failed(attempt.code or attempt.outcome.value)
         before: tuple[Attempt, ...] = ()
-        after = (attempt,)  # nearly all of them share one history
+        after: tuple[Attempt, ...] = (attempt,)  # nearly all of them share one history
         for pending in outgoing.records:
             if pending.attempts is before and len(before) < MOST_ATTEMPTS:
                 pending.attempts = after

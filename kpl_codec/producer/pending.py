@@ -67,7 +67,7 @@ class PlainFields:
         self.own_hash_key = own_hash_key
         self.keyless = keyless
         self.must_wrap = self.wrap = must_wrap
-        self.size = len(record.data) + len(record.partition_key)
+        self.size = len(record.data) + len(record.partition_key.encode())
         self.alone = False
         self.held = False
         self.misplaced = 0

@@ -321,7 +321,9 @@ class ProducerMachine(RuleBasedStateMachine):
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
         assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
         waiting = [p for place in self.core._places() for p in place]
-        assert self.core._ledger.outstanding_bytes == sum(p.size for p in waiting)
+        assert self.core._ledger.outstanding_bytes == sum(
+            len(p.record.data) + len(p.record.partition_key.encode()) for p in waiting
+        )
 
     @invariant()
     def what_is_called_delivered_a_kcl_consumer_gets(self) -> None:
