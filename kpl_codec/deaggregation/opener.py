@@ -18,7 +18,6 @@ from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
 from . import kcl, rows
 from .counts import Counts, Drop
 from .kcl import DropReason, Fate
-from .mistakes import wrong_record
 from .records import DeaggregatedRecord
 
 Policy = Literal["strict", "kcl", "report"]
@@ -26,8 +25,9 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 #: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
 _AT_ONCE, _AT_FIRST = 1024, 32
-# The status of a record in compiled code: a sound aggregate; undecided, but with the right digest.
-_SOUND, _DIGEST_RIGHT = 2, 3
+#: What compiled code says of the record at which it stops: the KCL drops it; or it cannot decide it,
+#: but the digest is right.
+_DROPPED, _DIGEST_RIGHT = 1, 2
 
 
 def check_policy(policy: str) -> None:
@@ -128,25 +128,26 @@ class Opener:
         self, records: list[KinesisRecord], frames: Any
     ) -> Iterator[Iterable[DeaggregatedRecord]]:
         """Runs of records that compiled code can open, and between them all others, one by one."""
-        counts, status, number = self._counts, frames.status, 0
+        counts, number = self._counts, 0
         words = self._coded.words if self._judge is not None else None
         ids = self._judge.expected_ids if self._judge is not None else None
         while number < frames.count:
-            found, after, aggregates, stuck = frames.take(number, words, ids)
+            user_records, after, aggregates, stop = frames.take(number, words, ids)
             counts.kinesis_records += after - number
             counts.aggregated_records += aggregates
-            counts.user_records += len(found)
-            if found:
-                yield found
+            counts.user_records += len(user_records)
+            if user_records:
+                yield user_records
             number = after
-            if stuck:
-                if status[number] == _SOUND:  # the KCL drops it
-                    counts.kinesis_records += 1
-                    user_records = frames.start(number + 1) - frames.start(number)
-                    self._dropped(records[number], user_records, frames.first_outside(number))
-                else:
-                    yield self.open_one(records[number], verified=status[number] == _DIGEST_RIGHT)
-                number += 1
+            if not stop:
+                continue
+            if stop == _DROPPED:
+                counts.kinesis_records += 1
+                lost = frames.start(number + 1) - frames.start(number)
+                self._dropped(records[number], lost, frames.first_outside(number))
+            else:
+                yield self.open_one(records[number], verified=stop == _DIGEST_RIGHT)
+            number += 1
 
     def open_one(self, record: KinesisRecord, *, verified: bool = False) -> Iterable[DeaggregatedRecord]:
         """The user records of one Kinesis record. ``verified``: the digest was checked and is right."""
@@ -310,10 +311,11 @@ class Opener:
 
 
 def _checked(record: KinesisRecord) -> KinesisRecord:
-    if type(record) is not KinesisRecord and not isinstance(record, KinesisRecord):
-        raise wrong_record(record)
-    if type(record.data) is bytes:
-        return record
-    if isinstance(record.data, (bytes, bytearray, memoryview)):
-        return record._replace(data=bytes(record.data))
+    if isinstance(record, KinesisRecord):
+        if type(record.data) is bytes:
+            return record
+        if isinstance(record.data, (bytes, bytearray, memoryview)):
+            return record._replace(data=bytes(record.data))
+    from .mistakes import wrong_record  # loaded only after a mistake
+
     raise wrong_record(record)

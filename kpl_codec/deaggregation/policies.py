@@ -25,7 +25,6 @@ from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
 from .counts import Counts, Drop
 from .decompression import Decompressor
-from .mistakes import wrong_source
 from .opener import POLICIES, Opener, Policy, check_policy
 from .records import DeaggregatedRecord
 
@@ -96,6 +95,8 @@ def deaggregate(
     """
     check_policy(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
+        from .mistakes import wrong_source  # loaded only after a mistake
+
         raise wrong_source(kinesis_records)
     judge = None if shard_map is None and hash_key_range is None else Judge(shard_map, hash_key_range)
     max_size = max_decompressed_size(decompress)
