@@ -83,14 +83,18 @@ def check_quick_decoders(data: bytes, found: Rows | kpl.DecodeError) -> None:
     if not kpl.is_aggregated(data):
         assert isinstance(found, kpl.NotAggregated | kpl.ChecksumMismatch)
         return
-    message, start, end = data[4:-16], 4, len(data) - 16
+    message = data[4:-16]
     for name, parse in decoders().items():
         quick = parse(message)
         assert quick is None or rows(quick) == found, name
-    defect = wire.first_defect(data, start, end)
+    try:
+        walked = wire.Message(data, 4, len(data) - 16)
+        defect = walked.first_defect()
+    except kpl.MalformedMessage as error:
+        defect = error
     if isinstance(found, list):
         assert defect is None, defect
-        assert rows(codec._walk(data, start, end)) == found
+        assert rows(codec.aggregated_record(walked)) == found
     else:
         assert defect == found
 

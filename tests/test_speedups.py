@@ -46,9 +46,13 @@ OBSERVED = [
 def walked(body: bytes) -> AggregatedRecord | None:
     """What the byte walker, the authority, makes of a message; None: it finds a defect."""
     data = MAGIC + body + bytes(16)
-    if wire.first_defect(data, 4, len(data) - 16) is not None:
+    try:
+        walked = wire.Message(data, 4, len(data) - 16)
+    except kpl.MalformedMessage:
         return None
-    return codec._walk(data, 4, len(data) - 16)
+    if walked.first_defect() is not None:
+        return None
+    return codec.aggregated_record(walked)
 
 
 def framed(body: bytes) -> bytes:

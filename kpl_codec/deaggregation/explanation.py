@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated, NoUserRecords
+from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated
 from ..format import fields, frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
@@ -131,17 +131,18 @@ def explain(
     kind = "aggregated"
     records = None
     warnings: tuple[DecodeError, ...] = ()
+    defects: list[DecodeError]
     if broken is not None:
-        kind = "broken frame"
-        defects: list[DecodeError] = [broken]
+        kind, defects = "broken frame", [broken]
     else:
-        defects = _defects(data, start, end, budget)
-        if any(isinstance(defect, MalformedMessage) for defect in defects):
-            kind = "broken message"
+        try:
+            walked = wire.Message(data, start, end)
+        except MalformedMessage as error:
+            kind, defects = "broken message", [error]
         else:
-            tables = wire.scan(data, start, end)
-            records, warnings = tables.record_count, () if tables.unused is None else (tables.unused,)
+            defects = _defects(walked, budget)
             kind = "defective" if defects else "aggregated"
+            records, warnings = walked.record_count, () if walked.unused is None else (walked.unused,)
     if reached < end:
         children.append(Node(reached, end, "unread", f"{end - reached} bytes"))
     digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
@@ -168,20 +169,14 @@ def explain(
     )
 
 
-def _defects(data: bytes, start: int, end: int, budget: _Budget) -> list[DecodeError]:
-    try:
-        tables = wire.scan(data, start, end)
-    except MalformedMessage as error:
-        return [error]
-    for defect in tables.defects:
+def _defects(walked: wire.Message, budget: _Budget) -> list[DecodeError]:
+    for defect in walked.defects:
         budget.add(defect)
-    budget.omitted += tables.defect_count - len(tables.defects)
-    if not tables.record_count and not tables.defects:
-        return [NoUserRecords(offset=start)]
-    for record in wire.records(data, start, end):
-        for defect in wire.check(record, tables):
+    budget.omitted += walked.defect_count - len(walked.defects)
+    for record in walked.records():
+        for defect in walked.defects_of(record):
             budget.add(defect)
-    first = wire.first_defect(data, start, end)
+    first = walked.first_defect()
     rest = sorted((d for d in budget.defects if d != first), key=lambda defect: defect.offset or 0)
     return [] if first is None else [first, *rest]
 

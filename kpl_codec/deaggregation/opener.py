@@ -8,9 +8,9 @@ from itertools import count, islice
 from typing import Any, Literal, get_args
 
 from ..compiled import speedups
-from ..errors import DecodeError, MalformedMessage, NoUserRecords
+from ..errors import DecodeError, MalformedMessage
 from ..format import frame, wire
-from ..format.codec import decode_message, is_aggregated
+from ..format.codec import aggregated_record, decode_message, is_aggregated
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE, MAGIC
@@ -255,23 +255,22 @@ class Opener:
 
     def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """The user records of a frame that the fast decoders cannot decide."""
-        start, end = 4, len(record.data) - DIGEST_SIZE
         try:
-            tables = wire.scan(record.data, start, end)
+            walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE)
         except MalformedMessage as error:
             return self._unreadable(record, error)
-        whole: DecodeError | None = tables.defects[0] if tables.defects else None
-        if whole is None and not tables.record_count:
-            whole = NoUserRecords(offset=start)
-        if whole is None and tables.unused is None and wire.first_defect(record.data, start, end) is None:
-            return self._sound(record, decode_message(record.data[start:end], record.data))
-        return self._defective(record, whole or tables.unused, tables)
+        if walked.unused is None and walked.first_defect() is None:
+            return self._sound(record, aggregated_record(walked))
+        whole: DecodeError | None = walked.defects[0] if walked.defects else None
+        if whole is None and not walked.record_count:
+            whole = walked.first_defect()
+        return self._defective(record, whole or walked.unused, walked)
 
     def _defective(
         self,
         record: KinesisRecord,
         whole: DecodeError | None,
-        tables: wire.Scan,
+        walked: wire.Message,
         unreadable: MalformedMessage | None = None,
     ) -> Iterator[DeaggregatedRecord]:
         # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
@@ -283,7 +282,7 @@ class Opener:
         if whole is not None:
             yield self._raw(record, whole, None, -1)
         outcome = self._outcome(record)
-        for row in rows.defective_rows(record, tables, outcome, self._placing(record), unreadable):
+        for row in rows.defective_rows(record, walked, outcome, self._placing(record), unreadable):
             counts.user_records += 1
             if row.defects:
                 counts.defects[row.defects[0].code] += 1
@@ -305,9 +304,8 @@ class Opener:
             return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
         # DAG-10: "Where the KCL reads user records in a message that is malformed here, these MUST follow
         # the raw frame, which then has sub-sequence number -1, each with the defect and its fate."
-        start, end = 4, len(record.data) - DIGEST_SIZE
-        tables = wire.scan(record.data, start, end, dialect=kcl.JAVA)
-        return self._defective(record, error, tables, error)
+        walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE, dialect=kcl.JAVA)
+        return self._defective(record, error, walked, error)
 
 
 def _checked(record: KinesisRecord) -> KinesisRecord:

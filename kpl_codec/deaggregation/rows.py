@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import count, repeat
 from typing import TypeVar
 
 from ..compiled import speedups
 from ..errors import DecodeError, HashKeyError, MalformedMessage
 from ..format import wire
-from ..format.fields import STRICT
 from ..format.hash_keys import effective_hash_key, hash_key_from_bytes, partition_key_hashes
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord
-from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, PlacedAggregate, Placement, ShardJudge, aggregate_kind
 from . import kcl
 from .kcl import Fate
@@ -146,24 +143,23 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
 
 def defective_rows(
     record: KinesisRecord,
-    tables: wire.Scan,
+    walked: wire.Message,
     outcome: kcl.Outcome,
     judge: ShardJudge | None,
     unreadable: MalformedMessage | None = None,
 ) -> Iterator[DeaggregatedRecord]:
     """Every user record in the bytes, with its defects and its fate at the KCL.
 
-    ``unreadable``: why only the KCL can read the message; then ``tables`` are as it reads them.
+    ``unreadable``: why only the KCL can read the message; then ``walked`` is as it reads it.
     """
-    data, start, end = record.data, 4, len(record.data) - DIGEST_SIZE
-    dialect = STRICT if unreadable is None else kcl.JAVA
+    data = record.data
     seen_by_kcl = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
     judged: dict[tuple[int | None, int | None], Placement] = {}
 
     def keys(found: wire.WireRecord) -> tuple[str | None, str | None]:
         return (
-            _entry(tables.partition_keys, found.partition_key_index),
-            _entry(tables.explicit_hash_keys, found.explicit_hash_key_index),
+            _entry(walked.partition_keys, found.partition_key_index),
+            _entry(walked.explicit_hash_keys, found.explicit_hash_key_index),
         )
 
     def placement(found: wire.WireRecord) -> Placement | None:
@@ -178,16 +174,15 @@ def defective_rows(
         return judged[pair]
 
     def defects(found: wire.WireRecord) -> Iterator[DecodeError]:
-        own: list[DecodeError] = wire.check(found, tables)
+        own = walked.defects_of(found)
         if unreadable is not None and not own:
             own = [MalformedMessage(**{**unreadable.fields, "record_index": found.record_index})]
         for defect in own:
             yield defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
 
     # The bytes are read twice: kept defects would take hundreds of times the memory of their bytes.
-    user_records = partial(wire.records, data, start, end, dialect=dialect)
-    kind = _kind(placement(found) for found in _if(judge, user_records()))
-    for found in user_records():
+    kind = _kind(placement(found) for found in _if(judge, walked.records()))
+    for found in walked.records():
         pk, ehk = keys(found)
         begin, stop = found.data or (0, 0)
         fate: Fate = "raw" if outcome.raw else "dropped"
