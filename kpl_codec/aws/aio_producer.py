@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..format.records import Tag
 from ..lazy import needing_extras
-from ..producer import Delivery, DeliveryError, Pending, ProducerClosed
+from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from ..producer.collector import PutRecordsRequest
 from ..shards.live_shard_map import Request, State
 from .calls import call, what_failed
@@ -93,7 +93,12 @@ class AsyncProducer(ProducerBase):
         Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may have been
         accepted or not.
         """
-        pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        try:
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        except RecordTooLarge:
+            if self._core.prepare.size_is_known or not await self.wait_ready():
+                raise
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         loop = self._running()
         future: asyncio.Future[Delivery] = loop.create_future()
         pending.token = future
@@ -243,6 +248,8 @@ class AsyncProducer(ProducerBase):
         try:
             answer = await call(self._client, request, self._stream.argument)
         except BaseException as error:
+            if isinstance(error, GeneratorExit):
+                raise  # the event loop is gone
             failure, answered = what_failed(error)
             log_failure(request, failure, answered)
             self._carefully(lambda: core.fail(request, failure, self._clock(), answered=answered))

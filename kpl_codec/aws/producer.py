@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..format.records import Tag
-from ..producer import ProducerClosed, ProducerFull
+from ..producer import ProducerClosed, ProducerFull, RecordTooLarge
 from ..shards.live_shard_map import State
 from .calls import KinesisClient
 from .delivery_future import DeliveryFuture
@@ -96,9 +96,15 @@ class Producer(ProducerBase):
         ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full it
         waits, raises ProducerFull, or gives a future that has failed as "dropped", as configured.
         Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
-        interrupts may have been accepted or not.
+        interrupts may have been accepted or not. One of more than 1 MiB first waits for the map, with which
+        the stream's limit comes, as `wait_ready` does.
         """
-        pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        try:
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        except RecordTooLarge:
+            if self._core.prepare.size_is_known or not self.wait_ready():
+                raise
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         future = pending.token = DeliveryFuture()
         letters, size = self._letters, pending.size
         if not self._started:

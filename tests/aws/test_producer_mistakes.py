@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kpl_codec.aws import AsyncProducer, Producer
-from kpl_codec.producer import Delivery, DeliveryError, ProducerConfig
+from kpl_codec.producer import Delivery, DeliveryError, ProducerConfig, RecordTooLarge
 from kpl_codec.shards.stream import StreamNameError
 
 from .model_client import AsyncModelClient, ModelClient
@@ -150,3 +150,49 @@ def test_whatever_a_client_raises_is_one_line(
     assert len([line for line in caplog.messages if "PutRecords failed" in line]) == 1
     assert "Traceback" not in caplog.text + capsys.readouterr().err
     assert "secret" not in caplog.text
+
+
+def of_size(mebibytes: float, *, answers: bool = True) -> ModelClient:
+    """A stream that takes records of so many MiB, and says it, or refuses to be described."""
+
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "DescribeStreamSummary":
+            if not answers:
+                raise ClientError({"Error": {"Code": "AccessDeniedException"}}, operation)
+            summary = answer["StreamDescriptionSummary"]
+            return {"StreamDescriptionSummary": {**summary, "MaxRecordSizeInKiB": int(mebibytes * 1024)}}
+        return answer
+
+    return ModelClient(spoil=spoil)
+
+
+def put_of_size(skin: str, client: ModelClient, size: int, config: ProducerConfig) -> Any:
+    data = b"x" * size
+    if skin == "threads":
+        with Producer("s", client=client, config=config) as producer:
+            future = producer.put("k", data)
+        return future.result(0)
+
+    async def main() -> Any:
+        async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
+            return await (await producer.put("k", data))
+
+    return asyncio.run(main())
+
+
+@SKINS
+@pytest.mark.requirement("PRD-5", "PRD-62")
+def test_the_limit_is_the_streams_own(skin: str) -> None:
+    config = ProducerConfig(record_max_buffered_time=5)
+    assert put_of_size(skin, of_size(3), 3 * 2**20 - 1, config).shard_id
+    with pytest.raises(RecordTooLarge) as caught:
+        put_of_size(skin, of_size(3), 3 * 2**20, config)
+    assert caught.value.max_size == 3 * 2**20
+    with pytest.raises(RecordTooLarge) as caught:
+        put_of_size(skin, of_size(3, answers=False), 2**20, config)
+    assert caught.value.max_size == 2**20
+    told = ProducerConfig(record_max_buffered_time=5, max_record_size=2 * 2**20)
+    with pytest.raises(RecordTooLarge) as caught:
+        put_of_size(skin, of_size(3), 2 * 2**20, told)
+    assert caught.value.max_size == 2 * 2**20
+    assert put_of_size(skin, of_size(1, answers=False), 2 * 2**20 - 1, told).shard_id
