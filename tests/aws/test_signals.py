@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from kpl_codec.aws import Producer, WouldDeadlock
 from kpl_codec.aws.producer_log import logger
 from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig
+from tests.examples import examples
 
 from .model_client import ModelClient
 
@@ -69,7 +70,7 @@ class _Signals:
 
 
 @pytest.mark.requirement("PRD-38", "PRD-40")
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     SIGNALS, st.lists(st.sampled_from([None, ValueError, KeyboardInterrupt, SystemExit]), max_size=12), _TTLS
 )

@@ -16,6 +16,7 @@ from kpl_codec.producer.aggregator import Aggregator
 from kpl_codec.producer.collector import Collector
 from kpl_codec.producer.kinesis_record import Outgoing
 from kpl_codec.producer.pending import Preparation
+from tests.examples import examples
 
 VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 KPL_CASES = [
@@ -113,7 +114,7 @@ def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
 
 
 @pytest.mark.requirement("PRD-15")
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 4), st.sampled_from(["fixed", "buckets"]))
 def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_key: str) -> None:
     """The KPL's edge: aggregationMaxSize 1 MiB lets data + "a" be one byte too many."""
@@ -141,7 +142,7 @@ def test_a_record_of_the_largest_size_passes_and_one_byte_more_is_refused(key: s
 @pytest.mark.requirement("PRD-5", "PRD-13", "PRD-14")
 @pytest.mark.parametrize("outer_key", ["fixed", "buckets"])
 @given(extra=st.integers(-3, 3), tagged=st.booleans())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
     outer_key: str, extra: int, tagged: bool
 ) -> None:
@@ -203,7 +204,7 @@ def test_reshard_proof_aggregates_share_one_hash_key() -> None:
     st.integers(1, 20),
     st.integers(52224, 300_000),
 )
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: int) -> None:
     config = ProducerConfig(collection_max_count=max_count, collection_max_size=max_size)
     collector = Collector(config)

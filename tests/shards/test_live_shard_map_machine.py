@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kpl_codec.format.hash_keys import HashKeyRange
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, State
+from tests.examples import examples
 
 from .model import ModelStream
 from .test_live_shard_map import KEYS, THROTTLED
@@ -240,4 +241,4 @@ class LiveShardMapMachine(RuleBasedStateMachine):
 
 
 TestLiveShardMapMachine = LiveShardMapMachine.TestCase
-TestLiveShardMapMachine.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestLiveShardMapMachine.settings = settings(max_examples=examples(100), stateful_step_count=60, deadline=None)
