@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError, as_completed, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..producer import Delivery, DeliveryError, Outcome, Pending
 from .one_lock import LOCK, interrupted, locked, may_wait, within_limit
 from .producer_log import logger
 
-_FINISHED: Final = "FINISHED"
 _WAITS: Final = (wait.__code__, as_completed.__code__)
 #: Futures that end while the lock is held once.
 _AT_ONCE: Final = 1000
@@ -31,15 +30,14 @@ class DeliveryFuture(Future[Delivery]):
     share the producers' lock, and have what only waiting needs from when somebody waits.
     """
 
-    _state = "PENDING"
-    _result: Delivery | None = None
-    _exception: DeliveryError | BaseException | None = None
+    _outcome: Delivery | BaseException | None = None
     _expected = False  # somebody waits, or has added a callback: what follows is there
-    _done_callbacks: list[Callable[[Future[Delivery]], object]]
+    _callbacks: list[Callable[[Future[Delivery]], object]]
     _ended: threading.Condition
-    #: What `wait` and `as_completed` need.
+    #: What `wait` and `as_completed` need, and whether they may see the end.
     _waited: threading.Condition | None
     _waiters: list[Any]
+    _told: bool
 
     def __init__(self) -> None:
         """Nothing; see the class."""
@@ -47,11 +45,21 @@ class DeliveryFuture(Future[Delivery]):
     def _expect(self) -> None:
         """Called with the lock held."""
         if not self._expected:
-            self._done_callbacks = []
+            self._callbacks = []
             self._ended = threading.Condition(LOCK)
             self._waited = None
             self._waiters = []
+            self._told = False
             self._expected = True
+
+    @property
+    def _state(self) -> str:  # type: ignore[override]
+        """For `wait` and `as_completed`, which have asked for the condition before."""
+        return "FINISHED" if self._told else "PENDING"
+
+    @property
+    def _exception(self) -> BaseException | None:  # type: ignore[override]
+        return self._outcome if isinstance(self._outcome, BaseException) else None
 
     def cancel(self) -> bool:
         return False
@@ -63,41 +71,39 @@ class DeliveryFuture(Future[Delivery]):
         return False
 
     def done(self) -> bool:
-        return self._result is not None or self._exception is not None
+        return self._outcome is not None
 
     def __repr__(self) -> str:
         return f"<DeliveryFuture {'ended' if self.done() else 'pending'}>"
 
     def result(self, timeout: float | None = None) -> Delivery:
-        if self._result is None and self._exception is None:
-            self._wait("result", timeout)
-        if self._result is not None:
-            return self._result
-        assert self._exception is not None
+        outcome = self._outcome or self._wait("result", timeout)
+        if not isinstance(outcome, BaseException):
+            return outcome
         try:
-            raise self._exception
+            raise outcome
         finally:
-            del self  # else the traceback keeps it alive
+            del self, outcome  # else the traceback keeps them alive
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        if self._result is None and self._exception is None:
-            self._wait("exception", timeout)
-        return self._exception
+        outcome = self._outcome or self._wait("exception", timeout)
+        return outcome if isinstance(outcome, BaseException) else None
 
-    def _wait(self, method: str, timeout: float | None) -> None:
+    def _wait(self, method: str, timeout: float | None) -> Delivery | BaseException:
         if timeout is None or timeout > 0:
             may_wait(method)
             with locked(method):
                 self._expect()
                 self._ended.wait_for(self.done, within_limit(timeout))
-        if not self.done():
+        if self._outcome is None:
             raise FutureTimeoutError
+        return self._outcome
 
     def add_done_callback(self, fn: Callable[[Future[Delivery]], object]) -> None:
         with locked("add_done_callback"):
             if not self.done():
                 self._expect()
-                self._done_callbacks.append(fn)
+                self._callbacks.append(fn)
                 return
         self._call_back([fn])
 
@@ -121,8 +127,8 @@ class DeliveryFuture(Future[Delivery]):
 
     def _set(self, outcome: Delivery | BaseException) -> None:
         if self.done():
-            raise InvalidStateError(f"{self._state}: {self!r}")
-        _end([(self, outcome)])
+            raise InvalidStateError(f"{self!r}")
+        _end([(_Token(self), outcome)])
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -134,14 +140,15 @@ class DeliveryFuture(Future[Delivery]):
                 raise interrupted("wait")
         with locked("wait"):
             self._expect()
-            self._waited = self._waited or threading.Condition()
+            if self._waited is None:
+                self._waited, self._told = threading.Condition(), self.done()
             return self._waited
 
     def _tell(self) -> None:
         """Tell `wait` and `as_completed`. They may see the end only while they do not hold the condition."""
         assert self._waited is not None
         with self._waited:
-            self._state = _FINISHED
+            self._told = True
             for waiter in self._waiters:
                 if self._exception is None:
                     waiter.add_result(self)
@@ -150,15 +157,15 @@ class DeliveryFuture(Future[Delivery]):
 
     def _get_snapshot(self) -> tuple[bool, bool, Delivery | None, BaseException | None]:
         """What asyncio asks for, from Python 3.14."""
-        return self.done(), False, self._result, self._exception
+        failure = self._exception
+        return self.done(), False, None if failure else self._outcome, failure  # type: ignore[return-value]
 
     def orphan(self) -> None:
         """In a forked child: fail, without the parent's callbacks. Called with the lock held."""
         # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
-        if self._result is None and self._exception is None:
-            self._exception = DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=())
+        self._outcome = self._outcome or DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=())
         # A thread of the parent may have held the condition, and cannot release it in the child.
-        self._expected, self._state = False, _FINISHED
+        self._expected = False
 
 
 def _nested_waits() -> bool:
@@ -171,35 +178,34 @@ def _nested_waits() -> bool:
     return running > 1
 
 
-def end_all(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
+class _Token(NamedTuple):
+    """In place of a user record."""
+
+    token: DeliveryFuture
+
+
+def end_all(results: list[tuple[Pending, Delivery | DeliveryError]]) -> None:
     """Give the futures of user records their results, unless they have one. Their tokens are the futures."""
-    _end([(pending.token, result) for pending, result in results])
+    for start in range(0, len(results), _AT_ONCE):
+        _end(results[start : start + _AT_ONCE])
 
 
-def _end(outcomes: list[tuple[DeliveryFuture, Any]]) -> None:
-    for start in range(0, len(outcomes), _AT_ONCE):
-        expected: list[DeliveryFuture] = []
-        waited: list[DeliveryFuture] = []
-        with LOCK:
-            for future, outcome in outcomes[start : start + _AT_ONCE]:
-                if future._result is not None or future._exception is not None:
-                    continue
-                if isinstance(outcome, BaseException):
-                    future._exception = outcome
-                else:
-                    future._result = outcome
+def _end(results: Sequence[tuple[Pending | _Token, Any]]) -> None:
+    expected: list[DeliveryFuture] = []
+    with LOCK:
+        for pending, outcome in results:
+            future: DeliveryFuture = pending.token
+            if future._outcome is None:
+                future._outcome = outcome
                 if future._expected:
                     expected.append(future)
                     future._ended.notify_all()
-                    if future._waited is not None:
-                        waited.append(future)
-                        continue
-                future._state = _FINISHED
-        if waited:
-            _tell_all(waited)
-        for future in expected:
-            callbacks, future._done_callbacks = future._done_callbacks, []
-            future._call_back(callbacks)
+        waited = [future for future in expected if future._waited is not None]
+    if waited:
+        _tell_all(waited)
+    for future in expected:
+        callbacks, future._callbacks = future._callbacks, []
+        future._call_back(callbacks)
 
 
 def _tell_all(futures: list[DeliveryFuture]) -> None:

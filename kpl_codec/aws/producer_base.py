@@ -13,8 +13,7 @@ from ..lazy import needing_extras
 from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import LiveShardMap
-from ..shards.stream import stream_of
-from .calls import KinesisClient
+from .calls import KinesisClient, stream_for
 from .producer_log import guarded
 
 if TYPE_CHECKING:
@@ -42,16 +41,16 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class ProducerBase:
-    """Raises StreamNameError for a text that is neither a stream's name nor its ARN, TypeError for an unknown
-    option."""
+    """Raises StreamNameError for a text that is neither a stream's name nor its ARN, and for a client of
+    another region than the ARN's; TypeError for an unknown option."""
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         unknown = sorted(options.keys() - ProducerOptions.__annotations__.keys())
         if unknown:
             raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}")
-        self._stream = stream_of(stream)
-        self.config = options.get("config") or ProducerConfig()
         self._client = options.get("client")
+        self._stream = stream_for(self._client, stream)
+        self.config = options.get("config") or ProducerConfig()
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
             self._client_settings["region_name"] = self._stream.region
@@ -61,10 +60,7 @@ class ProducerBase:
 
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
-        stream = self._stream
-        live = LiveShardMap(
-            None if stream.arn else stream.name, stream_arn=stream.arn, shard_filter="FROM_TRIM_HORIZON"
-        )
+        live = LiveShardMap(self._stream.arn or self._stream.name, shard_filter="FROM_TRIM_HORIZON")
         return ProducerCore(self.config, live, self._chance, self._observe)
 
     def _drop(self, future: Future[Delivery] | asyncio.Future[Delivery]) -> None:

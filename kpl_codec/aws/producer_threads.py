@@ -49,7 +49,7 @@ class ProducerThreads:
         self._asleep = False
         self._clients: list[tuple[ProducerConfig, Mapping[str, Any], KinesisClient]] = []
 
-    def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> KinesisClient:
+    def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
         """The boto3 client for these settings. The first takes long: not to be called with the lock held."""
         for known_config, known_settings, client in self._clients:
             if known_config == config and known_settings == settings:
