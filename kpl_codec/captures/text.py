@@ -1,7 +1,7 @@
 """Captured records in JSON: one value a line, many, or one over many lines, compressed or not.
 
-The bounds of a piece are moved to where a value begins for certain. So each value is in one piece, whatever the
-file holds.
+The bounds of a piece are moved to where a value begins for certain. So each value is in one piece, whatever
+the file holds.
 Memory: `adapters.json_parts` reads a value of any size in parts; a record in it may have 64 MiB.
 """
 
