@@ -128,7 +128,7 @@ def make_planner(
     return Planner(
         access,
         handover,
-        lambda: fetch_lineage(client, **options.stream, timeout=patience, sleep=sleep),
+        lambda: fetch_lineage(client, options.called, timeout=patience, sleep=sleep),
         options.stream_name,
         workers=workers,
         describe_interval=options.describe_interval,

@@ -109,8 +109,7 @@ def name_of(lineage: Lineage) -> str:
 def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
     # SPK-74: "A shard map MUST NOT be part of a partition: each worker process asks for it once per
     # listing."
-    named: dict[str, Any] = {"stream_arn" if stream.startswith("arn:") else "stream_name": stream}
-    return fetch_shard_map(connection.client(), **named, closed=True)
+    return fetch_shard_map(connection.client(), stream, closed=True)
 
 
 class _FirstGone(Exception):
