@@ -23,6 +23,7 @@ _CODES: Final[dict[ErrorKind, tuple[str, ...]]] = {
     "throttled": (
         "ProvisionedThroughputExceededException", "KMSThrottlingException", "LimitExceededException",
         "ThrottlingException", "Throttling", "RequestLimitExceeded", "TooManyRequestsException", "SlowDown",
+        "429",
     ),
     "invalid": (
         "ValidationException", "InvalidArgumentException", "SerializationException", "ParamValidationError",
@@ -35,15 +36,43 @@ _CODES: Final[dict[ErrorKind, tuple[str, ...]]] = {
         "IncompleteSignatureException", "InvalidClientTokenId", "MissingAuthenticationToken",
         "MissingAuthenticationTokenException", "OptInRequired", "UnknownOperationException",
     ),
-    "unconfigured": ("NoCredentialsError", "PartialCredentialsError", "NoRegionError"),
+    "unconfigured": (
+        "NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ProfileNotFound",
+        "SSOTokenLoadError", "UnauthorizedSSOTokenError",
+    ),
     "not-sent": ("ConnectTimeoutError", "EndpointConnectionError", "ProxyConnectionError"),
 }  # fmt: skip
 _KINDS: Final[dict[str, ErrorKind]] = {code: kind for kind, codes in _CODES.items() for code in codes}
 
 
+#: What a reader of an error can check, by kind or by code.
+_NETWORK: Final = "check the network, the region, and --endpoint-url or a proxy if there is one"
+_CHECK: Final[dict[str, str]] = {
+    "ReadTimeoutError": _NETWORK,
+    "ConnectionClosedError": _NETWORK,
+    "ResourceNotFoundException": "check the name, the region and the account",
+    "UnrecognizedClientException": "check the credentials",
+    "InvalidSignatureException": "check the credentials and this machine's clock",
+    "NoRegionError": "give --region, or set AWS_DEFAULT_REGION",
+    "not-sent": _NETWORK,
+    "unconfigured": "give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID",
+    "refused": "check what the role or user may do (spec/guides/security.md)",
+    "invalid": "check the arguments",
+}
+
+
 def error_kind(code: str) -> ErrorKind:
-    """The kind of an error code of AWS, or of the name of a botocore exception."""
+    """The kind of an error code of AWS, of the name of a botocore exception, or of an HTTP status."""
+    # MAP-23: "An error answer that is not AWS's JSON MUST be judged by its HTTP status, which a retry cannot
+    # help from 400 to 499, but for 408 and 429."
+    if code.isascii() and code.isdigit() and code not in ("408", "429"):
+        return "refused" if 400 <= int(code) < 500 else "other"
     return _KINDS.get(code, "other")
+
+
+def what_to_check(code: str) -> str | None:
+    """What to check after an error, as part of a sentence; None where nothing is known but to try again."""
+    return _CHECK.get(code, _CHECK.get(error_kind(code)))
 
 
 def is_permanent(code: str) -> bool:

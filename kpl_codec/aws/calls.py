@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from ..aws_errors import error_kind
 from ..producer.collector import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
+from ..shards.stream import Stream, StreamNameError, stream_of
 
 #: The expected errors of a call: of the service, the client or the connection.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, OSError, asyncio.TimeoutError)
@@ -33,8 +34,19 @@ def failure_of(error: Exception) -> Failure:
 
 
 def stream_argument(stream: str) -> dict[str, str]:
-    """The argument of a call for a stream's name or ARN. An ARN works for streams of other accounts, too."""
-    return {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
+    """The argument of a call for a stream's name or ARN. Raises StreamNameError."""
+    return stream_of(stream).argument
+
+
+def stream_for(client: Any, stream: str) -> Stream:
+    """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
+    another region of AWS than that of the ARN."""
+    found = stream_of(stream)
+    meta = getattr(client, "meta", None)
+    region = getattr(meta, "region_name", None)
+    if found.region not in (None, region) and ".amazonaws." in str(getattr(meta, "endpoint_url", "")):
+        raise StreamNameError(name=stream, reason=f"its client is for {region}: make one for {found.region}")
+    return found
 
 
 def send(client: KinesisClient, request: Request) -> Any:

@@ -5,6 +5,7 @@ client = kinesis_client(region="eu-west-1", role_arn="arn:aws:iam::123456789012:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from ..lazy import needing_extras
@@ -13,7 +14,10 @@ with needing_extras("kpl_codec.aws.client"):
     import boto3
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
+from botocore.exceptions import ClientError
 from botocore.session import get_session
+
+from ..shards.stream import Stream
 
 
 def kinesis_client(
@@ -30,24 +34,21 @@ def kinesis_client(
     session_token: str | None = None,
     proxy_url: str | None = None,
     max_connections: int = 32,
+    connect_timeout: float = 10.0,
+    read_timeout: float = 30.0,
 ) -> Any:
-    """A client that tries each call once: its callers decide about retries.
+    """A client that tries each call once: its callers decide about retries. Timeouts are in seconds.
 
     For missing arguments boto3's defaults are used (environment, profile, instance); ``proxy_url``: of an
     HTTP proxy. With ``role_arn`` the role is assumed through STS, and again each time before its credentials
     expire. Raises botocore's errors for invalid settings.
     """
     proxies = {"http": proxy_url, "https": proxy_url} if proxy_url else None
-    config = Config(
-        retries={"total_max_attempts": 1},
-        connect_timeout=10,
-        read_timeout=30,
-        max_pool_connections=max_connections,
-        proxies=proxies,
-    )
+    waits = Config(connect_timeout=connect_timeout, read_timeout=read_timeout, proxies=proxies)
+    once = Config(retries={"total_max_attempts": 1}, max_pool_connections=max_connections)
     session = boto3.Session(access_key_id, secret_access_key, session_token, region, profile_name=profile)
     if role_arn is not None:
-        sts = session.client("sts", endpoint_url=sts_endpoint_url, config=Config(proxies=proxies))
+        sts = session.client("sts", endpoint_url=sts_endpoint_url, config=waits)
 
         def assume() -> dict[str, str]:
             arguments = {"RoleArn": role_arn, "RoleSessionName": role_session_name}
@@ -65,4 +66,16 @@ def kinesis_client(
         # botocore has no public way to set credentials that renew themselves.
         assumed._credentials = DeferredRefreshableCredentials(assume, "assume-role")
         session = boto3.Session(botocore_session=assumed, region_name=session.region_name)
-    return session.client("kinesis", endpoint_url=endpoint_url, config=config)
+    return session.client("kinesis", endpoint_url=endpoint_url, config=waits.merge(once))
+
+
+def reach(stream: Stream, **settings: Any) -> None:
+    """Make one call about ``stream``, to see that anything answers at all. ``settings``: of `kinesis_client`.
+
+    Any answer will do, also a refusal: whoever asks next learns what it means. Raises the error of botocore
+    where nothing answers, within 13 seconds, and where there are no credentials.
+    """
+    # MAP-24: "A command MUST end within 15 seconds where nothing answers, and say what to check."
+    client = kinesis_client(**settings, connect_timeout=4.0, read_timeout=8.0)
+    with suppress(ClientError):
+        client.list_shards(**stream.argument, MaxResults=1)

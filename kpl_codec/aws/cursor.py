@@ -20,7 +20,7 @@ from ..aws_errors import is_permanent, missing_member
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time
-from .calls import CALL_ERRORS, failure_of, stream_argument
+from .calls import CALL_ERRORS, failure_of, stream_for
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
@@ -185,8 +185,8 @@ class ShardCursor:
     def _fetch_once(self, limit: int) -> Answer:
         if self.iterator is None:
             self.iterator = self._new_iterator()
-        arn = {"StreamARN": self._stream} if self._stream.startswith("arn:") else {}
-        found = self._call("get_records", "Records", ShardIterator=self.iterator, Limit=limit, **arn)
+        stream = stream_for(self._client, self._stream).argument_of_get_records
+        found = self._call("get_records", "Records", ShardIterator=self.iterator, Limit=limit, **stream)
         records = found["Records"]
         self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
         if records:
@@ -200,7 +200,7 @@ class ShardCursor:
         answer = self._call(
             "get_shard_iterator",
             "ShardIterator",
-            **stream_argument(self._stream),
+            **stream_for(self._client, self._stream).argument,
             ShardId=self.shard_id,
             **iterator_arguments(self._place),
         )

@@ -38,7 +38,7 @@ def place_of(start: Start) -> Place:
 
 def read_shard(
     client: Any,
-    stream_name: str,
+    stream: str,
     shard_id: str,
     *,
     start: Start = "TRIM_HORIZON",
@@ -63,7 +63,7 @@ def read_shard(
         done.add(current)
         cursor = ShardCursor(
             client,
-            stream_name,
+            stream,
             current,
             place_of(start if current == shard_id else "TRIM_HORIZON"),
             pace=Pace(1 / poll_interval, None, sleep=sleep),
@@ -78,13 +78,13 @@ def read_shard(
             if until_tip and not answer.records and not answer.behind:
                 break
         if cursor.ended and follow_children:
-            children = fetch_lineage(client, stream_name, sleep=sleep).children(current)
+            children = fetch_lineage(client, stream, sleep=sleep).children(current)
             todo += [child.shard_id for child in children if child.shard_id not in done.union(todo)]
 
 
 def read_stream(
     client: Any,
-    stream_name: str,
+    stream: str,
     *,
     start: Start = "TRIM_HORIZON",
     poll_interval: float = POLL_INTERVAL,
@@ -97,7 +97,7 @@ def read_stream(
     """
     done: set[str] = set()
     while True:
-        lineage: Lineage = fetch_lineage(client, stream_name, sleep=sleep)
+        lineage: Lineage = fetch_lineage(client, stream, sleep=sleep)
         left = [shard.shard_id for shard in lineage if shard.shard_id not in done]
         if not left:
             return
@@ -105,7 +105,7 @@ def read_stream(
             done.add(shard_id)
             yield from read_shard(
                 client,
-                stream_name,
+                stream,
                 shard_id,
                 start=start,
                 follow_children=False,
@@ -116,13 +116,13 @@ def read_stream(
 
 
 def read_record(
-    client: Any, stream_name: str, shard_id: str, sequence_number: str, *, patience: float = PATIENCE
+    client: Any, stream: str, shard_id: str, sequence_number: str, *, patience: float = PATIENCE
 ) -> KinesisRecord | None:
     """The record with this sequence number, None if the shard does not hold it.
 
     Raises StreamUnavailable, also where the service refuses the sequence number.
     """
-    cursor = ShardCursor(client, stream_name, shard_id, at_record(sequence_number), patience=patience)
+    cursor = ShardCursor(client, stream, shard_id, at_record(sequence_number), patience=patience)
     while not cursor.ended:
         answer = cursor.fetch(limit=1)
         for record in answer.records:

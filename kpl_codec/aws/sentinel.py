@@ -21,7 +21,7 @@ from ..sentinel import Call, Finding, Sentinel, Watch
 from ..sentinel.findings import Severity, at_least_as_bad
 from ..sentinel.measures import Measure, measures
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request, StreamUnavailable
-from .calls import CALL_ERRORS, failure_of, send
+from .calls import CALL_ERRORS, failure_of, send, stream_for
 from .sentinel_subscriptions import Subscriptions
 
 #: Seconds between two routine refreshes of the shard map; the minimum between two others.
@@ -38,8 +38,9 @@ _Job = Call | Request
 
 
 class StreamWatcher:
-    """See the module. ``on_finding`` is called with every finding that is new, has doubled or is over;
-    ``on_measures`` with all numbers every ``measure_every`` seconds and at the end, in the thread that runs.
+    """See the module. ``stream``: its name or ARN. ``on_finding`` is called with every finding that is new,
+    has doubled or is over; ``on_measures`` with all numbers every ``measure_every`` seconds and at the end.
+    Both in the thread that runs.
 
     ``consumer_arn``: of a registered consumer, as which everything is read by enhanced fan-out.
     ``watch_settings`` are those of `kpl_codec.sentinel.Watch`. ``names``: name hot partition keys.
@@ -48,9 +49,8 @@ class StreamWatcher:
     def __init__(
         self,
         client: Any,
-        stream_name: str | None = None,
+        stream: str,
         *,
-        stream_arn: str | None = None,
         consumer_arn: str | None = None,
         on_finding: Callable[[Finding], None] = lambda finding: None,
         on_measures: Callable[[list[Measure], float], None] = lambda measured, now: None,
@@ -61,16 +61,13 @@ class StreamWatcher:
         **watch_settings: Any,
     ) -> None:
         self._client = client
-        self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn}
-        self._live = LiveShardMap(
-            stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH
-        )
-        name = stream_name or str(stream_arn).rpartition("/")[2]
+        self._stream = stream_for(client, stream)
+        self._live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH)
         self._subscriptions = Subscriptions(client, consumer_arn) if consumer_arn else None
         if consumer_arn:
             # One for each subscription, which waits for events, and some for the shard map.
             watch_settings["pushed"], workers = True, workers + _MOST_SUBSCRIPTIONS
-        self.watch = Watch(Sentinel(name, names=names, quiet=quiet), **watch_settings)
+        self.watch = Watch(Sentinel(self._stream.name, names=names, quiet=quiet), **watch_settings)
         self._on_finding, self._on_measures = on_finding, on_measures
         self._measure_every, self._measured_at = measure_every, float("-inf")
         self._workers = workers
@@ -149,7 +146,8 @@ class StreamWatcher:
             elif self._subscriptions is not None:
                 answer = self._subscriptions.answer(job)
             else:
-                stream = self._stream if job.operation == "GetShardIterator" else {}
+                begins = job.operation == "GetShardIterator"
+                stream = self._stream.argument if begins else self._stream.argument_of_get_records
                 answer = getattr(self._client, _METHODS[job.operation])(**stream, **job.arguments)
         except CALL_ERRORS as error:
             answer = failure_of(error)

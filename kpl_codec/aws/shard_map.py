@@ -23,7 +23,7 @@ from ..format.hash_keys import HashKeyRange
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed, State
 from ..shards.shard_map import ShardMap
-from .calls import CALL_ERRORS, failure_of, send
+from .calls import CALL_ERRORS, failure_of, send, stream_for
 from .shard_map_base import LiveShardMapView
 
 
@@ -44,6 +44,7 @@ def run_refresh(
 
 
 def _fetch(client: Any, live: LiveShardMap, timeout: float, sleep: Callable[[float], None]) -> LiveShardMap:
+    stream_for(client, live.stream)
     end = time.monotonic() + timeout
     live.refresh(time.monotonic())
     while True:
@@ -59,22 +60,19 @@ def _fetch(client: Any, live: LiveShardMap, timeout: float, sleep: Callable[[flo
 
 def fetch_shard_map(
     client: Any,
-    stream_name: str | None = None,
+    stream: str,
     *,
-    stream_arn: str | None = None,
     closed: bool = False,
     timeout: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ShardMap:
     """The stream's shard map now, with its distribution strategy if the role may read it.
 
-    ``client``: a boto3 Kinesis client. ``closed``: also the closed shards that still hold records.
-    Retries with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once if a retry cannot help,
-    else with the last error.
+    ``client``: a boto3 Kinesis client; ``stream``: a name or an ARN. ``closed``: also the closed shards that
+    still hold records. Retries with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once if a
+    retry cannot help, else with the last error.
     """
-    live = LiveShardMap(
-        stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST"
-    )
+    live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST")
     shard_map = _fetch(client, live, timeout, sleep).shard_map
     assert shard_map is not None
     return shard_map
@@ -82,14 +80,13 @@ def fetch_shard_map(
 
 def fetch_lineage(
     client: Any,
-    stream_name: str | None = None,
+    stream: str,
     *,
-    stream_arn: str | None = None,
     timeout: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Lineage:
     """The lineage of all shards that still hold records. Raises StreamUnavailable."""
-    live = LiveShardMap(stream_name, stream_arn=stream_arn, shard_filter="FROM_TRIM_HORIZON")
+    live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON")
     return _fetch(client, live, timeout, sleep).lineage
 
 

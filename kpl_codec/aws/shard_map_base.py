@@ -14,21 +14,20 @@ from ..shards.shard_map import ShardMap
 class LiveShardMapView:
     """A `LiveShardMap`, its client and its clock. Each property reads one attribute: no lock, no waiting.
 
-    ``settings`` are those of `LiveShardMap`. Times are of ``clock``, in seconds.
+    ``stream``: its name or ARN. ``settings`` are those of `LiveShardMap`. Times are of ``clock``, in seconds.
     """
 
     def __init__(
         self,
         client: Any,
-        stream_name: str | None = None,
+        stream: str,
         *,
-        stream_arn: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         **settings: Any,
     ) -> None:
         self._client = client
         self._clock = clock
-        self._live = LiveShardMap(stream_name, stream_arn=stream_arn, **settings)
+        self._live = LiveShardMap(stream, **settings)
         self._begin()
 
     def _begin(self) -> None:

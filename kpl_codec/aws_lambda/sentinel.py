@@ -202,8 +202,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
 
     watcher = StreamWatcher(
         _client(),
-        None if stream.startswith("arn:") else stream,
-        stream_arn=stream if stream.startswith("arn:") else None,
+        stream,
         on_finding=lambda finding: _write(finding.to_json()),
         on_measures=keep,
         share=share,

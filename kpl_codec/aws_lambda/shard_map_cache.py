@@ -66,7 +66,7 @@ class ShardMapCache:
 
         self._tried[stream_arn] = self._clock()
         try:
-            known = fetch_shard_map(self._client, stream_arn=stream_arn, closed=True, timeout=self._timeout)
+            known = fetch_shard_map(self._client, stream_arn, closed=True, timeout=self._timeout)
         except StreamUnavailable as error:
             self.error[stream_arn] = error
             return known

@@ -15,7 +15,7 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import utc
 from ..pictures.terminal import json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_connection, at_least, client_of, time_of
+from .source import UsageError, add_connection, at_least, client_of, since, stream_type
 
 _EPILOG = """\
 PATH: files and folders that kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("paths", nargs="*", metavar="PATH", help="captures, events, frames; - for standard input")
-    add("--stream", metavar="NAME", help="read this stream, from its oldest record to now")
+    add("--stream", type=stream_type, metavar="NAME", help="read this stream, from its oldest record to now")
     add(
         "--follow",
         action="store_true",
@@ -47,10 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--since",
         metavar="TIME",
-        type=time_of,
-        help="only records from this time on (ISO 8601, default UTC)",
+        type=since,
+        help="only records from this time on (ISO 8601, default UTC), or from so long ago (5m, 2h)",
     )
-    add("--until", metavar="TIME", type=time_of, help="only what arrived before")
+    add("--until", metavar="TIME", type=since, help="only what arrived before; as --since")
     add("--limit", type=at_least(1), metavar="N", help="stop after N user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")

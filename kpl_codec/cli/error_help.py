@@ -108,7 +108,7 @@ HELP = {
         "Let Spark run the task again; rows already put come twice.",
         ("ProvisionedThroughputExceededException",),
     ),
-    "NoStreamName": Help(_CALLER, "Give the name or the ARN of a stream."),
+    "StreamNameError": Help(_CALLER, "Give the name or the ARN of a stream."),
     "CannotListen": Help(_OPERATOR, "Choose a free port, or an address of this machine."),
     "EventError": Help(
         "Readers with enhanced fan-out. None of the event's records was given.",

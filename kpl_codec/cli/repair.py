@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_connection, client_of, connection
+from .source import UsageError, add_connection, client_of, connection, stream_type
 
 _EPILOG = """\
 Run it first without --apply: it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
@@ -27,7 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
     parser.add_argument("--apply", action="store_true", help="put what the plan says")
-    parser.add_argument("--stream", metavar="NAME", help="with --apply: where to put; its name or ARN")
+    parser.add_argument(
+        "--stream", type=stream_type, metavar="NAME", help="with --apply: where to put; its name or ARN"
+    )
     add_connection(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress display")
 

@@ -12,12 +12,14 @@ from ..pictures.labels import share, short_id
 from ..pictures.terminal import Part, json_line, line, render, use_color, width, write_on
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.shard import Shard
-from .source import UsageError, add_connection, client_of, stream_arguments
+from .source import UsageError, add_connection, client_of, stream_type
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--stream", required=True, metavar="NAME", help="a stream's name or ARN")
+    parser.add_argument(
+        "--stream", type=stream_type, required=True, metavar="NAME", help="a stream's name or ARN"
+    )
     add_connection(parser)
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between looks (default: 10)")
     parser.add_argument("--looks", type=int, help="stop after so many looks (default: never)")
@@ -33,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     if args.interval <= 0:
         raise UsageError(reason="--interval must be above 0")
     client = client_of(args)
-    live = LiveShardMap(**stream_arguments(args.stream), refresh_interval=args.interval)
+    live = LiveShardMap(args.stream, refresh_interval=args.interval)
     live.refresh(time.monotonic())
     looks = 0
     while True:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..pictures.labels import utc
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard_map import ShardMap
+from ..shards.stream import StreamNameError, stream_of
 
 
 class UsageError(KplError):
@@ -57,6 +60,35 @@ def above_zero(what: str) -> Callable[[str], float]:
 
 
 seconds = above_zero("number of seconds")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration(text: str) -> float:
+    """The type of options that take a time span: the seconds of 90, 90s, 5m, 2h or 1d."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"no duration: {text!r} (use 90s, 5m, 2h)")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def since(text: str) -> datetime:
+    """The type of --since: so long ago (5m, 2h), or a time (ISO 8601, in UTC where it names no zone)."""
+    if re.fullmatch(r"\d+(\.\d+)?[smhd]", text):
+        with suppress(OverflowError):
+            return datetime.now(timezone.utc) - timedelta(seconds=duration(text))
+    try:
+        return time_of(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(f"{error.reason[:-1]}, or 5m for five minutes ago)") from None
+
+
+def stream_type(text: str) -> str:
+    """The type of --stream: a stream's name or ARN."""
+    try:
+        stream_of(text)
+    except StreamNameError as error:
+        raise argparse.ArgumentTypeError(error.describe()) from None
+    return text
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
@@ -68,14 +100,19 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def connection(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `add_connection` as those of `kpl_codec.aws.client.kinesis_client`."""
-    return {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
+    """The arguments of `add_connection` as those of `kpl_codec.aws.client.kinesis_client`; the region of an
+    ARN counts. Raises UsageError, StreamNameError."""
+    given = {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
+    region = stream_of(args.stream).region
+    if given["region"] is not None and region not in (None, given["region"]):
+        raise UsageError(reason=f"--region is {given['region']}, but the stream is in {region}")
+    return {**given, "region": region or given["region"]}
 
 
 def add_source(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """--stream NAME_OR_ARN or --shards FILE, and the connection."""
     group = parser.add_mutually_exclusive_group(required=required)
-    group.add_argument("--stream", metavar="NAME", help="a stream's name or ARN")
+    group.add_argument("--stream", type=stream_type, metavar="NAME", help="a stream's name or ARN")
     group.add_argument(
         "--shards",
         metavar="FILE",
@@ -148,12 +185,15 @@ def time_of(text: str) -> datetime:
 
 
 def client_of(args: argparse.Namespace) -> Any:
-    """The client the arguments ask for. Raises StreamUnavailable, UsageError, ModuleNotFoundError."""
+    """The client the arguments ask for, once its server was reached. Raises StreamUnavailable, UsageError,
+    ModuleNotFoundError."""
     from ..aws.calls import CALL_ERRORS, failure_of
-    from ..aws.client import kinesis_client
+    from ..aws.client import kinesis_client, reach
 
+    settings = connection(args)
     try:
-        return kinesis_client(**connection(args))
+        reach(stream_of(args.stream), **settings)
+        return kinesis_client(**settings)
     except CALL_ERRORS as error:
         failure = failure_of(error)
         raise StreamUnavailable(
@@ -161,11 +201,6 @@ def client_of(args: argparse.Namespace) -> Any:
         ) from None
     except ValueError as error:  # an endpoint that is no URL
         raise UsageError(reason=str(error)) from None
-
-
-def stream_arguments(stream: str) -> dict[str, Any]:
-    """``stream`` as keyword arguments: an ARN or a name."""
-    return {"stream_arn": stream} if stream.startswith("arn:") else {"stream_name": stream}
 
 
 def read_bytes(path: str) -> bytes:
@@ -201,5 +236,5 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
     if args.stream:
         from ..aws.shard_map import fetch_shard_map
 
-        return fetch_shard_map(client_of(args), **stream_arguments(args.stream), closed=closed)
+        return fetch_shard_map(client_of(args), args.stream, closed=closed)
     return ShardMap.from_json(read_bytes(args.shards), source=args.shards)

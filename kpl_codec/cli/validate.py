@@ -11,7 +11,7 @@ from ..report.kind import SEVERITIES
 from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS, keep_old_name
 from .progress import progress, spark_errors
-from .source import UsageError, add_connection, seconds
+from .source import UsageError, add_connection, seconds, stream_type
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
@@ -41,7 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--input", action="extend", nargs="+", metavar="PATH", help="files, folders or URIs; may be repeated"
     )
-    source.add_argument("--stream", metavar="NAME", help="check this stream; its name or ARN")
+    source.add_argument(
+        "--stream", type=stream_type, metavar="NAME", help="check this stream; its name or ARN"
+    )
     add("--shards", metavar="FILE", help="what aws kinesis list-shards printed; needed with --input")
     add("--output", required=True, metavar="DIR", help="an empty or new folder for the results")
     add(
@@ -250,7 +252,7 @@ def _options(args: argparse.Namespace) -> dict[str, str]:
 def _shard_map(args: argparse.Namespace) -> ShardMap:
     """The stream's shards now, closed ones too. Raises StreamUnavailable, ShardMapError."""
     from ..aws import fetch_shard_map
-    from .source import client_of, stream_arguments
+    from .source import client_of
 
-    found: ShardMap = fetch_shard_map(client_of(args), **stream_arguments(args.stream), closed=True)
+    found: ShardMap = fetch_shard_map(client_of(args), args.stream, closed=True)
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import signal
 import threading
 import time
@@ -19,26 +18,17 @@ from ..sentinel import Finding, Limits, Watch
 from ..sentinel.findings import SEVERITIES, at_least_as_bad
 from ..sentinel.measures import Measure
 from ..sentinel.watch import SHORTEST_SLOT
-from .source import UsageError, above_zero, add_connection, client_of, stream_arguments
+from .source import UsageError, above_zero, add_connection, client_of, duration, since, stream_type
 
 if TYPE_CHECKING:
     from ..aws.sentinel import StreamWatcher
     from ..shards.live_shard_map import Failure
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
 #: Seconds to wait for a consumer: AWS takes up to a minute to register one.
 _PATIENCE = 60.0
 #: Shards and findings that the live table has room for.
 _MOST_ROWS = 20
-
-
-def duration(text: str) -> float:
-    """Seconds of 90, 90s, 5m, 2h or 1d; for argparse."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"no duration: {text!r} (use 90s, 5m, 2h)")
-    return float(match[1]) * _UNITS[match[2] or "s"]
 
 
 def _share(text: str) -> float:
@@ -71,7 +61,7 @@ def _url(text: str) -> str:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--stream", metavar="NAME", help="a stream's name or ARN")
+    parser.add_argument("--stream", type=stream_type, metavar="NAME", help="a stream's name or ARN")
     parser.add_argument("--demo", action="store_true", help="watch the demo's writers on a local server")
     add_connection(parser)
     reading = parser.add_argument_group("what is read")
@@ -83,7 +73,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --all: by enhanced fan-out, as this consumer (a name, registered if it is not, or an ARN)",
     )
     reading.add_argument("--period", type=duration, default=20.0, help="look at each shard this often (20s)")
-    reading.add_argument("--since", type=duration, default=0.0, help="with --all: begin so long ago")
+    reading.add_argument(
+        "--since",
+        type=since,
+        metavar="TIME",
+        help="with --all: begin so long ago (5m, 2h), or at this time (ISO 8601)",
+    )
     default, pushed = Limits(), Limits.of_a_consumer()
     for name, what in (
         ("shard_calls", "calls a second on one shard, of the 5 it allows"),
@@ -214,11 +209,11 @@ def _watcher(args: argparse.Namespace, outlets: list[Any]) -> StreamWatcher:
     given = {name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None}
     return StreamWatcher(
         client,
-        **stream_arguments(args.stream),
+        args.stream,
         consumer_arn=consumer,
         share=1.0 if args.all else args.share,
         period=args.period,
-        since=args.since,
+        since=max(0.0, time.time() - args.since.timestamp()) if args.since else 0.0,
         limits=limits._replace(**given),
         names=args.names,
         on_finding=tell,

@@ -6,11 +6,10 @@ python-hcl2 and a schema.
 
 from __future__ import annotations
 
-import re
 from importlib.resources import files
 from typing import Final, Literal
 
-from ..errors import KplError
+from ..shards.stream import stream_of
 
 Form = Literal["cloudformation", "terraform", "prometheus-rules"]
 
@@ -21,19 +20,9 @@ _FILES: Final[dict[str, str]] = {
 }
 
 
-class NoStreamName(KplError, ValueError):
-    """A text that cannot be the name of a Kinesis stream."""
-
-    code = "stream-name"
-    name: str
-    text = "no name of a stream: {name!r}"
-
-
 def alarms(form: Form, stream: str) -> str:
-    """The alarms for ``stream`` (a name or an ARN) as text of that form. Raises NoStreamName."""
-    name = stream.rpartition("/")[2]
+    """The alarms for ``stream`` (a name or an ARN) as text of that form. Raises StreamNameError."""
     # SEN-26: "A name that no stream can have MUST be refused before it stands in a template."
-    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", name):
-        raise NoStreamName(name=name)
+    name = stream_of(stream).name
     text = files(__package__).joinpath("templates", _FILES[form]).read_text(encoding="utf-8")
     return text.replace("@STREAM@", name)

@@ -41,6 +41,7 @@ from .refresh import Failure, Refresh, Request, ShardFilterType
 from .routes import NO_ROUTES
 from .shard import Distribution, Shard
 from .shard_map import ShardMap
+from .stream import stream_of
 from .trust import Trust, TrustState
 
 __all__ = [
@@ -71,7 +72,7 @@ class State(str, Enum):
 
 
 class LiveShardMap:
-    """The state machine of one stream. Give ``stream_name`` or ``stream_arn``.
+    """The state machine of one stream. Give ``stream_name`` (a name or an ARN) or ``stream_arn``.
 
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
     hold records (for lineage). ``closed_shard_ttl``: seconds for which `hash_key_range` answers for a
@@ -96,7 +97,7 @@ class LiveShardMap:
     ) -> None:
         if (stream_name is None) == (stream_arn is None):
             raise ValueError("give stream_name or stream_arn")
-        self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn}
+        self._stream = stream_of(str(stream_name if stream_arn is None else stream_arn)).argument
         self._shard_filter = shard_filter
         self._interval = refresh_interval
         self._describe = describe

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from ..aws_errors import what_to_check
 from ..errors import KplError
 from .lineage import Lineage
 from .shard import Distribution, Shard
@@ -23,6 +24,11 @@ class StreamUnavailable(KplError):
     reason: str
     permanent: bool = False
     text = "{operation} of stream {stream} failed: {code}: {reason}"
+
+    def describe(self) -> str:
+        """What failed, and what to check."""
+        check = what_to_check(self.code)
+        return super().describe() + (f"; {check}" if check else "")
 
 
 class KnownShards:

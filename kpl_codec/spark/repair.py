@@ -239,8 +239,7 @@ def _put_file(path: str, output: str, number: int, connection: dict[str, Any], s
         from ..aws.producer import Producer
 
         log = Log(system, f"{inner}/repair/log", number)
-        name, arn = (None, stream) if stream.startswith("arn:") else (stream, None)
-        with Producer(name, stream_arn=arn, config=CONFIG, client=kinesis_client(**connection)) as producer:
+        with Producer(stream, config=CONFIG, client=kinesis_client(**connection)) as producer:
             return put_rows(planned(system, path), log, producer)
 
 

@@ -65,7 +65,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     check_rights_after(url, "0")
     with pytest.MonkeyPatch.context() as patch:
         for name in _OTHERS:
-            patch.delenv(f"AWS_{name}", raising=False)
+            patch.delenv(name, raising=False)
         patch.setenv("AWS_CONFIG_FILE", str(config))
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(config.with_name("none")))
         patch.setenv("AWS_ENDPOINT_URL", url)

@@ -148,15 +148,17 @@ def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[st
 
 
 def test_what_the_wait_is_for_is_said(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    stream: str, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from kpl_codec.testing.faults import error
+
+    proxy.on("DescribeStreamConsumer", error("InternalFailure", status=500))
     monkeypatch.setattr("kpl_codec.cli.watch._PATIENCE", 1.0)
-    stream = ["--stream", "arn:aws:kinesis:us-east-1:123456789012:stream/orders", "--region", "us-east-1"]
-    consumer = ["--all", "--consumer", "gate", "--endpoint-url", "http://127.0.0.1:9"]
-    assert main(["watch", *stream, *consumer]) == 2
+    server = ["--stream", stream, "--region", "us-east-1", "--endpoint-url", proxy.endpoint_url]
+    assert main(["watch", *server, "--all", "--consumer", "gate"]) == 2
     first, *later = capsys.readouterr().err.splitlines()
     assert first == "waits up to 1 s for the consumer gate ..."
-    assert "EndpointConnectionError" in later[-1]
+    assert "InternalFailure" in later[-1]
 
 
 def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):

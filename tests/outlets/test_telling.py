@@ -23,13 +23,14 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
 
 from kpl_codec.aws.sentinel_metrics import PutMetrics
-from kpl_codec.outlets.alarms import NoStreamName, alarms
+from kpl_codec.outlets.alarms import alarms
 from kpl_codec.outlets.emf import EmfLines
 from kpl_codec.outlets.opentelemetry import OpenTelemetryOutlet
 from kpl_codec.outlets.prometheus import PrometheusEndpoint
 from kpl_codec.outlets.webhook import Webhook
 from kpl_codec.sentinel import Finding, Sentinel, Watch
 from kpl_codec.sentinel.measures import METRICS, NAMESPACE, SENTINEL, Deltas, cloudwatch_name, measures
+from kpl_codec.shards.stream import StreamNameError
 
 from ..sentinel.model import START, ModelStream, open_map, run
 from ..sentinel.test_watch import Traffic, watched
@@ -343,5 +344,5 @@ def test_prometheus_rules_have_the_rules_shape_and_name_real_metrics():
 @pytest.mark.requirement("SEN-26")
 @pytest.mark.parametrize("name", ['a"b', "a b", "", "x" * 129, "a\nb", "${x}"])
 def test_no_other_text_gets_into_a_template(name):
-    with pytest.raises(NoStreamName):
+    with pytest.raises(StreamNameError):
         alarms("terraform", name)

@@ -85,11 +85,11 @@ def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedR
 
 def whole_stream() -> int:
     client = boto3.client("kinesis")
-    shard_map = fetch_shard_map(client, stream_name="orders")
-    lineage: kpl.Lineage = fetch_lineage(client, stream_name="orders")
+    shard_map = fetch_shard_map(client, "orders")
+    lineage: kpl.Lineage = fetch_lineage(client, "orders")
     shard: kpl.Shard = shard_map.shard_for(kpl.effective_hash_key("customer-17"))
     print(shard.hash_key_range.size, [child.shard_id for child in lineage.children(shard.shard_id)])
-    return sum(len(record.data) for record in kpl.deaggregate(read_stream(client, stream_name="orders")))
+    return sum(len(record.data) for record in kpl.deaggregate(read_stream(client, "orders")))
 
 
 def captures(text: str) -> None:
@@ -132,7 +132,7 @@ async def produce_async() -> None:
 
 
 def live_map() -> None:
-    with StreamShardMap(boto3.client("kinesis"), stream_name="orders") as live:
+    with StreamShardMap(boto3.client("kinesis"), "orders") as live:
         print(len(live.wait_ready(timeout=10)))
 
 

@@ -1,0 +1,206 @@
+"""Every command and reader that takes a stream: by name, by ARN, and where nothing answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import botocore.httpsession
+import pytest
+
+from kpl_codec import UserRecord, encode
+from kpl_codec.aws.calls import stream_for
+from kpl_codec.aws.reading import read_record, read_shard, read_stream
+from kpl_codec.aws.sentinel import StreamWatcher
+from kpl_codec.aws.shard_map import StreamShardMap, fetch_lineage, fetch_shard_map
+from kpl_codec.cli.main import main
+from kpl_codec.outlets.serving import ServerThread
+from kpl_codec.shards.stream import Stream, StreamNameError, stream_of
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+pytestmark = pytest.mark.timeout(120)
+SHARD = "shardId-000000000000"
+#: Every command that makes calls itself. validate and repair make theirs in Spark: tests/spark.
+COMMANDS = [
+    "cat --limit 1",
+    "cat --follow --since 1h --limit 1",
+    f"inspect --shard-id {SHARD} --sequence-number NUMBER",
+    "keys skew a",
+    "keys allocate",
+    "shards list",
+    "shards history",
+    "shards predict a",
+    "shards watch --looks 1",
+    "watch --once",
+    "watch --all --since 5m --once",
+]
+READERS = [
+    lambda client, stream, _: fetch_shard_map(client, stream),
+    lambda client, stream, _: fetch_lineage(client, stream),
+    lambda client, stream, _: list(read_stream(client, stream)),
+    lambda client, stream, _: list(read_shard(client, stream, SHARD)),
+    lambda client, stream, number: read_record(client, stream, SHARD, number),
+    lambda client, stream, _: StreamShardMap(client, stream).__enter__().close(),
+    lambda client, stream, _: StreamWatcher(client, stream, share=1.0).run(9, once=True),
+]
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+
+
+@pytest.fixture(scope="module")
+def held(kinesis_local: LocalKinesis) -> Iterator[dict[str, str]]:
+    """A stream with one aggregate: its name, ARN, sequence number and server."""
+    name, client = "by-name-or-arn", kinesis_local.client()
+    kinesis_local.create_stream(name, shards=1)
+    data = encode([UserRecord("a", b"one"), UserRecord("a", b"two")])
+    number = client.put_record(StreamName=name, Data=data, PartitionKey="a")["SequenceNumber"]
+    arn = client.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
+    yield {"name": name, "arn": arn, "number": number, "url": kinesis_local.endpoint_url}
+    kinesis_local.delete_stream(name)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """The region of each call's signature, and what it asks for. All calls are really made."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+    real = botocore.httpsession.URLLib3Session.send
+
+    def send(self: Any, request: Any) -> Any:
+        signed = request.headers["Authorization"]
+        region = re.search(r"Credential=[^/]+/\d+/([^/]+)/kinesis", str(signed))
+        assert region is not None
+        calls.append((region[1], json.loads(request.body)))
+        return real(self, request)
+
+    monkeypatch.setattr(botocore.httpsession.URLLib3Session, "send", send)
+    return calls
+
+
+@pytest.mark.server
+@pytest.mark.requirement("MAP-22")
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_takes_a_name_and_an_arn_whose_region_counts(
+    line: str,
+    held: dict[str, str],
+    sent: list[tuple[str, dict[str, Any]]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    region = stream_of(held["arn"]).region
+    command = [*line.replace("NUMBER", held["number"]).split(), "--endpoint-url", held["url"], "--stream"]
+    said = []
+    for stream, more in ((held["arn"], []), (held["name"], ["--region", str(region)])):
+        before = len(sent)
+        assert main([*command, stream, *more]) == 0, capsys.readouterr().err
+        out = re.sub("arn:[^:]*:[^/]*/", "", capsys.readouterr().out)
+        said.append(re.sub(r"\d\d:\d\d:\d\d", "", out))
+        calls = sent[before:]
+        assert {where for where, _ in calls} == {region}
+        for _, body in calls:
+            named = {body[name] for name in ("StreamARN", "StreamName") if name in body}
+            iterator = "ShardIterator" in body or "NextToken" in body
+            assert named == ({stream} if stream == held["arn"] or not iterator else set())
+            assert ("StreamARN" in body) == (stream == held["arn"])
+    assert said[0] == said[1]
+
+
+@pytest.mark.server
+@pytest.mark.requirement("MAP-22")
+@pytest.mark.parametrize("read", READERS)
+def test_a_reader_takes_a_name_and_an_arn(
+    read: Any, held: dict[str, str], kinesis_local: LocalKinesis, sent: list[tuple[str, dict[str, Any]]]
+) -> None:
+    for stream in (held["arn"], held["name"]):
+        read(kinesis_local.client(), stream, held["number"])
+        assert all(body.get("StreamARN", stream) == stream for _, body in sent)
+        assert all(body.get("StreamName", stream) == stream for _, body in sent)
+        sent.clear()
+
+
+@pytest.mark.requirement("MAP-22")
+@pytest.mark.parametrize(
+    "text", ["", "a b", "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:table/orders", "x" * 129]
+)
+@pytest.mark.parametrize("line", ["cat --stream", "shards list --stream", "watch --once --stream"])
+def test_what_is_no_stream_is_refused(line: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*line.split(), text])
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("kpl-codec: argument --stream: ")
+    assert "its ARN" in said
+
+
+def test_a_region_beside_an_arn_of_another_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+    assert main(["cat", "--stream", arn, "--region", "us-east-1"]) == 2
+    assert "--region is us-east-1, but the stream is in eu-west-1" in capsys.readouterr().err
+    import boto3
+
+    with pytest.raises(StreamNameError, match="make one for eu-west-1"):
+        stream_for(boto3.client("kinesis", region_name="us-east-1"), arn)
+    there = boto3.client("kinesis", region_name="eu-west-1")
+    assert stream_for(there, arn) == Stream("orders", arn, "eu-west-1")
+
+
+class _Forbidden(BaseHTTPRequestHandler):
+    """Answers as a proxy or a wrong endpoint does."""
+
+    def do_POST(self) -> None:
+        body = b"<?xml version='1.0'?><Error><Code>Forbidden</Code></Error>"
+        self.send_response(403)
+        self.send_header("Content-Type", "text/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """No log."""
+
+
+@pytest.fixture
+def nobody(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """The options for a server that refuses with XML, none at all, one that never answers, and a region that
+    is none."""
+    if request.param == "xml":
+        with ServerThread(_Forbidden, "127.0.0.1", 0) as server:
+            yield ["--region", "us-east-1", "--endpoint-url", f"http://127.0.0.1:{server.port}"]
+    elif request.param == "silent":
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            yield ["--region", "us-east-1", "--endpoint-url", f"http://127.0.0.1:{port}"]
+    elif request.param == "closed":
+        yield ["--region", "us-east-1", "--endpoint-url", "http://127.0.0.1:9"]
+    else:
+        yield ["--region", "us-esat-1"]
+
+
+@pytest.mark.requirement("MAP-23", "MAP-24")
+@pytest.mark.parametrize("nobody", ["xml", "closed", "typo"], indirect=True)
+@pytest.mark.parametrize("line", COMMANDS)
+def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
+    line: str, nobody: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    assert main([*line.replace("NUMBER", "1").split(), "--stream", "orders", *nobody]) == 2
+    assert time.monotonic() - began < 15
+    assert re.search("; (check|give) ", capsys.readouterr().err)
+
+
+@pytest.mark.requirement("MAP-24")
+@pytest.mark.parametrize("nobody", ["silent"], indirect=True)
+def test_a_server_that_never_answers_is_given_up(
+    nobody: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    assert main(["watch", "--once", "--stream", "orders", *nobody]) == 2
+    assert time.monotonic() - began < 15
+    assert "check" in capsys.readouterr().err
