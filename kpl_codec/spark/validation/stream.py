@@ -16,10 +16,11 @@ files, which are named after the batch:
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -51,6 +52,9 @@ from .engine import WRITTEN, count_batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+#: It changes whenever what a Tally has changes.
+_TOTALS_VERSION: Final = 1
 
 
 def validate_stream(
@@ -193,8 +197,7 @@ def _batch(
         write_users([], shard_map, users, part_name(0))  # a batch without tasks
     tally = gather(work)
     if number:
-        with system.open_input_stream(f"{inner}/totals/{number - 1}.json") as source:
-            tally.merge(Tally.from_bytes(source.read()))
+        tally.merge(_totals(system, f"{inner}/totals/{number - 1}.json"))
     for name in ("user-records", "findings"):
         sweep(system, f"{inner}/{own}/{name}")
         target = f"{inner}/{name}/batch={number}"
@@ -204,7 +207,7 @@ def _batch(
         move_folder(system, f"{inner}/{own}/{name}", target)
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
-    write_text(system, f"{inner}/totals/{number}.json", tally.to_bytes().decode())
+    _write_totals(system, f"{inner}/totals/{number}.json", tally)
     old = f"{inner}/totals/{number - 2}.json"
     if number >= 2 and system.get_file_info(old).type == fs.FileType.File:
         system.delete_file(old)
@@ -239,5 +242,26 @@ def state(output: str, shard_map: ShardMap, stream: str, title: str | None = Non
     ]
     if not numbers:
         return None
-    with system.open_input_stream(f"{inner}/totals/{max(numbers)}.json") as source:
-        return _report(Tally.from_bytes(source.read()), shard_map, output, stream, title)
+    tally = _totals(system, f"{inner}/totals/{max(numbers)}.json")
+    return _report(tally, shard_map, output, stream, title)
+
+
+def _write_totals(system: fs.FileSystem, path: str, tally: Tally) -> None:
+    """Write the totals of all batches up to one."""
+    values = json.loads(tally.to_bytes())
+    write_text(system, path, json.dumps({"version": _TOTALS_VERSION, "tally": values}))
+
+
+def _totals(system: fs.FileSystem, path: str) -> Tally:
+    """The totals that `_write_totals` wrote. Raises OutputError (other-state)."""
+    # SPK-92: "Totals that another version of following wrote, or that are damaged, MUST be refused, with what
+    # to do instead."
+    try:
+        with system.open_input_stream(path) as source:
+            totals = json.loads(source.read())
+        if totals["version"] != _TOTALS_VERSION:
+            raise ValueError(f"version {totals['version']}")
+        return Tally.from_bytes(json.dumps(totals["tally"]).encode())
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        reason = "its totals are of another version, or damaged: follow into another folder"
+        raise OutputError(code="other-state", path=path, reason=reason) from None
