@@ -13,7 +13,7 @@ from ..deaggregation.records import DeaggregatedRecord
 from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import utc
-from ..pictures.terminal import json_line, note, write_on
+from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
 from .source import UsageError, add_connection, at_least, client_of, since, stream_type
 
@@ -78,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         if not args.follow:
             raise
+    except BrokenPipeError:  # the reader closed our output; what was found counts
+        drop_output()
     return FINDINGS if defective or unreadable else CLEAN
 
 

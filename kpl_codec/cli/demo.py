@@ -32,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..captures import Location
     from ..report.printed import summary
     from ..spark.session import ensure_java, local_session
     from ..spark.validation.engine import SparkEngine
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.user_records < 100:
         raise UsageError(reason="--user-records must be at least 100")
     folder = _folder(args.output)
-    check_output(str(folder))
+    check_output(Location(folder))
     started = time.monotonic()
 
     def say(text: str) -> None:

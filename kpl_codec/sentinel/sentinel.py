@@ -124,7 +124,7 @@ class Sentinel:
         self.totals["bytes"] += judged.bytes
         self.totals["reread"] += judged.reread
         self.writers.update(judged.writers)
-        self._keys.count(judged.keys, now, stands_for=look.scale)
+        self._keys.count(look.shard_id, judged.keys, now, stands_for=look.scale)
         told: list[Finding] = []
         for wrong, fault in judged.faults.items():
             self.totals["lost"] += fault.lost + fault.outside
@@ -326,8 +326,8 @@ class Sentinel:
     def _uneven(self, now: float) -> Iterator[Finding]:
         if self.shard_map is None:
             return
-        for shard_id, detail in self._keys.hot(self.shard_map):
-            yield from self.report(Wrong("hot-key", "unknown", None), shard_id, now, detail)
         minutes = {one.shard_id: self.minutes(one.shard_id).values() for one in self.shard_map.open_shards}
+        for shard_id, detail in self._keys.hot(minutes):
+            yield from self.report(Wrong("hot-key", "unknown", None), shard_id, now, detail)
         for shard_id, detail in skewed(minutes):
             yield from self.report(Wrong("skewed-shard", "unknown", None), shard_id, now, detail)
