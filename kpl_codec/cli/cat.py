@@ -99,15 +99,21 @@ def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRe
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
-    """The records of all files. What cannot be read is named, and kept in ``unreadable``."""
+    """The records of all files. What cannot be read is named, and kept in ``unreadable``; so are files
+    without a record."""
     from .captured import Unreadable, captured
 
+    any_record = False
     for item in captured(paths):
         if isinstance(item, Unreadable):
             unreadable.append(item.code)
             note(f"kpl-codec: {item}")
         else:
+            any_record = True
             yield item
+    if not any_record and not unreadable:
+        unreadable.append("no-records")
+        note(f"kpl-codec: there is no Kinesis record in {', '.join(paths)}")
 
 
 def _user_records(

@@ -37,8 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 where findings of --fail-on or worse are shown, else 0. Raises UsageError for a folder without results,
-    InputError."""
+    """1 where findings of --fail-on or worse are shown, else 0. Raises UsageError for a folder without
+    results, InputError."""
     from ..report.facts import finding_facts
 
     if args.kind is not None and args.kind not in KINDS:

@@ -119,8 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _credentials_of(profile: str | None) -> Iterator[None]:
-    """All that this process and those that it starts ask AWS for, they ask with the credentials of ``profile``,
-    whatever others are in the environment."""
+    """All that this process and those that it starts ask AWS for, they ask with the credentials of
+    ``profile``, whatever others are in the environment."""
     before = dict(os.environ)
     if profile is not None:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):

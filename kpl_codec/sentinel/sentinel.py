@@ -114,8 +114,12 @@ class Sentinel:
         minute = self._minute(look.shard_id, now)
         minute.kinesis_records += judged.kinesis_records
         minute.plain_records += judged.writers["plain"]
-        minute.user_records += judged.user_records
-        minute.bytes += judged.bytes
+        minute.broken_frames += judged.broken_frames
+        minute.newest = max(minute.newest, judged.newest or 0.0)
+        minute.aggregates += judged.aggregates
+        for fate, (count, size) in judged.fates.items():
+            before = minute.fates.get(fate, (0, 0))
+            minute.fates[fate] = before[0] + count, before[1] + size
         minute.slot_records += judged.slot_records
         minute.slot_user_records += judged.slot_user_records
         minute.slot_bytes += judged.slot_bytes

@@ -103,7 +103,8 @@ def places(s3: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[
 
 
 def held(folder: Location) -> dict[str, Any]:
-    """Every file under ``folder``, by name; of Parquet its rows, of pages and pictures only that it is there."""
+    """Every file under ``folder``, by name; of Parquet its rows, of pages and pictures only that it is
+    there."""
     found: dict[str, Any] = {}
     for item in folder.files():
         if item.kind() == "folder":
