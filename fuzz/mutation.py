@@ -1,16 +1,18 @@
 """Mutation check: how many small changes to the core do its tests notice?
 
-    python -m fuzz.mutation --directory /somewhere/empty            all of them; compares survivors
+    python -m fuzz.mutation --directory /somewhere/empty            all of them; compares the scores
     python -m fuzz.mutation --directory ... --only format.wire      these modules only
     python -m fuzz.mutation --directory ... --again --seconds 5     its survivors again, with HEAD's tests
-    python -m fuzz.mutation --directory ... --show                  only compare the last run's survivors
-    python -m fuzz.mutation --directory ... --write                 write them to survivors.txt
+    python -m fuzz.mutation --directory ... --show                  run nothing, only tell of the last run
+    python -m fuzz.mutation --directory ... --than EARLIER    survivors that this run did not have
 
 Needs mutmut. Copies the committed files into ``--directory`` and lets mutmut write the mutants there.
 `fuzz.mutation_probe` then runs the core's tests with each mutant, in one process that is forked for each:
 first on pure Python, for compiled code takes the place of much of it; then, with what survived, on the
-compiled extension, for some code is called by that alone. Exit code 1 if one survives that fuzz/survivors.txt
-does not name. A run that was interrupted goes on where it was, in the same directory.
+compiled extension, for some code is called by that alone. Writes the survivors, grouped by why they
+survive, to survivors.txt in the directory. Exit code 1 if the tests notice a smaller part of a folder's
+mutants than fuzz/mutation_scores.json says. A run that was interrupted goes on where it was, in the same
+directory.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-SURVIVORS = Path(__file__).with_name("survivors.txt")
+#: By folder: the share of mutants that tests notice, in per cent. `main` fails where it is smaller now.
+SCORES = Path(__file__).with_name("mutation_scores.json")
 #: Verdicts of mutants that no test notices: some tests call the function, or none does.
 OPEN = ("survived", "no test")
 
@@ -172,21 +175,36 @@ def described(directory: Path, mutant: str) -> str:
     return f"{module}.{function} | {gone} | {new}"
 
 
-def named() -> list[str]:
-    """The survivors that survivors.txt names."""
-    return [line for line in SURVIVORS.read_text().splitlines() if not line.startswith("# ")]
-
-
-def write(lines: Iterable[str]) -> None:
-    """Name these survivors, grouped by why they survive."""
+def grouped(lines: Iterable[str]) -> str:
+    """Descriptions of survivors, grouped by why they survive."""
     groups: dict[str, list[str]] = {heading: [] for heading in [*REASONS, REST]}
     for line in sorted(set(lines)):
         function, gone, new = line.split(" | ", 2)
         fits = (heading for heading, applies in REASONS.items() if applies(function, gone, new))
         groups[next(fits, REST)].append(line)
-    with SURVIVORS.open("w") as out:
-        for heading, some in groups.items():
-            out.write("".join(f"{line}\n" for line in (f"# {heading}: {len(some)}", *some)))
+    headed = ((f"# {heading}: {len(some)}", *some) for heading, some in groups.items())
+    return "".join(f"{line}\n" for group in headed for line in group)
+
+
+def scores(verdicts: dict[str, str]) -> dict[str, float]:
+    """The share of noticed mutants, in per cent, of each folder (or module beside the folders)."""
+    parts: dict[str, list[bool]] = {}
+    for name, verdict in verdicts.items():
+        parts.setdefault(name.split(".")[1], []).append(verdict not in OPEN)
+    return {part: round(100 * sum(noticed) / len(noticed), 1) for part, noticed in sorted(parts.items())}
+
+
+def verdicts_in(directory: Path) -> dict[str, str]:
+    """Verdicts by mutant of a run: on pure Python, and for what survived that, on the compiled extension."""
+    verdicts, again = found(directory / "results.json"), found(directory / "compiled.json")
+    open_ones = {name: verdict for name, verdict in verdicts.items() if verdict in OPEN}
+    return verdicts | {name: again.get(name, verdict) for name, verdict in open_ones.items()}
+
+
+def survivors_in(directory: Path) -> list[str]:
+    """Descriptions of the survivors of a run."""
+    open_ones = (name for name, verdict in verdicts_in(directory).items() if verdict in OPEN)
+    return sorted({described(directory, name) for name in open_ones})
 
 
 def found(path: Path) -> dict[str, str]:
@@ -211,10 +229,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.5, help="of tests, for each mutant (0.5)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once (one per core)")
     parser.add_argument("--show", action="store_true", help="run nothing")
-    parser.add_argument("--write", action="store_true", help="run nothing; write the survivors")
+    parser.add_argument("--than", type=Path, metavar="DIRECTORY", help="of an earlier run")
     args = parser.parse_args()
     results, compiled = args.directory / "results.json", args.directory / "compiled.json"
-    if not (args.show or args.write):
+    if not args.show:
         if not results.exists():
             prepare(args.directory)
         if args.again:
@@ -224,23 +242,25 @@ def main() -> int:
         for path in (results, compiled) if extension() else (results,):
             probe = ("fuzz.mutation_probe", *options, str(path.resolve()), *args.only)
             run(args.directory / "mutants", *probe, compiled=path == compiled)
-    verdicts = found(results)
-    again = found(compiled)
-    verdicts |= {name: again.get(name, verdict) for name, verdict in verdicts.items() if verdict in OPEN}
-    survivors = [name for name, verdict in verdicts.items() if verdict in OPEN]
+    verdicts = verdicts_in(args.directory)
     for module in args.only:
         some = [verdict for name, verdict in verdicts.items() if name.startswith(f"kpl_codec.{module}.")]
         print(f"{module:28} {told(some)}")
     print(f"{'all':28} {told(list(verdicts.values()))}")
-    lines = sorted({described(args.directory, name) for name in survivors})
-    if args.write:
-        # Those of modules that were not run stay.
-        ran = {name.removeprefix("kpl_codec.").rpartition(".")[0] for name in verdicts}
-        lines += [line for line in named() if line.split(" | ")[0].rpartition(".")[0] not in ran]
-        write(lines)
-    new = sorted(set(lines) - set(named()))
-    print(*(f"survives, and is not in {SURVIVORS.name}: {line}" for line in new), sep="\n")
-    return 1 if new else 0
+    survivors = survivors_in(args.directory)
+    (args.directory / "survivors.txt").write_text(grouped(survivors))
+    if args.than:
+        new = sorted(set(survivors) - set(survivors_in(args.than)))
+        print(*(f"new survivor: {line}" for line in new), sep="\n")
+    if set(args.only) != set(MODULES):
+        return 0  # a score is that of a whole folder
+    lower = {
+        part: (score, now) for part, score in json.loads(SCORES.read_text()).items()
+        if (now := scores(verdicts).get(part, 0.0)) < score
+    }  # fmt: skip
+    for part, (score, now) in lower.items():
+        print(f"{part}: {now} % noticed, {SCORES.name} says {score}")
+    return 1 if lower else 0
 
 
 if __name__ == "__main__":

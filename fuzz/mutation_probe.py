@@ -60,7 +60,7 @@ class Probe:
     def pytest_configure(self) -> None:
         # Before the test modules take it as their default. No shrinking: that a test fails is enough.
         settings.register_profile(
-            "probe", settings.get_profile("tests"), max_examples=25, derandomize=True, database=None,
+            "probe", settings.get_profile("quick"), database=None,
             phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False,
         )  # fmt: skip
         settings.load_profile("probe")

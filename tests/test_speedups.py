@@ -25,6 +25,7 @@ from kpl_codec.format import protobuf_parser as runtime
 from kpl_codec.format.message import AggregatedRecord
 from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies as kst
+from tests.examples import examples
 
 speedups = pytest.importorskip(
     "kpl_codec._speedups",
@@ -107,7 +108,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(body)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(damaged())
 def test_a_message_is_read_the_same_or_left_to_the_walker(body: bytes) -> None:
     hold_equal(body)
@@ -133,7 +134,7 @@ def test_what_the_kpl_writes_is_read_by_the_compiled_parser() -> None:
     assert list(AggregatedRecord(*parts)) == records
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**20), st.lists(st.integers(0, 400), max_size=60))
 def test_digests_side_by_side_are_those_of_hashlib(seed: int, sizes: list[int]) -> None:
     rng = random.Random(seed)
@@ -146,7 +147,7 @@ def test_digests_around_every_block_boundary() -> None:
     assert speedups.md5_many(texts) == [hashlib.md5(text).digest() for text in texts]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.one_of(kst.plain_data(), st.sampled_from(OBSERVED)), max_size=20))
 def test_which_digests_are_right_is_what_is_aggregated_says(frames: list[bytes]) -> None:
     records = [kpl.KinesisRecord("outer", frame) for frame in frames]
@@ -166,7 +167,7 @@ user_records = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(user_records, max_size=12), st.none() | st.integers(0, 600))
 def test_both_builders_say_and_write_the_same_at_every_step(
     records: list[kpl.UserRecord], max_size: int | None
@@ -190,7 +191,7 @@ def test_both_builders_say_and_write_the_same_at_every_step(
     same(lambda builder: (builder.size, len(builder)))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(user_records, max_size=8))
 def test_encode_writes_or_refuses_the_same(records: list[kpl.UserRecord]) -> None:
     def outcome(encode: Any) -> Any:
@@ -202,7 +203,7 @@ def test_encode_writes_or_refuses_the_same(records: list[kpl.UserRecord]) -> Non
     assert outcome(speedups.encode) == outcome(codec.encode_in_python)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(kst.user_records() | user_records, max_size=4), max_size=20))
 def test_many_aggregates_are_written_or_refused_the_same(groups: list[list[kpl.UserRecord]]) -> None:
     def outcome() -> Any:
@@ -217,7 +218,7 @@ def test_many_aggregates_are_written_or_refused_the_same(groups: list[list[kpl.U
         assert outcome() == compiled
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     st.lists(
         st.one_of(kst.aggregated_records(max_records=5).map(lambda made: made.data), damaged().map(framed)),
@@ -275,7 +276,7 @@ def test_deaggregate_gives_the_same_with_and_without(
         assert outcome() == compiled
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(st.one_of(messages.map(framed), damaged().map(framed), kst.plain_data()), max_size=8),
     st.sampled_from(["kcl", "report"]),

@@ -12,8 +12,6 @@ from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any
 
-import pytest
-
 #: Packages whose ``__all__`` is public, and modules that are imported by their own name.
 PUBLIC = (
     "", ".adapters", ".adapters.json_stream", ".arrow", ".aws", ".aws_lambda", ".aws_lambda.aio", ".captures",
@@ -86,33 +84,38 @@ def types_in(hint: Any) -> Iterator[type]:
         yield from types_in(inner)
 
 
-@pytest.mark.parametrize("name", OBJECTS)
-def test_what_a_public_function_gives_is_public(name: str) -> None:
+def test_what_a_public_function_gives_is_public() -> None:
     exported = [thing for thing in OBJECTS.values() if inspect.isclass(thing)]
-    thing = OBJECTS[name]
-    hints = [
-        typing.get_type_hints(function, {}, Names(function.__module__)).get("return")
-        for function in functions(thing)
-        if function.__module__.startswith("kpl_codec.")
-    ]
-    if inspect.isclass(thing) and thing.__module__.startswith("kpl_codec."):
-        attributes = typing.get_type_hints(thing, {}, Names(thing.__module__))
-        hints += [hint for attribute, hint in attributes.items() if not attribute.startswith("_")]
-    for given in {given for hint in hints for given in types_in(hint)}:
-        assert given in exported, f"{given.__module__}.{given.__name__}"
-
-
-@pytest.mark.parametrize("name", OBJECTS)
-def test_options_are_given_by_name(name: str) -> None:
-    """At most one parameter with a default may be given by position, and no switch."""
-    for function in functions(OBJECTS[name]):
-        if not function.__module__.startswith("kpl_codec.") or is_dataclass(OBJECTS[name]):
-            continue
-        options = [
-            parameter
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is not parameter.empty
+    offenders = []
+    for name, thing in OBJECTS.items():
+        hints = [
+            typing.get_type_hints(function, {}, Names(function.__module__)).get("return")
+            for function in functions(thing)
+            if function.__module__.startswith("kpl_codec.")
         ]
-        if function.__qualname__ not in POSITIONAL:
-            assert len(options) <= 1, f"{function.__qualname__}: {[option.name for option in options]}"
-            assert not any(isinstance(option.default, bool) for option in options), function.__qualname__
+        if inspect.isclass(thing) and thing.__module__.startswith("kpl_codec."):
+            attributes = typing.get_type_hints(thing, {}, Names(thing.__module__))
+            hints += [hint for attribute, hint in attributes.items() if not attribute.startswith("_")]
+        for given in {given for hint in hints for given in types_in(hint)}:
+            if given not in exported:
+                offenders.append(f"{name} gives {given.__module__}.{given.__name__}")
+    assert not offenders, "\n".join(offenders)
+
+
+def test_options_are_given_by_name() -> None:
+    """At most one parameter with a default may be given by position, and no switch."""
+    offenders = []
+    for name, thing in OBJECTS.items():
+        for function in functions(thing):
+            if not function.__module__.startswith("kpl_codec.") or is_dataclass(thing):
+                continue
+            options = [
+                parameter
+                for parameter in inspect.signature(function).parameters.values()
+                if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+                and parameter.default is not parameter.empty
+            ]
+            switches = [option.name for option in options if isinstance(option.default, bool)]
+            if function.__qualname__ not in POSITIONAL and (len(options) > 1 or switches):
+                offenders.append(f"{name}: {function.__qualname__}: {[option.name for option in options]}")
+    assert not offenders, "\n".join(offenders)

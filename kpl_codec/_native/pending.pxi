@@ -9,7 +9,9 @@ cdef class PendingFields:
     cdef public double accepted_at, deadline, map_deadline, expires_at
 
     def __init__(self, record not None, hash_key, *, bint own_hash_key, bint keyless, bint must_wrap):
-        self.begin(record, hash_key, len(record[0]) + len(record[1]))
+        cdef Py_ssize_t key_size
+        PyUnicode_AsUTF8AndSize(record[0], &key_size)
+        self.begin(record, hash_key, key_size + len(record[1]))
         self.own_hash_key = own_hash_key
         self.keyless = keyless
         self.must_wrap = self.wrap = must_wrap
@@ -35,8 +37,11 @@ def plain_pending(type kind not None, type record_kind not None, object partitio
     if type(partition_key) is not str or type(data) is not bytes:
         return None
     known = PyDict_GetItem(hashes, partition_key)
-    size = len(<str>partition_key) + PyBytes_GET_SIZE(data)
-    if known == NULL or size > largest:
+    if known == NULL:
+        return None
+    PyUnicode_AsUTF8AndSize(partition_key, &size)
+    size += PyBytes_GET_SIZE(data)
+    if size > largest:
         return None
     hash_key = <object>known  # another thread may empty the table meanwhile
     if PyBytes_GET_SIZE(data) > FRAME_OVERHEAD and memcmp(PyBytes_AS_STRING(data), b"\xf3\x89\x9a\xc2", 4) == 0:

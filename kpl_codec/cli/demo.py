@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -34,13 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..captures import Location
     from ..report.printed import summary
-    from ..spark.session import ensure_java, local_session
-    from ..spark.validation.engine import SparkEngine
     from ..testing.local_kinesis import local_kinesis
-    from ..validation import read_shard_map, validate
+    from ..validation import LocalEngine, read_shard_map, validate
     from ..validation.results import check_output
     from . import demo_stream
-    from .progress import progress, spark_errors
+    from .progress import progress
 
     if args.user_records < 100:
         raise UsageError(reason="--user-records must be at least 100")
@@ -51,26 +48,17 @@ def run(args: argparse.Namespace) -> int:
     def say(text: str) -> None:
         note(f"[{time.monotonic() - started:5.1f} s] {text}")
 
-    def capture() -> None:
-        say("starting a local Kinesis server (kinesis-local; from npm the first time)")
-        with local_kinesis() as server:
-            say(f"stream {demo_stream.STREAM} with {demo_stream.SHARDS} shards")
-            demo_stream.fill(server, args.user_records, say)
-            count = demo_stream.capture(server.client(), folder)
-        say(f"captured {count} Kinesis records to {folder / 'capture'}")
-
-    say(f"starting Spark (Java: {ensure_java()})")
     folder.mkdir(parents=True, exist_ok=True)
-    log_file = str(folder / "spark.log")
-    with ThreadPoolExecutor(1) as beside:  # each takes about as long as the other
-        captured = beside.submit(capture)
-        spark = local_session("kpl-codec demo", quick_start=True, log_file=log_file)
-        captured.result()
-    say("checking")
-    engine = SparkEngine(spark)
+    say("starting a local Kinesis server (kinesis-local; from npm the first time)")
+    with local_kinesis() as server:
+        say(f"stream {demo_stream.STREAM} with {demo_stream.SHARDS} shards")
+        demo_stream.fill(server, args.user_records, say)
+        count = demo_stream.capture(server.client(), folder)
+    say(f"captured {count} Kinesis records to {folder / 'capture'}; checking")
+    engine = LocalEngine()
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = str((folder / "results").absolute())
-    with spark_errors(log_file), progress(engine.progress, "checking"):
+    with progress(engine.progress, "checking"):
         result = validate(
             [str(folder / "capture")], shard_map, results, engine=engine, title="kpl-codec demo"
         )

@@ -10,7 +10,7 @@ from ..pictures.diagrams import skew_bars
 from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.svg import skew_svg
 from ..pictures.terminal import line, show, show_json, table, width, write
-from ..shards.allocation import HashKeyAllocator, ShardKeyAllocator, nth_key
+from ..shards.allocation import HashKeyAllocator, ShardKeyAllocator
 from ..shards.skew import Skew, skew_of
 from .source import (
     UsageError,
@@ -55,11 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     allocate.add_argument("--existing", metavar="FILE", help="hash keys in use, one a line; - for stdin")
     allocate.add_argument("--shard-count", type=int, metavar="N", help="on N even shards")
     allocate.add_argument("--space", metavar="START:END", help="another key space, both ends included")
-    allocate.add_argument(
-        "--order",
-        choices=["tree", "left-to-right", "half-to-half"],
-        help="order within each level; no existing keys",
-    )
     allocate.set_defaults(action=_allocate)
 
     split = commands.add_parser("split", help="the even split of the key space, as CreateStream cuts it")
@@ -132,17 +127,12 @@ def _allocate(args: argparse.Namespace) -> int:
     where = _ranges(args)
     existing = hash_keys_from(args.existing) if args.existing else []
     space = hash_key_range(args.space)
-    if args.order is not None:
-        if where is not None or existing:
-            raise UsageError(reason="--order fills the space from nothing: no shards, no existing keys")
-        keys = [nth_key(n, space, args.order) for n in range(args.count)]
-    else:
-        if where is not None and args.space:
-            raise UsageError(reason="--space and shards exclude each other")
-        allocator: ShardKeyAllocator | HashKeyAllocator = (
-            ShardKeyAllocator(where[0], existing) if where else HashKeyAllocator(space, existing)
-        )
-        keys = [allocator.next_key() for _ in range(args.count)]
+    if where is not None and args.space:
+        raise UsageError(reason="--space and shards exclude each other")
+    allocator: ShardKeyAllocator | HashKeyAllocator = (
+        ShardKeyAllocator(where[0], existing) if where else HashKeyAllocator(space, existing)
+    )
+    keys = [allocator.next_key() for _ in range(args.count)]
     if args.json:
         show_json([str(key) for key in keys])
     else:

@@ -48,6 +48,9 @@ class Collector:
         # One that comes late, because there was no map or no token, has less time left to wait.
         until = min(now, outgoing.deadline) + self._delay
         self._until = min(self._until, until) if self.kinesis_records else until
+        self._count(outgoing)
+
+    def _count(self, outgoing: Outgoing) -> None:
         size = outgoing.full_size
         self.kinesis_records.append(outgoing)
         self._size += size
@@ -64,6 +67,12 @@ class Collector:
         ):
             return float("-inf")
         return self._until
+
+    def keep(self, kinesis_records: list[Outgoing]) -> None:
+        """Keep only these. They are some of those in here, perhaps smaller than before."""
+        self.take()
+        for outgoing in kinesis_records:
+            self._count(outgoing)
 
     def take(self) -> list[Outgoing]:
         kinesis_records, self.kinesis_records = self.kinesis_records, []

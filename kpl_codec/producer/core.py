@@ -60,7 +60,7 @@ class ProducerCore:
         self._ttl = config.ttl_seconds
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._meter = Meter(observe) if observe is not None else None
-        self._queue = SendQueue(config, chance, self._expire)
+        self._queue = SendQueue(config, chance)
         self._placer = Placer(config, live, chance, self._queue)
         self._order = order_of(config.ordering, self._placer.place)
         self._verdicts = Verdicts(config, live)
@@ -141,7 +141,7 @@ class ProducerCore:
         self._placer.clear()
         self._order.clear()
         for pending in sorted(everything, key=lambda pending: pending.number):
-            self._fail(pending, Outcome.CLOSED)
+            self._fail(pending, Outcome.CLOSED, held=True)
 
     def _places(self) -> Iterator[list[Pending]]:
         """All outstanding user records, place by place."""
@@ -168,13 +168,19 @@ class ProducerCore:
         while (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
         self._placer.close_due(now)
+        self._expire(self._queue.take_expired(now))
+        self._order.place_held(now)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
             kinesis_records = self._queue.take(now, self._placer.urgent_below)
             if kinesis_records is None:
                 break
+            for outgoing in kinesis_records:
+                if outgoing.expires_at <= now:
+                    self._expire(outgoing.take_expired(now))
+            kinesis_records = [outgoing for outgoing in kinesis_records if outgoing.records]
             if not kinesis_records:
-                continue  # all of them had expired
+                continue
             self._requests += 1
             self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.generation)
             calls.append(PutRecordsRequest(self._requests, build_all(kinesis_records)))
@@ -192,17 +198,14 @@ class ProducerCore:
             self._placer.timer(),
             self._verdicts.timer(),
             self._order.expires_at(),
+            self._queue.expires_at(),
             self._queue.ready_at() if len(self._in_flight) < self.config.max_connections else None,
         ]
         return min((at for at in times if at is not None), default=None)
 
-    def _expire(self, outgoing: Outgoing, now: float) -> bool:
-        """Fail the expired user records of a Kinesis record; whether any are left in it."""
-        gone = {pending for pending in outgoing.records if pending.expires_at <= now}
-        outgoing.remove(gone)
-        for pending in sorted(gone, key=lambda pending: pending.number):
+    def _expire(self, expired: list[Pending]) -> None:
+        for pending in sorted(expired, key=lambda pending: pending.number):
             self._fail(pending, Outcome.EXPIRED)
-        return bool(outgoing.records)
 
     # -- answers in ---------------------------------------------------------------------------
 
@@ -257,7 +260,7 @@ class ProducerCore:
         code, message = failure.code, failure.reason or None
         for outgoing in flight.kinesis_records:
             attempt = flight.attempt(outgoing, outcome, now, code=code, message=message)
-            retries += self._failures.failed(outgoing, attempt, now)
+            retries += self._failures.failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
         self._queue.answered(flight.started_at, now)
         self._order.enter_again(retries, now)
         self._order.place_held(now)
@@ -279,7 +282,14 @@ class ProducerCore:
             outcome = Outcome.REFUSED  # it was sent alone: the service refused this one record
             message = None  # it may repeat the record
         attempt = flight.attempt(outgoing, outcome, now, code=entry.code, message=message)
-        return self._failures.failed(outgoing, attempt, now)
+        return self._failures.failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
+
+    def _stays(self, outgoing: Outgoing, flight: Flight) -> bool:
+        """Whether the map would send a Kinesis record as it was sent before."""
+        live = self.live
+        if outgoing.shard is None:  # one user record
+            return live.predict(outgoing.lowest) is None and not live.map_may_come
+        return flight.generation == live.generation and live.trusts(outgoing.shard)
 
     def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
         """Handles the verdict on a stored Kinesis record; returns the user records to send again."""
@@ -330,6 +340,6 @@ class ProducerCore:
 
     def _end(self, ended: list[Ended], *, held: bool = False) -> None:
         self._ledger.end(ended)
-        # One that expired while held was not where its key is under way: those there are not done.
+        # Those that are held are not where their key is under way.
         if not held:
             self._order.ended(ended)

@@ -11,7 +11,7 @@ from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .metrics import Meter
 from .outcomes import ACTIONS, Action, Attempt, Outcome
-from .pending import Pending
+from .pending import MOST_ATTEMPTS, Pending
 from .send_queue import SendQueue
 
 
@@ -51,30 +51,45 @@ class Failures:
         """Add a failed attempt to the history of its user records."""
         if self._meter is not None:
             self._meter.failed(attempt.code or attempt.outcome.value)
+        before: tuple[Attempt, ...] = ()
+        after: tuple[Attempt, ...] = (attempt,)  # nearly all of them share one history
         for pending in outgoing.records:
-            pending.note(attempt)
+            if pending.attempts is before and len(before) < MOST_ATTEMPTS:
+                pending.attempts = after
+            else:
+                before = pending.attempts
+                pending.note(attempt)
+                after = pending.attempts
 
-    def failed(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
-        """One Kinesis record was not delivered."""
+    def failed(
+        self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False
+    ) -> list[Pending]:
+        """One Kinesis record was not delivered. ``stays``: the map would send it as it is."""
         self.note(outgoing, attempt)
         action = ACTIONS[attempt.outcome]
         throttled = attempt.outcome is Outcome.THROTTLED
         if action is Action.BACK_OFF:
             self._queue.failed(outgoing.shard, throttled=throttled)
+        if action is Action.FAIL or (throttled and self._fail_if_throttled):
+            for pending in outgoing.records:
+                self._fail(pending, attempt.outcome, attempt.code)
+            return []
+        if outgoing.expires_at <= now:
+            for pending in outgoing.take_expired(now):
+                self._fail(pending, Outcome.EXPIRED)
+        if action is Action.BACK_OFF and stays:
+            # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
+            # changed for it."
+            if outgoing.records:
+                self._queue.add(outgoing)
+            return []
         # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
         # its time to live."
         deadline = now + self._aggregating
-        again: list[Pending] = []
         for pending in outgoing.records:
-            if action is Action.FAIL or (throttled and self._fail_if_throttled):
-                self._fail(pending, attempt.outcome, attempt.code)
-            elif pending.expires_at <= now:
-                self._fail(pending, Outcome.EXPIRED)
-            else:
-                pending.deadline = min(deadline, pending.expires_at)
-                pending.map_deadline = min(now + self._ttl / 10, pending.expires_at)
-                again.append(pending)
-        return again
+            pending.deadline = min(deadline, pending.expires_at)
+            pending.map_deadline = min(now + self._ttl / 10, pending.expires_at)
+        return outgoing.records
 
     def invalid(self, flight: Flight, code: str, now: float) -> list[Pending]:
         """The service refused a whole call as invalid: find the invalid record by halving.

@@ -5,7 +5,6 @@ Specification: spec/05-producer.md, PRD-11 to PRD-14.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from ..compiled import speedups
@@ -56,7 +55,11 @@ class Outgoing:
 
     def add(self, pending: Pending) -> bool:
         """Add a user record, unless it would then be larger than ``max_size``; whether it was added."""
-        if self.size.add(pending.record, self.max_size) > self.max_size:
+        return self._take(pending, self.max_size)
+
+    def _take(self, pending: Pending, max_size: int | None) -> bool:
+        size = self.size.add(pending.record, max_size)
+        if max_size is not None and size > max_size:
             return False
         self.records.append(pending)
         hash_key = pending.hash_key
@@ -70,14 +73,16 @@ class Outgoing:
             self.expires_at = pending.expires_at
         return True
 
-    def remove(self, gone: Collection[Pending]) -> None:
-        """Remove user records. An empty Kinesis record must not be sent."""
-        left = [pending for pending in self.records if pending not in gone]
+    def take_expired(self, now: float) -> list[Pending]:
+        """Take the user records whose time to live is over. Without any left it must not be sent."""
+        expired = [pending for pending in self.records if pending.expires_at <= now]
+        left = [pending for pending in self.records if pending.expires_at > now]
         self.records = []
         if left:
             self._begin(left[0])
             for pending in left[1:]:
-                self.add(pending)
+                self._take(pending, None)  # they have fitted with more beside them
+        return expired
 
     @property
     def aggregated(self) -> bool:

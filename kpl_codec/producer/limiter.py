@@ -12,6 +12,7 @@ Specification: spec/05-producer.md, PRD-20, PRD-21 and PRD-43.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from ..backoff import Backoff
@@ -21,6 +22,8 @@ from .partitioner import Chance
 
 #: PRD-21.
 BACKOFF: Final = Backoff(0.1, 5.0)
+#: PRD-21: after so many failures in a row a shard gets one Kinesis record in a backoff.
+FAILURES_BEFORE_PROBES: Final = 3
 #: PRD-43: the lowest share, its factor after throttling, and its increase per second.
 LOWEST_SHARE: Final = 0.005
 DECREASE: Final = 0.5
@@ -97,7 +100,7 @@ class Lane:
         if self._buckets is not None:
             records, size = self._buckets
             at = max(at, now + records.wait(1, now), now + size.wait(self.queue[0].full_size, now))
-        self.next_at = min(at, self.queue[0].expires_at)
+        self.next_at = at
         return at
 
     def pop(self, now: float) -> Outgoing:
@@ -108,7 +111,21 @@ class Lane:
         if self._buckets is not None:
             self._buckets[0].take(1)
             self._buckets[1].take(outgoing.full_size)
+        # PRD-21: "From its third failure in a row until then it MUST get one Kinesis record in a backoff."
+        if self._failures >= FAILURES_BEFORE_PROBES:
+            self._back_off(now)
         return outgoing
+
+    def _back_off(self, now: float) -> None:
+        self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
+        self._failures += 1
+
+    def keep(self, kinesis_records: Iterable[Outgoing]) -> None:
+        """Keep only these, which are some of the queue in its order."""
+        first = self.queue[0]
+        self.queue = deque(kinesis_records)
+        if not self.queue or self.queue[0] is not first:
+            self.waiting_since, self.next_at = None, float("-inf")
 
     def answered(self, *, stored: bool, failed: bool, throttled: bool, sent_at: float, now: float) -> None:
         """Take the answer about records sent to this shard at ``sent_at``.
@@ -128,8 +145,7 @@ class Lane:
         if not failed:
             self.backoff_until = float("-inf")
         elif now >= self.backoff_until:  # parallel calls that failed count as one failure
-            self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
-            self._failures += 1
+            self._back_off(now)
 
     def _slow_down(self, sent_at: float, now: float) -> None:
         # PRD-43: "An answer that throttles records of a shard MUST halve the rate at which it gets more, at

@@ -5,7 +5,8 @@ key.
 
 StrictOrder: a key's *home* is the Kinesis record that its user records are in, or WAITING while they wait
 for a prediction. Later user records of the key may join its home while that is open; others are held until
-all user records in the home have ended or are to be sent again. So a key is in one Kinesis record at a time.
+the last user record in the home has ended or is to be sent again: one that expires leaves others behind. So a
+key is in one Kinesis record at a time.
 User records without a key have no order.
 """
 
@@ -66,13 +67,15 @@ class AnyOrder:
 
 
 class StrictOrder(AnyOrder):
-    """See the module. State: the homes, the held user records by key (oldest first), the keys that left their
-    home, and a heap of the times at which held user records expire.
+    """See the module. State: the homes, how many user records of the key are in each, the held user records
+    by key (oldest first), the keys that left their home, and a heap of the times at which held user records
+    expire.
     """
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._homes: dict[str, Outgoing | Literal["waiting"]] = {}
+        self._inside: dict[str, int] = {}
         self._held: dict[str, deque[Pending]] = {}
         self._left: dict[str, None] = {}  # a set that keeps its order
         self._expiries: list[tuple[float, int, Pending]] = []
@@ -95,6 +98,7 @@ class StrictOrder(AnyOrder):
         if placed == "hold":
             return False
         self._homes[key] = placed
+        self._inside[key] = self._inside.get(key, 0) + 1
         return True
 
     def _hold(self, pending: Pending) -> None:
@@ -117,8 +121,10 @@ class StrictOrder(AnyOrder):
 
     def _leave(self, pending: Pending) -> None:
         key = pending.record.partition_key
-        self._homes.pop(key, None)
-        self._left[key] = None
+        self._inside[key] -= 1
+        if not self._inside[key]:
+            del self._homes[key], self._inside[key]
+            self._left[key] = None
 
     def place_held(self, now: float) -> None:
         while self._left:
@@ -153,6 +159,7 @@ class StrictOrder(AnyOrder):
 
     def clear(self) -> None:
         self._homes.clear()
+        self._inside.clear()
         self._held.clear()
         self._left.clear()
         self._expiries.clear()

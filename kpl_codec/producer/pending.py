@@ -16,6 +16,7 @@ from .outcomes import MAY_BE_STORED, Attempt
 
 #: How many attempts of a user record are kept.
 FIRST_ATTEMPTS, LAST_ATTEMPTS = 3, 7
+MOST_ATTEMPTS = FIRST_ATTEMPTS + LAST_ATTEMPTS
 #: The KPL's outer partition key.
 FIXED_OUTER_KEY = "a"
 
@@ -66,7 +67,7 @@ class PlainFields:
         self.own_hash_key = own_hash_key
         self.keyless = keyless
         self.must_wrap = self.wrap = must_wrap
-        self.size = len(record.data) + len(record.partition_key)
+        self.size = len(record.data) + len(record.partition_key.encode())
         self.alone = False
         self.held = False
         self.misplaced = 0
@@ -103,7 +104,7 @@ class Pending(_Fields):
         # PRD-42: "Of a user record's attempts at most the first 3 and the last 7 MUST be kept, and the number
         # of the others."
         attempts = (*self.attempts, attempt)
-        if len(attempts) > FIRST_ATTEMPTS + LAST_ATTEMPTS:
+        if len(attempts) > MOST_ATTEMPTS:
             left_out = attempts[FIRST_ATTEMPTS]
             self.attempts_left_out += 1
             self.may_be_stored = self.may_be_stored or left_out.outcome in MAY_BE_STORED

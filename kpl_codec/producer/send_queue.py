@@ -8,28 +8,31 @@ State: the lanes, the collector, and the groups to be sent alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 
 from .collector import Collector
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .limiter import BACKOFF, Lane
 from .partitioner import Chance, ShardLoad
+from .pending import Pending
 
 #: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
 #: among 500 with nine requests.
 FREE_REFUSALS = 100
-#: Removes the expired user records from a Kinesis record and fails them; whether any are left.
-Expire = Callable[[Outgoing, float], bool]
+#: Expired user records are looked for once in this part of a time to live. So most Kinesis records are found
+#: with all of their user records expired, and few are written anew.
+EXPIRY_STEP = 1 / 100
 
 
 class SendQueue:
-    """See the module. ``expire`` is called for Kinesis records with expired user records in them."""
+    """See the module."""
 
-    def __init__(self, config: ProducerConfig, chance: Chance, expire: Expire) -> None:
+    def __init__(self, config: ProducerConfig, chance: Chance) -> None:
         self._rate_limit = config.rate_limit
         self._chance = chance
-        self._expire = expire
+        self._expiry_step = config.ttl_seconds * EXPIRY_STEP
+        self._expires_from = float("inf")  # nothing in here expires before
         self._collector = Collector(config)
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
@@ -45,10 +48,12 @@ class SendQueue:
         lane = self._lane(outgoing.shard)
         lane.queue.append(outgoing)
         self._busy[lane.shard] = lane
+        self._expires_from = min(self._expires_from, outgoing.expires_at)
 
     def isolate(self, kinesis_records: list[Outgoing]) -> None:
         """These are sent as one request, before everything else; the last isolated goes first."""
         self._isolated.append(kinesis_records)
+        self._expires_from = min(self._expires_from, *(outgoing.expires_at for outgoing in kinesis_records))
 
     def _lane(self, shard: str | None) -> Lane:
         lane = self._lanes.get(shard)
@@ -107,34 +112,20 @@ class SendQueue:
         if self._invalid > FREE_REFUSALS:
             self._wait_after_refusals(now)  # only one request at a time, to test whether it is over
         if self._isolated:
-            kinesis_records = self._isolated.pop()
-        else:
-            self._fill(now)
-            ready_at = self._collector.ready_at()
-            if ready_at is None:
-                return None
-            urgent = any(
-                outgoing.records[0].number < urgent_below for outgoing in self._collector.kinesis_records
-            )
-            if ready_at > now and not urgent:
-                return None
-            kinesis_records = self._collector.take()
-        return [
-            outgoing
-            for outgoing in kinesis_records
-            if outgoing.expires_at > now or self._expire(outgoing, now)
-        ]
+            return self._isolated.pop()
+        self._fill(now)
+        ready_at = self._collector.ready_at()
+        if ready_at is None:
+            return None
+        urgent = any(
+            outgoing.records[0].number < urgent_below for outgoing in self._collector.kinesis_records
+        )
+        return self._collector.take() if ready_at <= now or urgent else None
 
     def _fill(self, now: float) -> None:
         for key, lane in list(self._busy.items()):
             queue = lane.queue
             while queue:
-                # PRD-24: "A user record whose time to live is over MUST fail as expired and MUST NOT be sent
-                # again."
-                if queue[0].expires_at <= now:
-                    if not self._expire(queue[0], now):
-                        queue.popleft()
-                    continue
                 if lane.ready_at(now) > now:
                     if lane.waiting_since is None:
                         lane.waiting_since = now
@@ -159,19 +150,60 @@ class SendQueue:
         return max(min(times), self._refused_until) if times else None
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
-        """Take the Kinesis records in the lanes of shards that are no longer open."""
-        gone: list[Outgoing] = []
+        """Take the Kinesis records for shards that are no longer open, wherever they stand."""
+        gone = [
+            outgoing
+            for outgoing in self.kinesis_records()
+            if outgoing.shard is not None and outgoing.shard not in open_shards
+        ]
+        self._remove(gone)
         for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
-            gone += self._lanes.pop(shard).queue
-            self._busy.pop(shard, None)
+            del self._lanes[shard]
         return gone
+
+    # -- time to live -----------------------------------------------------------------------------
+
+    def expires_at(self) -> float | None:
+        """When `take_expired` may find something; None for never."""
+        return self._expires_from + self._expiry_step if self._expires_from < float("inf") else None
+
+    def take_expired(self, now: float) -> list[Pending]:
+        """Take the user records whose time to live is over. Call it when `expires_at` says so, too."""
+        # PRD-24: "A user record whose time to live is over MUST NOT be sent again, and MUST fail as expired
+        # within a hundredth of that time unless a call with it is under way: no pause, no backoff and no
+        # lack of connections may hold that up."
+        if now < self._expires_from + self._expiry_step:
+            return []
+        expired: list[Pending] = []
+        for outgoing in self.kinesis_records():
+            if outgoing.expires_at <= now:
+                expired += outgoing.take_expired(now)
+        self._remove(outgoing for outgoing in list(self.kinesis_records()) if not outgoing.records)
+        self._expires_from = min(
+            (outgoing.expires_at for outgoing in self.kinesis_records()), default=float("inf")
+        )
+        return expired
+
+    # -- everything -------------------------------------------------------------------------------
+
+    def _remove(self, kinesis_records: Iterable[Outgoing]) -> None:
+        gone = set(kinesis_records)
+        if not gone:
+            return
+        groups = ([outgoing for outgoing in group if outgoing not in gone] for group in self._isolated)
+        self._isolated = [group for group in groups if group]
+        self._collector.keep([one for one in self._collector.kinesis_records if one not in gone])
+        for lane in list(self._busy.values()):
+            lane.keep([outgoing for outgoing in lane.queue if outgoing not in gone])
+            if not lane.queue:
+                del self._busy[lane.shard]
 
     def kinesis_records(self) -> Iterator[Outgoing]:
         """Everything in here."""
         for group in self._isolated:
             yield from group
         yield from self._collector.kinesis_records
-        for lane in self._lanes.values():
+        for lane in self._busy.values():
             yield from lane.queue
 
     def clear(self) -> None:
@@ -179,3 +211,4 @@ class SendQueue:
         self._collector.take()
         self._lanes.clear()
         self._busy.clear()
+        self._expires_from = float("inf")

@@ -74,9 +74,12 @@ class KnownStream:
         """The range of a shard that is open, or closed at most ``closed_shard_ttl`` ago; else None."""
         # MAP-2: "A closed shard MUST stay answerable for its TTL, counted from the refresh that noticed,
         # and its range in the lineage until MAP-20 lets it be forgotten."
+        shard = self.shards.all.get(shard_id)
+        if shard is None:
+            return None
         if not self.is_open(shard_id) and now - self._closed.get(shard_id, _LONG_AGO) > self._ttl:
             return None
-        return self.shards.all[shard_id].hash_key_range
+        return shard.hash_key_range
 
     def shard_of_record(
         self, shard_id: str, sequence_number: str, generation: int, answered_at: float

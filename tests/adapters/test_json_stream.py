@@ -218,6 +218,7 @@ def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return work
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("CAP-12")
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_twice_the_input_is_twice_the_work(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:

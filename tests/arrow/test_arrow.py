@@ -18,6 +18,7 @@ import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
 from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.limits import MAGIC
+from tests.examples import examples
 
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
 
@@ -150,7 +151,7 @@ def objects(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> tu
 
 
 @pytest.mark.requirement("SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(kinesis_records, max_size=8),
     st.sampled_from(["strict", "kcl", "report"]),
@@ -285,6 +286,7 @@ def test_output_batches_are_bounded(records: list[kpl.KinesisRecord], limit: int
         assert out.num_rows == 1 or pa.Table.from_batches([out]).nbytes <= 2 * limit
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-4", "MSG-9")
 @pytest.mark.parametrize("policy", ["kcl", "report"])
 def test_one_huge_key_does_not_blow_up(policy: Any) -> None:

@@ -18,6 +18,7 @@ import kpl_codec as kpl
 from kpl_codec import arrow
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table, output_schema
 from kpl_codec.errors import KplError
+from tests.examples import examples
 
 from .test_arrow import MAPS, batch_of, framed, kinesis_records
 
@@ -149,7 +150,7 @@ def outcome(run: Callable[[], pa.Table]) -> Any:
 
 
 @pytest.mark.requirement("SPK-2", "SPK-75")
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(kinesis_records, min_size=1, max_size=60),
     st.integers(0, 60),

@@ -79,6 +79,7 @@ def test_everything_is_read_through_a_split(kinesis_local, client, stream):
     assert {f.writer for f in running.findings} == {"first-key"}
 
 
+@pytest.mark.slow
 def test_faults_are_survived(proxy, faulty, client, stream):
     proxy.on("GetRecords", throttle(), times=3)
     proxy.on("GetRecords", expired_iterator(), after=1, times=2)
@@ -107,6 +108,7 @@ def test_credentials_that_end_and_come_back(proxy, faulty, client, stream):
         assert running.watcher.watch.sentinel.totals["user_records"] == put
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEN-11")
 def test_a_stream_deleted_and_created_again(kinesis_local, client, stream):
     with Running(client, stream, **FAST) as running:
@@ -122,6 +124,7 @@ def test_a_stream_deleted_and_created_again(kinesis_local, client, stream):
         assert len(running.watcher.watch.shards) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEN-1", "SEN-5")
 def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, client, stream):
     """Share 1/2 and period 4 s, so that a real clock need not run for long."""

@@ -104,6 +104,7 @@ def _of_stale(finding: Finding, children: set[str]) -> bool:
     return finding.cause == "reshard" and finding.writer == "first-key" and finding.shard_id in children
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEN-5", "SEN-10", "SEN-12")
 def test_five_percent_names_shard_writer_and_number_within_a_minute(kinesis_local, stream_name):
     kinesis_local.create_stream(stream_name, shards=4)

@@ -87,6 +87,7 @@ def state_of(shard_count: int) -> Kept:
     return Kept(NOW, shards, frozenset(), minutes, {})
 
 
+@pytest.mark.slow
 @mock_aws
 def test_states_of_many_shards_are_kept_in_several_items(monkeypatch: pytest.MonkeyPatch) -> None:
     """On moto, because dynalite has no transactions."""

@@ -17,6 +17,7 @@ from .test_shard_map import split
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEN-34")
 def test_everything_is_read_by_subscription_through_a_split_and_faults(kinesis_local, client, stream):
     with FaultProxy(kinesis_local.endpoint_url, subscription_lifetime=8.0) as proxy:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws import Producer
 from kpl_codec.producer import ProducerClosed, ProducerConfig
+from tests.examples import examples
 
 from .model_client import ModelClient
 
@@ -64,7 +65,7 @@ class _Signals:
 
 
 @pytest.mark.requirement("PRD-38", "PRD-40")
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     SIGNALS, st.lists(st.sampled_from([None, ValueError, KeyboardInterrupt, SystemExit]), max_size=12), _TTLS
 )

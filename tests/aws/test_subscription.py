@@ -29,6 +29,7 @@ from kpl_codec.testing.faults import (
     slow_events,
     throttle,
 )
+from tests.examples import examples
 
 from .model_fan_out import ARN, FanOutKinesis
 
@@ -83,7 +84,7 @@ def place_in(stream: FanOutKinesis, drawn: Any) -> Place:
 
 
 @pytest.mark.requirement("EFO-2", "EFO-3", "EFO-4", "EFO-5")
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.integers(0, 300),
     PLACES,

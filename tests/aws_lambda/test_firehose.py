@@ -16,6 +16,7 @@ from kpl_codec.aws_lambda import Poison
 from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, put_back, transform_user_records
 from kpl_codec.format.compression import compress
 from kpl_codec.testing.local_kinesis import LocalKinesis
+from tests.examples import examples
 
 from .conftest import STREAM, as_row, expected_user_records, load
 
@@ -152,7 +153,7 @@ batches = st.lists(
 
 
 @given(batches, st.integers(600, 12_000), st.sampled_from(["put back", "refused", "nobody"]))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @pytest.mark.requirement("LMB-5", "LMB-7")
 def test_the_answer_fits_and_nothing_is_left_out(
     batch: list[list[kpl.UserRecord]], limit: int, mode: str

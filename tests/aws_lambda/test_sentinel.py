@@ -230,6 +230,7 @@ def function(table: Any, kinesis_local: Any, stream: str, tmp_path: Any) -> Iter
         one.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.timeout(180)
 @pytest.mark.requirement("SEN-29", "SEN-30")

@@ -1,8 +1,9 @@
 """What a hash key costs: ``python tests/benchmarks/allocator.py [keys]`` (a million by default).
 
 Everything is measured side by side in this run. The claim to check: the time per key grows like the
-number of halvings (log2 of the number of keys), not like the number of keys. The tree of the article,
-which counts its subtrees anew for every key, is measured beside it as far as it is bearable.
+number of halvings (log2 of the number of keys), and from 100,000 keys on by what an insertion into a sorted
+list moves: 0.1 ms at a million. The tree of the article, which counts its subtrees anew for every key, is
+measured beside it as far as it is bearable.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from kpl_codec.captures import InputError, Piece, plan, read_piece
 from kpl_codec.captures.files import PIECE_BYTES
 from kpl_codec.validation.check import check
 from kpl_codec.validation.task import pack
+from tests.examples import examples
 
 DEFAULTS = dict(json_parts.json_parts.__kwdefaults__ or {})
 WHEN = datetime(2026, 11, 21, 3, 0, 0, 123000, tzinfo=timezone.utc)
@@ -267,7 +268,7 @@ def test_parquet_of_the_connectors(tmp_path: Path, names: list[str]) -> None:
 
 
 @pytest.mark.requirement("SPK-10")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 500), st.booleans())
 def test_pieces_of_a_file_are_the_file(
     tmp_path: Path, sizes: list[int], piece_bytes: int, ended: bool

@@ -11,12 +11,11 @@ import pytest
 
 from kpl_codec.cli.main import main
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(400)]
 
 
 @pytest.mark.requirement("PLC-5", "KCL-4")
 def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
-    # A process of its own: the Spark of other tests must not be in it.
     command = [sys.executable, "-m", "kpl_codec.cli.main", "demo", "--user-records", "300"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

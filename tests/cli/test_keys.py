@@ -63,11 +63,6 @@ def test_allocate_as_the_article_does(capsys, tmp_path):
     existing.write_text("57\n9\n0\n32\n")
     out = run(capsys, "allocate", 8, "--existing", existing, "--space", "0:127")
     assert out.split() == ["64", "96", "80", "112", "72", "48", "104", "16"]
-    out = run(capsys, "allocate", 10, "--space", "0:127", "--order", "left-to-right")
-    assert out.split() == ["64", "32", "96", "16", "48", "80", "112", "8", "24", "40"]
-    out = run(capsys, "allocate", 15, "--space", "0:127", "--order", "half-to-half", "--json")
-    expected = ["64", "32", "96", "16", "80", "48", "112", "8", "40", "72", "104", "24", "56", "88", "120"]
-    assert json.loads(out) == expected
 
 
 def test_allocate_over_shards_thinnest_first(capsys, tmp_path):
@@ -103,7 +98,6 @@ def test_split(capsys):
         ["allocate", "4", "--space", "0:2"],
         ["allocate", "--space", "0-2"],
         ["allocate", "--space", "0:99", "--shard-count", "2"],
-        ["allocate", "--order", "tree", "--shard-count", "2"],
         ["allocate", "--shards", "/no/such/file"],
         ["split", "0"],
     ],

@@ -53,6 +53,7 @@ def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_loc
     assert "customer" not in gate.stdout + gate.stderr
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(kinesis_local, stream):
     arguments = command(kinesis_local, stream, "--all", "--json")
     for end, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 1)):
@@ -72,6 +73,7 @@ def test_a_stream_that_is_not_there_is_a_failure(kinesis_local):
     assert "ResourceNotFoundException" in missing.stderr
 
 
+@pytest.mark.slow
 def test_nothing_looked_at_is_a_failure_not_a_clean_stream(kinesis_local, proxy, stream):
     from kpl_codec.testing.faults import error
 
@@ -134,6 +136,7 @@ def test_everything_by_enhanced_fan_out(kinesis_local, stream):
     assert "GetRecords" not in gate.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_is_watched():
     arguments = [sys.executable, "-m", "kpl_codec.cli.main", "watch", "--demo", "--for", "40s", "--json"]
     demo = subprocess.run(arguments, capture_output=True, text=True, timeout=110, check=False)

@@ -38,6 +38,7 @@ from kpl_codec.compat import aws_kinesis_agg as new_package
 from kpl_codec.compat.aws_kinesis_agg import aggregator as new_aggregator
 from kpl_codec.compat.aws_kinesis_agg import deaggregator as new_deaggregator
 from kpl_codec.testing import strategies
+from tests.examples import examples
 
 from ..aws_lambda.conftest import KINESIS_RECORDS, load, vector
 
@@ -223,7 +224,7 @@ def test_differs_a_broken_frame_is_not_taken_for_plain_data(change: str) -> None
 
 
 @given(strategies.defective_frames())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @pytest.mark.requirement("CMP-3")
 def test_no_unsound_aggregate_gets_through(frame: Any) -> None:
     records = lambda_records(frame.data)

@@ -238,6 +238,7 @@ def test_a_key_of_ten_megabytes_of_nonsense_takes_linear_time() -> None:
     assert len(row.partition_key or "") == len(raw)
 
 
+@pytest.mark.slow
 def test_hostile_frames_stay_linear_in_memory() -> None:
     # 15,000 user records of 4 bytes, every one without data: defects weigh far more than bytes
     message = b"\x0a\x01k" + b"\x1a\x02\x08\x00" * 15_000

@@ -40,6 +40,7 @@ def profile() -> Iterator[None]:
     settings.load_profile(before)
 
 
+@pytest.mark.slow
 def test_a_planted_defect_is_found_and_its_seed_replays() -> None:
     """The same steps again, also in a later round; the sound core stands the same seed."""
     models.models(examples=20, steps=20)

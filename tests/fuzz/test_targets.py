@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from fuzz import corpus, growth
-from fuzz.mutation import REPOSITORY, named, path_of
 from fuzz.targets import TARGETS
 
 
@@ -22,6 +19,7 @@ def test_kept_inputs_hold(name: str) -> None:
             TARGETS[name].run(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name, target in TARGETS.items() for kind in target.grown]
 )
@@ -46,11 +44,3 @@ def test_the_law_of_growth_can_be_broken() -> None:
     found = growth.broken(greedy, lambda size: b"a" * size)
     assert found is not None
     assert found.startswith("memory")
-
-
-def test_survivors_of_the_mutation_check_are_lines_of_the_code() -> None:
-    """A survivor of code that is gone is no longer one: python -m fuzz.mutation --write."""
-    for line in named():
-        function, gone, _ = line.split(" | ", 2)
-        source = (REPOSITORY / path_of(function.rpartition(".")[0])).read_text()
-        assert re.sub(r"\s+", "", gone) in re.sub(r"\s+", "", source), line

@@ -66,10 +66,12 @@ def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iter
     kinesis_local.delete_stream(STREAM)
 
 
+#: Three Spark sessions, one after the other.
+SLOW = {"spark.md": [pytest.mark.spark, pytest.mark.slow]}
+
+
 @pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=[pytest.mark.spark] * (path.name == "spark.md")) for path in GUIDES],
-    ids=lambda path: path.name,
+    "path", [pytest.param(path, marks=SLOW.get(path.name, []), id=path.name) for path in GUIDES]
 )
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:

@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").r
 
 
 #: Options that are not those of kpl-codec: of Glue's jobs, pip, and this repository's own tools.
-_OF_OTHERS = {"--additional-python-modules", "--platform", "--write"}
+_OF_OTHERS = {"--additional-python-modules", "--platform", "--table"}
 
 
 def commands(page: str) -> list[str]:
@@ -129,11 +129,7 @@ def test_the_code_runs(kinesis_local: LocalKinesis, tmp_path: Path, monkeypatch:
     assert run.names["delivery"].shard_id == "shardId-000000000000"
 
 
-@pytest.mark.spark
-def test_the_code_on_spark_runs(tmp_path: Path) -> None:
-    from kpl_codec.spark import local_session
-
-    spark = local_session("kpl-codec tests", cores=2, memory="1g", quick_start=True)
+def test_the_code_on_spark_runs(spark: Any, tmp_path: Path) -> None:
     schema = "data binary, shardId string, sequenceNumber string, partitionKey string"
     rows = [(kpl.encode([kpl.UserRecord("k", b"data")]), "shardId-000000000000", "1", "a")]
     run = Run(tmp_path)
@@ -142,15 +138,12 @@ def test_the_code_on_spark_runs(tmp_path: Path) -> None:
         "df": spark.createDataFrame(rows, schema),
         "shard_map": kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]),
     }
-    try:
-        for block in README:
-            if of_spark(block):
-                run.block(block)
-        assert [row.data for row in run.names["users"].collect()] == [b"data"]
-        assert [row.placement for row in run.names["checked"].collect()] == ["expected"]
-        assert "sequenceNumber" in run.names["stream"].columns
-    finally:
-        spark.stop()
+    for block in README:
+        if of_spark(block):
+            run.block(block)
+    assert [row.data for row in run.names["users"].collect()] == [b"data"]
+    assert [row.placement for row in run.names["checked"].collect()] == ["expected"]
+    assert "sequenceNumber" in run.names["stream"].columns
 
 
 def test_commands_are_found() -> None:

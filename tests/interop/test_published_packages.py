@@ -19,6 +19,7 @@ import kpl_codec as kpl
 from kpl_codec import conformance
 from kpl_codec.conformance.running import load
 from kpl_codec.testing import strategies as kst
+from tests.examples import examples
 from tests.spec.vectors import REPOSITORY, user_record
 
 pytestmark = pytest.mark.timeout(300)
@@ -88,7 +89,9 @@ PLAIN = st.builds(kpl.UserRecord, KEYS, st.binary(min_size=1, max_size=60), st.n
 BIG = st.integers(2**64, 2**128 - 1).map(str)  # too large to look like an index to JavaScript
 KEYED = st.builds(kpl.UserRecord, KEYS, st.binary(min_size=1, max_size=60), BIG, st.just(()))
 LISTS = st.lists(PLAIN, min_size=2, max_size=8) | st.lists(KEYED, min_size=2, max_size=8)
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.mark.requirement("FRM-3", "MSG-12", "ENC-4")

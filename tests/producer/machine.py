@@ -21,6 +21,7 @@ from kpl_codec.producer import (
     ProducerCore,
 )
 from kpl_codec.producer.collector import PutRecordsRequest
+from kpl_codec.producer.kinesis_record import Outgoing
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, State
 
 from .model import ModelError, ModelStream, chance_of
@@ -113,6 +114,32 @@ class ProducerMachine(RuleBasedStateMachine):
     def ask(self) -> None:
         for request in self.core.requests(self.now):
             self.calls.append((request, None))
+            if isinstance(request, PutRecordsRequest):
+                self.goes_out(self.core._in_flight[request.number].kinesis_records)
+        self.expires_in_time()
+
+    def expires_in_time(self) -> None:
+        """PRD-24: whatever stands in the way, and the timer comes early enough."""
+        core = self.core
+        waiting = list(core._order.held())
+        waiting += [pending for place in core._placer.places() for pending in place]
+        waiting += [pending for outgoing in core._queue.kinesis_records() for pending in outgoing.records]
+        if waiting:
+            latest = min(p.expires_at for p in waiting) + self.config.ttl_seconds / 100 + 1e-6
+            timer = core.timer()
+            assert self.now <= latest, "has not expired"
+            assert timer is not None
+            assert timer <= latest, "nobody would see it expire"
+
+    def goes_out(self, kinesis_records: list[Outgoing]) -> None:
+        """PRD-24 and PRD-32, for the Kinesis records of a new request."""
+        for outgoing in kinesis_records:
+            assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"
+            if outgoing.shard is not None:
+                assert outgoing.shard in self.live.predicted_shards, "sent for a shard known to be closed"
+                known = self.live.shard(outgoing.shard)
+                assert known is not None
+                assert all(pending.hash_key in known.hash_key_range for pending in outgoing.records)
 
     @rule(seconds=st.sampled_from([0.001, 0.02, 0.1, 0.5, 2.0, 20.0]))
     def wait(self, seconds: float) -> None:
@@ -172,6 +199,12 @@ class ProducerMachine(RuleBasedStateMachine):
         if isinstance(request, Request):
             return self.stream.answer(request)
         return self.stream.put_records(request.records)
+
+    @rule()
+    def somebody_asks_for_a_map(self) -> None:
+        """As a routine refresh does."""
+        self.live.refresh(self.now)
+        self.ask()
 
     @rule(which=st.integers(0, 3))
     def answer_arrives(self, which: int) -> None:
@@ -288,7 +321,9 @@ class ProducerMachine(RuleBasedStateMachine):
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
         assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
         waiting = [p for place in self.core._places() for p in place]
-        assert self.core._ledger.outstanding_bytes == sum(p.size for p in waiting)
+        assert self.core._ledger.outstanding_bytes == sum(
+            len(p.record.data) + len(p.record.partition_key.encode()) for p in waiting
+        )
 
     @invariant()
     def what_is_called_delivered_a_kcl_consumer_gets(self) -> None:

@@ -7,6 +7,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from kpl_codec.producer import Delivery, Outcome, Pending, ProducerConfig
 from kpl_codec.producer.collector import PutRecordsRequest
+from kpl_codec.producer.kinesis_record import Outgoing
 
 from .machine import ProducerMachine
 
@@ -25,11 +26,22 @@ class ReshardProofMachine(ProducerMachine):
 
 
 class StrictOrderMachine(ProducerMachine):
-    """Strict order per partition key, with its own claim beside the others."""
+    """Strict order per partition key, with its own claims beside the others."""
 
     config = ProducerConfig(
         aggregation_max_size=600, record_ttl=30_000, max_connections=3, ordering="partition-key"
     )
+
+    def goes_out(self, kinesis_records: list[Outgoing]) -> None:
+        super().goes_out(kinesis_records)
+        self.collect()
+        for outgoing in kinesis_records:
+            beside = {pending.token for pending in outgoing.records}
+            for pending in outgoing.records:
+                for other in () if pending.keyless else self.accepted.values():
+                    same_key = other.record.partition_key == pending.record.partition_key
+                    if same_key and not other.keyless and other.number < pending.number:
+                        assert other.token in beside or other.token in self.results, "sent too early"
 
     def teardown(self) -> None:
         super().teardown()
@@ -44,6 +56,18 @@ class StrictOrderMachine(ProducerMachine):
             pendings.sort(key=lambda pending: pending.number)
             places = [first_seen[pending.token] for pending in pendings]
             assert places == sorted(places), f"user records of key {key!r} out of order"
+
+
+class StrictOrderExpiryMachine(StrictOrderMachine):
+    """Aggregates that wait for each other while one after the other of their user records expires."""
+
+    config = ProducerConfig(
+        aggregation_max_size=600,
+        record_ttl=1_000,
+        record_max_buffered_time=500,
+        max_connections=1,
+        ordering="partition-key",
+    )
 
 
 class AutoMachine(ProducerMachine):
@@ -141,6 +165,7 @@ MACHINES = [
     ProducerMachine,
     ReshardProofMachine,
     StrictOrderMachine,
+    StrictOrderExpiryMachine,
     BucketMachine,
     AutoMachine,
     ReshardProofAutoMachine,

@@ -16,6 +16,7 @@ from kpl_codec.producer.aggregator import Aggregator
 from kpl_codec.producer.collector import Collector
 from kpl_codec.producer.kinesis_record import Outgoing
 from kpl_codec.producer.pending import Preparation
+from tests.examples import examples
 
 VECTORS = Path(__file__).parents[2] / "spec" / "vectors"
 KPL_CASES = [
@@ -44,6 +45,28 @@ def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> lis
     for record in user_records:
         done += aggregator.add("shard", prepared(config, record))[1]
     return done + aggregator.take_all()
+
+
+@pytest.mark.requirement("PRD-24")
+@given(st.lists(st.tuples(records, st.booleans()), min_size=1, max_size=12))
+def test_what_has_expired_leaves_and_all_others_stay_as_if_they_had_been_alone(
+    entries: list[tuple[kpl.UserRecord, bool]],
+) -> None:
+    config = ProducerConfig()
+    pendings = [prepared(config, record) for record, _ in entries]
+    for pending, (_, expired) in zip(pendings, entries, strict=True):
+        pending.expires_at = 1.0 if expired else 2.0
+    outgoing = Outgoing("shard", None, "a", 10**6, pendings[0])
+    assert all([outgoing.add(pending) for pending in pendings[1:]])
+    outgoing.max_size = 1  # what has fitted stays
+    assert outgoing.take_expired(1.0) == [p for p in pendings if p.expires_at == 1.0]
+    left = [pending for pending in pendings if pending.expires_at == 2.0]
+    assert outgoing.records == left
+    if left:
+        assert outgoing.data_size == len(outgoing.build()["Data"])
+        keys = [pending.hash_key for pending in left]
+        assert (outgoing.lowest, outgoing.highest) == (min(keys), max(keys))
+        assert outgoing.expires_at == 2.0
 
 
 @pytest.mark.requirement("PRD-11", "PRD-12", "PRD-19")
@@ -113,7 +136,7 @@ def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
 
 
 @pytest.mark.requirement("PRD-15")
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 4), st.sampled_from(["fixed", "first"]))
 def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_key: str) -> None:
     """The KPL's edge: aggregationMaxSize 1 MiB lets data + "a" be one byte too many."""
@@ -141,7 +164,7 @@ def test_a_record_of_the_largest_size_passes_and_one_byte_more_is_refused(key: s
 @pytest.mark.requirement("PRD-5", "PRD-13", "PRD-14")
 @pytest.mark.parametrize("outer_key", ["fixed", "first", "buckets"])
 @given(extra=st.integers(-3, 3), tagged=st.booleans())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
     outer_key: str, extra: int, tagged: bool
 ) -> None:
@@ -203,7 +226,7 @@ def test_reshard_proof_aggregates_share_one_hash_key() -> None:
     st.integers(1, 20),
     st.integers(52224, 300_000),
 )
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: int) -> None:
     config = ProducerConfig(collection_max_count=max_count, collection_max_size=max_size)
     collector = Collector(config)

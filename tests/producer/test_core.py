@@ -14,8 +14,10 @@ from kpl_codec.producer import (
     Delivery,
     DeliveryError,
     Outcome,
+    Pending,
 )
 from kpl_codec.producer.collector import PutRecordsRequest
+from kpl_codec.producer.kinesis_record import Outgoing
 from kpl_codec.shards.live_shard_map import Failure, Request
 
 from .bench import HIGH, LOW, Bench, data_of
@@ -98,7 +100,8 @@ def test_flush_sends_at_once_and_retries_at_once() -> None:
     bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
     bench.put(b"3", LOW)  # after the flush: may wait
     (again,) = bench.puts(0.1)
-    assert sorted(data_of(again)) == [[b"1", b"3"], [b"2"]]  # 3 is company that was found
+    assert sorted(data_of(again)) == [[b"1"], [b"2"]]  # as they were
+    assert b"3" not in bench.results
 
 
 def test_retries_after_a_flush_keep_company() -> None:
@@ -110,6 +113,53 @@ def test_retries_after_a_flush_keep_company() -> None:
     bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
     (again,) = bench.puts(0.1)
     assert data_of(again) == data_of(call) == [[b"%d" % number for number in range(50)]]
+
+
+@pytest.mark.requirement("PRD-50")
+@pytest.mark.parametrize("trouble", ["InternalFailure", "EndpointConnectionError", "entries", "throttled"])
+def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted: user records that are put into an aggregate. It was each of them in each attempt."""
+    aggregated = 0
+    take = Outgoing._take
+
+    def counted(self: Outgoing, pending: Pending, max_size: int | None) -> bool:
+        nonlocal aggregated
+        aggregated += 1
+        return take(self, pending, max_size)
+
+    monkeypatch.setattr(Outgoing, "_take", counted)
+    bench = Bench(4)
+    for number in range(1000):
+        bench.put(b"%d" % number, number * 2**128 // 1000)
+    accepted, calls = aggregated, 0
+    bench.core.flush()
+    while bench.now < 125:
+        for call in bench.puts(0.05):
+            calls += 1
+            if trouble in ("entries", "throttled"):
+                code = "InternalFailure" if trouble == "entries" else "ProvisionedThroughputExceededException"
+                bench.core.receive(call, {"Records": [{"ErrorCode": code}] * len(call.records)}, bench.now)
+            else:
+                bench.core.fail(call, Failure(trouble), bench.now, answered=True)
+    assert calls > 5
+    assert aggregated == accepted
+    bench.run(10.0)
+    assert all(isinstance(result, Delivery) for result in bench.results.values())
+
+
+@pytest.mark.requirement("PRD-50")
+def test_what_was_not_stored_is_aggregated_anew_if_its_shard_has_split() -> None:
+    bench = Bench(record_max_buffered_time=50)
+    bench.put(b"low", 5)
+    bench.put(b"high", 2**126 + 5)
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.stream.split(0)
+    bench.live.refresh(bench.now)
+    bench.map()
+    bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
+    bench.run(1.0)
+    assert bench.outcomes(b"low") == bench.outcomes(b"high") == [Outcome.INTERNAL, Outcome.DELIVERED]
 
 
 def test_what_was_invalid_is_not_repeated_in_the_history() -> None:

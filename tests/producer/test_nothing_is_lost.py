@@ -14,11 +14,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.examples import examples
+
 from .machine import ProducerMachine
 from .machines import MACHINES
 
 QUICK = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -28,7 +30,7 @@ def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
     run_state_machine_as_test(machine, settings=QUICK)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.requirement("PRD-10", "PRD-23", "PRD-28")
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)

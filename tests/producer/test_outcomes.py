@@ -21,6 +21,7 @@ from kpl_codec.producer import (
 from kpl_codec.producer.limiter import BACKOFF, Lane, TokenBucket
 from kpl_codec.producer.outcomes import ACTIONS, Action, outcome_of
 from kpl_codec.shards.live_shard_map import Failure
+from tests.examples import examples
 
 from .bench import HIGH, LOW, Bench, data_of
 
@@ -113,7 +114,7 @@ def test_fail_if_throttled() -> None:
     assert failed.outcome is Outcome.THROTTLED
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.sets(st.integers(0, 11)))
 def test_halving_finds_exactly_the_bad_records(shards: list[int], bad: set[int]) -> None:
     """A service that refuses every call with a bad record in it."""

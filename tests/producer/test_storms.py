@@ -97,6 +97,24 @@ def test_a_success_in_the_same_answer_does_not_end_the_backoff() -> None:
     assert len(bench.puts(0.11)) == 1
 
 
+@pytest.mark.requirement("PRD-21")
+def test_an_outage_costs_attempts_by_time_and_not_by_what_is_held() -> None:
+    def sent_in_an_outage(held: int) -> int:
+        bench = Bench(aggregation_enabled=False, max_outstanding_records=10_000)
+        for number in range(held):
+            bench.put(b"%d" % number, LOW if number % 2 else HIGH)
+        sent = 0
+        while bench.now < 125:
+            for call in bench.puts(0.01):
+                sent += len(call.records)
+                bench.core.fail(call, Failure("ServiceUnavailable"), bench.now, answered=True)
+        bench.run(5.0)  # and when it is over, all of it goes
+        assert sum(isinstance(result, Delivery) for result in bench.results.values()) == held
+        return sent - 3 * held
+
+    assert sent_in_an_outage(3000) <= sent_in_an_outage(300) + 30 <= 80
+
+
 @pytest.mark.requirement("PRD-44")
 def test_a_service_that_finds_everything_invalid_is_asked_less_and_less() -> None:
     bench = Bench(record_max_buffered_time=10)
@@ -114,6 +132,33 @@ def test_a_service_that_finds_everything_invalid_is_asked_less_and_less() -> Non
     assert set(outcomes) <= {"refused", "expired"}
     assert calls < 150
     assert all(result.reason == "ValidationException" for result in bench.results.values())  # type: ignore[union-attr]
+
+
+@pytest.mark.requirement("PRD-24")
+@pytest.mark.parametrize(
+    "trouble", ["ValidationException", "InternalFailure", "ConnectTimeoutError", "silence"]
+)
+@pytest.mark.parametrize("shards", [2, 50])
+def test_whatever_is_refused_expires_in_time_and_a_flush_ends(trouble: str, shards: int) -> None:
+    """An ARN given as the name, an outage, a black hole: all of it for ever."""
+    bench = Bench(shards, max_connections=2, aggregation_max_size=200)
+    for number in range(500):
+        bench.put(b"%d" % number + b"x" * 100, number * 2**128 // 500)
+    bench.core.flush()
+    ended_at: dict[bytes, float] = {}
+    under_way: list[tuple[float, PutRecordsRequest]] = []
+    while bench.core.outstanding:
+        timer = bench.core.timer()
+        times = [due for due, _ in under_way] + ([] if timer is None else [timer])
+        bench.now = max(bench.now + 0.001, min(times))
+        for due, call in [entry for entry in under_way if entry[0] <= bench.now]:
+            under_way.remove((due, call))
+            bench.core.fail(call, Failure(trouble), bench.now, answered=trouble != "silence")
+        latency = 0.9 if trouble == "silence" else 0.02
+        under_way += [(bench.now + latency, call) for call in bench.puts()]
+        ended_at |= {data: bench.now for data in bench.results if data not in ended_at}
+    assert len(ended_at) == 500
+    assert max(ended_at.values()) <= 130.3 + latency  # a call under way has the last word
 
 
 @pytest.mark.requirement("PRD-44")

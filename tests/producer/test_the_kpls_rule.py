@@ -45,7 +45,7 @@ class KplRuleCore(ProducerCore):
         ]
         for index, pending in enumerate(done):
             self._end([(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))])
-        outgoing.remove(done)
+        outgoing.records = [pending for pending in outgoing.records if pending not in done]
         misplaced = attempt._replace(outcome=Outcome.MISPLACED)
         return self._failures.failed(outgoing, misplaced, now) if outgoing.records else []
 

@@ -21,6 +21,7 @@ from kpl_codec.shards.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN
 from kpl_codec.shards.placement import Verdict
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
+from tests.examples import examples
 
 from .examples import INPUT_SCHEMA, START, Stream, broken_frame, mixed_stream, scanned
 
@@ -139,7 +140,7 @@ def counted(tally: Tally) -> dict[str, object]:
 
 
 @pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7", "PLC-5", "SPK-1")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(batches(), st.sampled_from([1, 300, 1 << 20]), st.sampled_from([THREE, None]))
 def test_columns_count_what_objects_count_however_batches_are_cut(
     batch: pa.RecordBatch, max_bytes: int, shard_map: ShardMap | None
@@ -151,7 +152,7 @@ def test_columns_count_what_objects_count_however_batches_are_cut(
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(batches(), st.integers(0, 25), st.sampled_from([1, 300]))
 def test_two_partitions_count_what_one_does(batch: pa.RecordBatch, at: int, max_bytes: int) -> None:
     whole, found = scanned(batch, THREE)
@@ -161,7 +162,7 @@ def test_two_partitions_count_what_one_does(batch: pa.RecordBatch, at: int, max_
     assert Counter([*parts[0][1], *parts[1][1]]) == Counter(found)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(batches())
 def test_dictionary_arrays_count_as_plain_ones(batch: pa.RecordBatch) -> None:
     results = []
@@ -173,7 +174,7 @@ def test_dictionary_arrays_count_as_plain_ones(batch: pa.RecordBatch) -> None:
     assert results[0] == results[1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(batches(), st.integers(0, 200))
 def test_a_kinesis_record_cut_between_two_scans_counts_once(batch: pa.RecordBatch, at: int) -> None:
     rows = [out for out in deaggregate_batches([batch], "report", shard_map=THREE)]
@@ -333,7 +334,7 @@ def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPat
     assert len(Tally.from_bytes(one.to_bytes()).examples["stray"]) == 3
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.integers(-(2**35), 2**35), st.sampled_from("ab")), max_size=60), st.randoms())
 def test_the_order_of_merging_does_not_matter(cells: list[tuple[int, str]], rnd: random.Random) -> None:
     def tally(some: list[tuple[int, str]]) -> Tally:

@@ -9,6 +9,7 @@ import pytest
 from .day import simulated_day
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEN-20")
 def test_a_day_of_faults_and_losses_takes_no_more_memory_than_half_a_day(monkeypatch):
     monkeypatch.setattr("kpl_codec.sentinel.judging.REMEMBERED", 200)  # of 20,000: full within hours

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.sentinel import Finding, Kept, KeptStateError, Limits, Sentinel, Watch
 from kpl_codec.sentinel.judging import Judge
+from tests.examples import examples
 
 from .model import START, ModelStream, open_map, run
 from .test_watch import NAIVE, Traffic, aggregate, mended_after_a_minute, split_map
@@ -45,7 +46,7 @@ CUTS = st.lists(st.floats(0.2, 280), min_size=1, max_size=5, unique=True).map(
 
 @pytest.mark.requirement("SEN-29")
 @given(times=CUTS)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_with_share_1_every_record_is_read_once_however_often_it_ends(times):
     stream = ModelStream(open_map(2))
     traffic = Traffic(stream, rate=5, naive=0.1)
@@ -61,7 +62,7 @@ def test_with_share_1_every_record_is_read_once_however_often_it_ends(times):
 
 @pytest.mark.requirement("SEN-29")
 @given(times=CUTS, gap=st.sampled_from([0.0, 70.0]))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_a_sample_looks_at_no_period_twice_and_counts_those_it_missed(times, gap):
     times = [*times[:-1], times[-1] + gap]
     stream = ModelStream(open_map(2))
@@ -81,7 +82,7 @@ def test_a_sample_looks_at_no_period_twice_and_counts_those_it_missed(times, gap
 
 @pytest.mark.requirement("SEN-33")
 @given(times=CUTS, share=st.sampled_from([0.5, 0.2]))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_no_record_is_counted_by_two_runs(times, share):
     """With two slots a period, the next slot often begins where the one before ended and was read past."""
     counted: Counter[str] = Counter()

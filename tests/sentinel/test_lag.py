@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.sentinel import Limits, Look, Sentinel
 from kpl_codec.sentinel.measures import measures, measures_of_records
+from tests.examples import examples
 
 from .model import START, ModelStream, open_map, run
 from .test_watch import Traffic, watched
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEN-32", "SEN-22")
 @given(part=st.floats(0.1, 2.0), since=st.sampled_from([0.0, 90.0]))
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_a_watch_that_reads_behind_tells_its_lag_and_one_that_keeps_up_does_not(part, since):
     """``part``: what the budget allows of what comes in. Lag: the age of the oldest record not yet read."""
     stream = ModelStream(open_map(2))

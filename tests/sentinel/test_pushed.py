@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.sentinel import Sentinel, Watch
+from tests.examples import examples
 
 from .model import START, ModelStream, open_map, run
 from .test_watch import Traffic, split_map, watched
@@ -19,7 +20,7 @@ CODES = ["LimitExceededException", "ResourceInUseException", "InternalFailure", 
 @pytest.mark.requirement("SEN-34", "SEN-16", "SEN-36")
 @example(odds=0.5, seed=40, rate=5.0)
 @given(odds=st.sampled_from([0.0, 0.1, 0.5]), seed=st.integers(0, 99), rate=st.sampled_from([0.1, 5.0]))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_each_record_is_read_once_and_a_failure_is_given_five_seconds(odds, seed, rate):
     rng = random.Random(seed)
     failed: dict[str, float] = {}

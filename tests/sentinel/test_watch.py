@@ -14,6 +14,7 @@ import kpl_codec as kpl
 from kpl_codec.format.records import answered_record
 from kpl_codec.report import KINDS as REPORT_KINDS
 from kpl_codec.sentinel import KINDS, Limits, Look, Sentinel, Watch, seconds_to_find
+from tests.examples import examples
 
 from .model import START, ModelStream, key_on, open_map, run
 
@@ -95,6 +96,7 @@ def test_a_naive_aggregator_is_named_with_its_shards_and_its_number():
     assert total.seen < total.estimate
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEN-12")
 def test_one_aggregate_in_a_thousand_is_found_in_the_time_the_formula_says():
     """20 streams; at most 3 may take longer (95 in 100 do not; 4 of 20 happen 1.6 times in 100)."""
@@ -131,7 +133,7 @@ def test_a_clean_stream_is_silent_for_an_hour():
     period=st.sampled_from([10.0, 20.0, 60.0]),
     rate=st.sampled_from([0.01, 1.0, 20.0]),
 )
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_every_shard_is_looked_at_in_every_period(shards, share, period, rate):
     stream = ModelStream(open_map(shards))
     Traffic(stream, rate=rate).fill(START - 120, START + 300)
@@ -161,7 +163,7 @@ def test_every_shard_is_looked_at_in_every_period(shards, share, period, rate):
     share=st.sampled_from([0.05, 1.0]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_budgets_hold_even_when_the_server_says_no(calls, shard_calls, odds, code, share, seed):
     rng = random.Random(seed)
     stream = ModelStream(open_map(3), refuse=lambda call, now: code if rng.random() < odds else None)

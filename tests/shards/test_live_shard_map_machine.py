@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kpl_codec.format.hash_keys import HashKeyRange
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, State
+from tests.examples import examples
 
 from .model import ModelStream
 from .test_live_shard_map import KEYS, THROTTLED
@@ -18,9 +19,13 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     fail, expire and come back cut; a map that must never be wrong about what it was told."""
 
     @initialize(
-        shards=st.integers(1, 5), describe=st.booleans(), size=st.integers(1, 4), everything=st.booleans()
+        shards=st.integers(1, 5),
+        describe=st.booleans(),
+        size=st.integers(1, 4),
+        everything=st.booleans(),
+        ttl=st.sampled_from([0.0, 60.0, float("inf")]),
     )
-    def begin(self, shards, describe, size, everything):
+    def begin(self, shards, describe, size, everything, ttl):
         self.now = 0.0
         self.stream = ModelStream(shards, now=0)
         self.size = size
@@ -31,8 +36,9 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             describe=describe,
             max_results=size,
             shard_filter="FROM_TRIM_HORIZON" if everything else "AT_LATEST",
-            closed_shard_ttl=0.0,
+            closed_shard_ttl=ttl,
         )
+        self.ttl = ttl
         self.live.refresh(self.now)
         self.request = None
         self.begun = 0.0  # when the refresh under way began
@@ -213,9 +219,15 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     def ranges_are_kept(self):
         for shard_id, hash_key_range in self.seen.items():
             known = self.live.shard(shard_id)
-            assert known is not None or (self.everything and shard_id in self.expired)
+            assert known is not None or (
+                self.everything and shard_id in self.expired and self.ttl < float("inf")
+            )
             assert known is None or known.hash_key_range == hash_key_range
             assert self.live.lineage.get(shard_id) == known
+            answer = self.live.hash_key_range(shard_id, self.now)
+            assert answer in (hash_key_range, None)
+            assert answer is not None or self.ttl < float("inf")
+        assert self.live.hash_key_range("shardId-unheard-of", self.now) is None
         if self.live.shard_map is not None:
             for shard in self.live.shard_map.open_shards:
                 assert self.live.hash_key_range(shard.shard_id, self.now) == shard.hash_key_range
@@ -240,4 +252,4 @@ class LiveShardMapMachine(RuleBasedStateMachine):
 
 
 TestLiveShardMapMachine = LiveShardMapMachine.TestCase
-TestLiveShardMapMachine.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestLiveShardMapMachine.settings = settings(max_examples=examples(100), stateful_step_count=60, deadline=None)

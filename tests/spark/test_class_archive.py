@@ -54,6 +54,7 @@ def test_it_is_done_without(java: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert class_archive(java, folder=tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_second_session_maps_what_the_first_one_left(java: str, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_shard_maps_go_through_aws_and_back(shard_map: kpl.ShardMap) -> None:
     assert kpl.ShardMap.from_json(shard_map.to_json()) == shard_map
 
 
+@pytest.mark.slow
 def test_strategies_shrink_to_the_least() -> None:
     quiet = settings(max_examples=2000, database=None)
     least = find(kst.aggregated_records(), lambda example: True, settings=quiet)
@@ -76,6 +77,7 @@ def test_strategies_shrink_to_the_least() -> None:
     assert len(split.maps) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in kst.__all__ if name.islower()])
 def test_a_shrunk_example_can_be_pasted(name: str) -> None:
     """What Hypothesis prints of a failure is code with public names that makes the same value again."""

@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from .traceability import REPOSITORY, citations, marked, mentioned, missing, requirements, summary, trace
+from .traceability import citations, marked, mentioned, missing, requirements, summary, trace
 
 
 def test_every_requirement_is_enforced_and_tested() -> None:
     problems = trace().problems
     assert not problems, "\n" + "\n".join(problems)
-
-
-def test_the_committed_summary_is_today_s() -> None:
-    committed = (REPOSITORY / "spec" / "coverage.txt").read_text()
-    assert committed == summary(trace().requirements), "run: python -m tests.spec.traceability --write"
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
     python -m tests.spec.traceability            print what is missing, exit 1 if anything is
     python -m tests.spec.traceability PRD PRT    the same for these areas only
-    python -m tests.spec.traceability --write    write spec/coverage.txt anew, too
+    python -m tests.spec.traceability --table    and for each requirement: quotes, tests, vectors
 
 What counts:
 
@@ -216,16 +216,13 @@ def missing(found: Iterable[Requirement], exceptions: list[dict[str, str]]) -> I
 
 
 def summary(requirements: dict[str, Requirement]) -> str:
-    """spec/coverage.txt: a line for each requirement."""
-    lines = [
-        "# Requirement, MUST or not, where the code quotes it, where tests name it, how many vectors.",
-        "# Written by: python -m tests.spec.traceability --write",
-    ]
+    """A line for each requirement: id, MUST or not, where code quotes and tests name it, how many vectors."""
+    lines = []
     by_file = defaultdict(list)
     for requirement in requirements.values():
         by_file[requirement.file].append(requirement)
     for file, group in sorted(by_file.items()):
-        lines += ["", f"{file}: {len(group)} requirements"]
+        lines.append(f"{file}: {len(group)} requirements")
         for requirement in sorted(group, key=lambda r: (r.id[:3], int(r.id[4:]))):
             strength = "MUST" if requirement.must else "    "
             code = " ".join(sorted(requirement.code)) or "-"
@@ -236,13 +233,13 @@ def summary(requirements: dict[str, Requirement]) -> str:
 
 def main(arguments: list[str]) -> int:
     result = trace()
-    if "--write" in arguments:
-        (REPOSITORY / "spec" / "coverage.txt").write_text(summary(result.requirements))
-    areas = tuple(argument for argument in arguments if argument != "--write") or ("",)
+    areas = tuple(argument for argument in arguments if argument != "--table") or ("",)
     problems = [problem for problem in result.problems if problem.startswith(areas)]
+    looked_at = {id: requirement for id, requirement in result.requirements.items() if id.startswith(areas)}
+    if "--table" in arguments:
+        print(summary(looked_at))
     print(*problems, sep="\n", end="\n" if problems else "")
-    looked_at = [requirement for id, requirement in result.requirements.items() if id.startswith(areas)]
-    must = sum(requirement.must for requirement in looked_at)
+    must = sum(requirement.must for requirement in looked_at.values())
     print(f"{len(looked_at)} requirements, {must} of them MUST; {len(problems)} problems")
     return 1 if problems else 0
 

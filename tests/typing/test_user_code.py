@@ -59,10 +59,12 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_mypy_agrees() -> None:
     assert mypy() == EXPECTED
 
 
+@pytest.mark.slow
 def test_pyright_agrees(tmp_path: Path) -> None:
     pytest.importorskip("basedpyright")
     assert pyright(tmp_path) == EXPECTED

@@ -121,6 +121,7 @@ def test_everything_that_can_be_wrong_is_found_with_its_place(run: Run) -> None:
         assert word in run.out
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-4", "SPK-14", "MSG-9")
 def test_hostile_frames_are_findings(run: Run) -> None:
     key = b"k" * 500_000
@@ -193,6 +194,7 @@ def test_a_defect_of_ours_does_not_end_with_the_status_of_findings(
     assert "told in full" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-12")
 def test_thousands_of_files_of_skewed_sizes(run: Run) -> None:
     users = sorted_by_shard(1000)[LOWER]

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-5", "SPK-7", "SPK-17", "SPK-58", "SPK-62", "SPK-67")
 def test_everything_runs_on_connect(kinesis_local: LocalKinesis, stream_name: str, tmp_path: Path) -> None:
     stream, target = Stream(kinesis_local, stream_name, 2), f"{stream_name}-target"

@@ -4,8 +4,8 @@ After every death the query goes on from its checkpoint into a sink that is idem
 end every (shard, sequence number, sub-sequence number) is counted: none missing, none twice; and every
 batch that was written twice was the same both times.
 
-    pytest -m slow tests/spark/source/test_kills.py                       eight lives of a driver
-    KPL_CODEC_LIVES=32 pytest -m slow -s tests/spark/source/test_kills.py    about a hundred kills, 20 minutes
+    pytest -m soak tests/spark/source/test_kills.py                       eight lives of a driver
+    KPL_CODEC_LIVES=32 pytest -m soak -s tests/spark/source/test_kills.py    about a hundred kills, 20 minutes
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ def kill_workers_until_it_ends(driver: Driver, from_batch: int, most: int) -> in
     return killed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.requirement("SPK-50", "SPK-54")
 def test_a_driver_and_workers_are_killed_and_nothing_is_missing_or_twice(
@@ -164,7 +165,7 @@ def test_a_driver_and_workers_are_killed_and_nothing_is_missing_or_twice(
 LIVES = int(os.environ.get("KPL_CODEC_LIVES", "8"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(200 * LIVES)
 @pytest.mark.requirement("SPK-50", "SPK-54", "SPK-85")
 def test_many_lives(make_stream: Any, tmp_path: Path) -> None:

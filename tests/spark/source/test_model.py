@@ -15,13 +15,14 @@ from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import TRIM_HORIZON, after_record
 from kpl_codec.spark.source.ends import Caps
 from kpl_codec.spark.source.offsets import DataLoss, StreamOffset, batch_pieces
+from tests.examples import examples
 
 from .model import HOUR, ModelKinesis, refusal
 from .model_query import LIVES, TELLING, ModelQuery, no_record_is_skipped_without_an_error
 
 
 @pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71", "EFO-9", "EFO-10")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(**LIVES)
 @example(**TELLING[0])
 @example(**TELLING[1])

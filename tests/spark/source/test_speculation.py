@@ -14,6 +14,7 @@ from .test_kills import Driver, sink_rows
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(300)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-50")
 def test_a_speculative_attempt_reads_the_same_and_nothing_is_missing_or_twice(
     make_stream: Any, tmp_path: Path

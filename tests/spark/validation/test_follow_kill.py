@@ -60,7 +60,7 @@ def test_kill_9_of_driver_jvm_and_workers(spark: Any, stream: Stream, tmp_path: 
     once_each(out, stream)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.requirement("SPK-23", "SPK-17")
 def test_three_lives_of_following(spark: Any, stream: Stream, tmp_path: Path) -> None:
     chance = random.Random(7)

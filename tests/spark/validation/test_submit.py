@@ -19,6 +19,7 @@ from tests.validation.test_job import LOWER, MAP
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-19", "SPK-17")
 def test_spark_submit(tmp_path: Path) -> None:
     ensure_java()

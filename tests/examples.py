@@ -1,0 +1,34 @@
+"""How many examples Hypothesis tries: a quarter on a desk, all of them in CI.
+
+    python -m pytest                                     the same examples each time, a quarter of them
+    CI=true python -m pytest -m ''                       all of them, the same each time, with the slow tests
+    python -m pytest --hypothesis-profile=search         others each time: it may find something
+
+Without a stopwatch: a busy machine is not a defect.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+QUICK, WHOLE, SEARCH = "quick", "whole", "search"
+#: What `quick` tries of them.
+SHARE = 4
+
+settings.register_profile(
+    WHOLE, deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(QUICK, settings.get_profile(WHOLE), max_examples=100 // SHARE)
+settings.register_profile(SEARCH, settings.get_profile(WHOLE), derandomize=False)
+
+
+def load() -> None:
+    """The profile that this run has, unless the command line names one."""
+    settings.load_profile(WHOLE if "CI" in os.environ else QUICK)
+
+
+def examples(count: int) -> int:
+    """``count`` examples in CI and where they are searched for, a quarter of them elsewhere."""
+    return max(5, count // SHARE) if settings.get_current_profile_name() == QUICK else count
