@@ -60,6 +60,11 @@ HELP = {
         "Capture that part again. The finding capture-CODE tells more.",
         ("not-representable", "bad-path"),
     ),
+    "S3Error": Help(
+        _OPERATOR,
+        "Do what the text says. AWS_ENDPOINT_URL_S3 names another server than AWS.",
+        ("NoCredentialsError", "NoSuchBucket", "EndpointConnectionError"),
+    ),
     "InputError": Help(
         _OPERATOR,
         "Check the path, and that this machine may read it.",
