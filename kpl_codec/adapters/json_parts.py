@@ -32,14 +32,12 @@ def json_parts(
     source: Iterable[bytes],
     *,
     offset: int = 0,
-    inside: bool = False,
-    stop: int | None = None,
     whole_size: int = WHOLE_SIZE,
     max_size: int = MAX_SIZE,
 ) -> Iterator[Document | Defect]:
     """As `json_documents`, but a document of more than ``whole_size`` characters comes in parts; a record
     in it of more than ``max_size`` characters is a Defect (too-large)."""
-    return _Parts(source, offset, stop, whole_size, max_size).read(inside=inside)
+    return _Parts(source, offset, whole_size, max_size).read()
 
 
 class _Lost(Exception):
@@ -53,10 +51,8 @@ class _Lost(Exception):
 class _Parts(Reading):
     """A reading that splits documents that are too large."""
 
-    def __init__(
-        self, source: Iterable[bytes], offset: int, stop: int | None, whole_size: int, max_size: int
-    ) -> None:
-        super().__init__(source, offset, stop, whole_size)
+    def __init__(self, source: Iterable[bytes], offset: int, whole_size: int, max_size: int) -> None:
+        super().__init__(source, offset, whole_size)
         self._whole_size, self._record_size = whole_size, max_size
 
     def _lost(self, broken: Break) -> Iterator[Document | Defect]:

@@ -70,19 +70,14 @@ def json_documents(
     source: str | Iterable[bytes],
     *,
     offset: int = 0,
-    inside: bool = False,
-    stop: int | None = None,
     max_size: int = MAX_SIZE,
 ) -> Iterator[Document | Defect]:
     """The documents and defects of ``source`` in order, lazily.
 
-    ``source``: a text, or UTF-8 in blocks of any size. ``offset``: of its first byte. To read a file in
-    pieces, give each piece its bytes from *one before* its first on, with the matching ``offset``, ``inside``
-    for all but the first, and ``stop``. A piece begins at its first start and ends at the first start at or
-    after ``stop``, so it needs bytes beyond ``stop``. (Not for files with a ``{`` or ``[`` at the beginning
-    of a line inside a document.) An OSError of ``source`` is raised after everything before it.
+    ``source``: a text, or UTF-8 in blocks of any size. ``offset``: of its first byte. An OSError of
+    ``source`` is raised after everything before it.
     """
-    return Reading(source, offset, stop, max_size).read(inside=inside)
+    return Reading(source, offset, max_size).read()
 
 
 class Break(NamedTuple):
@@ -98,20 +93,18 @@ class Reading:
     belong to ``pos``; ``_later`` holds the following texts, the next one last, with how much of each is
     used."""
 
-    def __init__(self, source: str | Iterable[bytes], offset: int, stop: int | None, max_size: int) -> None:
+    def __init__(self, source: str | Iterable[bytes], offset: int, max_size: int) -> None:
         self.text, self.pos, self.offset, self.line = "", 0, offset, 1
         self.ended = False
         self._later = [(source, 0)] if isinstance(source, str) else []
         self._blocks = iter(() if isinstance(source, str) else source)
         self._utf_8 = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._error: OSError | None = None
-        self._stop, self._max_size = stop, max_size
+        self._max_size = max_size
         self._repeats = False
         self._decoder = json.JSONDecoder(object_pairs_hook=self._members)
 
-    def read(self, *, inside: bool) -> Iterator[Document | Defect]:
-        if inside:
-            self._to_start()
+    def read(self) -> Iterator[Document | Defect]:
         expected = 1  # the size of the document before: sizes are often similar
         while True:
             self._fill(expected)
@@ -120,8 +113,6 @@ class Reading:
                 if self.ended:
                     break
                 continue
-            if self._past_stop():
-                return
             found = self._document()
             if isinstance(found, Break):
                 yield from self._lost(found)
@@ -186,14 +177,6 @@ class Reading:
         part = self.text[self.pos : end]
         # An invalid byte is one surrogate, for which this writes three bytes.
         return len(part.encode("utf-8", "surrogatepass")) - 2 * len(_NOT_UTF_8.findall(part))
-
-    def _past_stop(self) -> bool:
-        """Whether ``pos`` is a start that belongs to the next piece."""
-        return (
-            self._stop is not None
-            and self.offset >= self._stop
-            and _START.match(self.text, self.pos) is not None
-        )
 
     def _to_start(self) -> None:
         """Move to the first start at or after ``pos``, or to the end."""
@@ -289,8 +272,6 @@ class Reading:
             if start < self.pos:
                 continue  # inside a document that was returned
             self._advance(start)
-            if self._past_stop():
-                return
             try:
                 value, after = self._decode() if start in closed else (None, 0)
             except (ValueError, RecursionError):

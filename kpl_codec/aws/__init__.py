@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .aio_producer import AsyncProducer as AsyncProducer
     from .aio_shard_map import AsyncStreamShardMap as AsyncStreamShardMap
     from .delivery_future import DeliveryFuture as DeliveryFuture
+    from .one_lock import WouldDeadlock as WouldDeadlock
     from .producer import Producer as Producer
     from .producer_threads import ProducerThreads as ProducerThreads
     from .reading import read_record as read_record
@@ -38,6 +39,7 @@ _HOMES = {
     "Producer": "producer",
     "ProducerThreads": "producer_threads",
     "DeliveryFuture": "delivery_future",
+    "WouldDeadlock": "one_lock",
     "AsyncProducer": "aio_producer",
 }
 

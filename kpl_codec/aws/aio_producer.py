@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..format.records import Tag
 from ..lazy import needing_extras
-from ..producer import Delivery, DeliveryError, Pending, ProducerClosed
+from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from ..producer.collector import PutRecordsRequest
 from ..shards.live_shard_map import Request, State
-from .calls import CALL_ERRORS, call, what_failed
-from .producer_base import Flush, ProducerBase, Result, client_config
+from .calls import call, what_failed
+from .producer_base import Flush, ProducerBase, Result, broken_off, client_config
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ _LONGEST_RUN = 0.001
 
 
 class AsyncProducer(ProducerBase):
-    """A producer for one stream, in one event loop. ``options``: see
+    """A producer for one stream, its name or its ARN, in one event loop. ``options``: see
     `kpl_codec.aws.producer_base.ProducerOptions`."""
 
-    def __init__(self, stream_name: str | None = None, **options: Unpack[ProducerOptions]) -> None:
-        super().__init__(stream_name, **options)
+    def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(stream, **options)
         self._own_client: Any = None
         self._core = self._new_core()
         self._forgotten = weakref.finalize(self, log_never_closed, self._core)
@@ -56,6 +56,7 @@ class AsyncProducer(ProducerBase):
         self._unresolved: set[Pending] = set()
         self._flushes: list[tuple[Flush, asyncio.Future[None]]] = []
         self._closed = False
+        self._failed = 0  # user records
         self._broken: BaseException | None = None
 
     async def __aenter__(self) -> AsyncProducer:
@@ -92,7 +93,12 @@ class AsyncProducer(ProducerBase):
         Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may have been
         accepted or not.
         """
-        pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        try:
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        except RecordTooLarge:
+            if self._core.prepare.size_is_known or not await self.wait_ready():
+                raise
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         loop = self._running()
         future: asyncio.Future[Delivery] = loop.create_future()
         pending.token = future
@@ -170,15 +176,14 @@ class AsyncProducer(ProducerBase):
 
     async def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more and deliver what is outstanding; after ``timeout`` seconds the rest fails as
-        "closed". Returns whether all were delivered in time."""
+        "closed". Returns whether every user record that the producer has ever accepted was delivered."""
         self._closed = True
         self._refuse_waiting()
         self._wake_map_waiters()
-        delivered = False
         try:
             if self._broken is None:
                 self._core.close()
-                delivered = await self.flush(timeout)
+                await self.flush(timeout)
         finally:
             # Even if the closing task is cancelled, every future gets its result.
             if self._loop is not None and self._broken is None:
@@ -193,7 +198,8 @@ class AsyncProducer(ProducerBase):
             if self._own_client is not None:
                 own, self._own_client = self._own_client, None
                 await own.__aexit__(None, None, None)
-        return delivered
+        # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
+        return not self._failed and self._broken is None
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._broken is not None:
@@ -240,14 +246,16 @@ class AsyncProducer(ProducerBase):
         assert self._client is not None
         core = self._core
         try:
-            answer = await call(self._client, request, self._stream)
+            answer = await call(self._client, request, self._stream.argument)
         except BaseException as error:
+            if isinstance(error, GeneratorExit):
+                raise  # the event loop is gone
             failure, answered = what_failed(error)
             log_failure(request, failure, answered)
             self._carefully(lambda: core.fail(request, failure, self._clock(), answered=answered))
             self._schedule()
-            if not isinstance(error, CALL_ERRORS):
-                raise
+            if not isinstance(error, Exception):
+                raise  # it was cancelled, or the program ends
         else:
             self._carefully(lambda: core.receive(request, answer, self._clock()))
             self._schedule()
@@ -256,7 +264,7 @@ class AsyncProducer(ProducerBase):
 
     def _resolve(self) -> None:
         results = self._core.results()
-        log_not_delivered(results)
+        self._failed += log_not_delivered(results)
         _end_all(results)
         self._unresolved.difference_update([pending for pending, _ in results])
         done = [waiter for flush, waiter in self._flushes if flush.ended(results)]
@@ -269,7 +277,8 @@ class AsyncProducer(ProducerBase):
         self._broken = error
         self._forgotten.detach()
         log_left_behind(len(self._unresolved), "the producer has broken")
-        _end_all((pending, self._broken_off(pending, error)) for pending in self._unresolved)
+        now = self._clock()
+        _end_all((pending, broken_off(pending, error, now)) for pending in self._unresolved)
         self._unresolved.clear()
         self._refuse_waiting()
         self._wake_map_waiters()

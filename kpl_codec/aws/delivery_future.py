@@ -2,70 +2,64 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, InvalidStateError
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, InvalidStateError, as_completed, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..producer import Delivery, DeliveryError, Outcome, Pending
+from .one_lock import LOCK, interrupted, locked, may_wait, within_limit
 from .producer_log import logger
 
-#: In place of its condition: it ended before anybody asked for one.
-_ENDED: Final = threading.Condition()
+_WAITS: Final = (wait.__code__, as_completed.__code__)
+#: Futures that end while the lock is held once.
+_AT_ONCE: Final = 1000
 
 
 class DeliveryFuture(Future[Delivery]):
     """A `concurrent.futures.Future` of a Delivery. It cannot be cancelled: the record may be sent already.
 
     An exception of a callback in the producer's thread is only logged, also SystemExit and KeyboardInterrupt.
+    Waiting raises WouldDeadlock where the wait could never end: in a callback, and in a signal handler that
+    interrupted its own thread in a producer, or in `wait` or `as_completed` of concurrent.futures while it
+    calls them itself.
 
-    A signal handler may interrupt any of its methods and wait for the producer. So they hold no lock that the
-    producer's thread needs to end it: what must be one step is one step of a dict or a deque. Only `wait` and
-    `as_completed` of concurrent.futures need the condition and the waiters of a Future.
+    A Future makes a condition and two lists when it is made: a third of what a put costs. Here all futures
+    share the producers' lock, and have what only waiting needs from when somebody waits.
     """
 
     _outcome: Delivery | BaseException | None = None
-    _told = False  # `wait` and `as_completed`: they may see the end only while they do not hold the condition
+    _expected = False  # somebody waits, or has added a callback: what follows is there
+    _callbacks: list[Callable[[Future[Delivery]], object]]
+    _ended: threading.Condition
+    #: What `wait` and `as_completed` need, and whether they may see the end.
+    _waited: threading.Condition | None
+    _waiters: list[Any]
+    _told: bool
 
-    def __init__(self) -> None:  # Future's would make a condition and two lists for every user record
-        # What is made when it is first asked for, by name: whoever is first makes it for all threads. Not the
-        # object's __dict__: two threads that are the first to ask for it can get two, which corrupts memory
-        # (CPython 3.11, if the garbage collector runs Python code in between).
-        self._once: dict[str, Any] = {}
+    def __init__(self) -> None:
+        """Nothing; see the class."""
+
+    def _expect(self) -> None:
+        """Called with the lock held."""
+        if not self._expected:
+            self._callbacks = []
+            self._ended = threading.Condition(LOCK)
+            self._waited = None
+            self._waiters = []
+            self._told = False
+            self._expected = True
 
     @property
     def _state(self) -> str:  # type: ignore[override]
-        return "FINISHED" if self._told or self._once.get("condition") is _ENDED else "PENDING"
-
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        made: threading.Condition = self._made("condition", threading.Condition)
-        return self._made("late condition", threading.Condition) if made is _ENDED else made
-
-    @property
-    def _waiters(self) -> list[Any]:  # type: ignore[override]
-        waiters: list[Any] = self._made("waiters", list)
-        return waiters
-
-    @property
-    def _callbacks(self) -> deque[Callable[[Future[Delivery]], object]]:
-        callbacks: deque[Callable[[Future[Delivery]], object]] = self._made("callbacks", deque)
-        return callbacks
-
-    def _made(self, name: str, make: Callable[[], Any]) -> Any:
-        found = self._once.get(name)
-        return self._once.setdefault(name, make()) if found is None else found
+        """For `wait` and `as_completed`, which have asked for the condition before."""
+        return "FINISHED" if self._told else "PENDING"
 
     @property
     def _exception(self) -> BaseException | None:  # type: ignore[override]
         return self._outcome if isinstance(self._outcome, BaseException) else None
-
-    @property
-    def _result(self) -> Delivery | None:  # type: ignore[override]
-        return None if isinstance(self._outcome, BaseException) else self._outcome
 
     def cancel(self) -> bool:
         return False
@@ -79,8 +73,11 @@ class DeliveryFuture(Future[Delivery]):
     def done(self) -> bool:
         return self._outcome is not None
 
+    def __repr__(self) -> str:
+        return f"<DeliveryFuture {'ended' if self.done() else 'pending'}>"
+
     def result(self, timeout: float | None = None) -> Delivery:
-        outcome = self._outcome or self._wait(timeout)
+        outcome = self._outcome or self._wait("result", timeout)
         if not isinstance(outcome, BaseException):
             return outcome
         try:
@@ -89,66 +86,68 @@ class DeliveryFuture(Future[Delivery]):
             del self, outcome  # else the traceback keeps them alive
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        outcome = self._outcome or self._wait(timeout)
+        outcome = self._outcome or self._wait("exception", timeout)
         return outcome if isinstance(outcome, BaseException) else None
 
-    def _wait(self, timeout: float | None) -> Delivery | BaseException:
-        parked = threading.Lock()
-        parked.acquire()
-
-        def wake(_: object) -> None:
-            parked.release()
-
-        self._add(wake, first=True)
-        if not parked.acquire(timeout=-1 if timeout is None else min(max(0, timeout), threading.TIMEOUT_MAX)):
-            with suppress(ValueError, IndexError):
-                self._callbacks.remove(wake)
+    def _wait(self, method: str, timeout: float | None) -> Delivery | BaseException:
+        if timeout is None or timeout > 0:
+            may_wait(method)
+            with locked(method):
+                self._expect()
+                self._ended.wait_for(self.done, within_limit(timeout))
         if self._outcome is None:
             raise FutureTimeoutError
         return self._outcome
 
     def add_done_callback(self, fn: Callable[[Future[Delivery]], object]) -> None:
-        self._add(fn)
+        with locked("add_done_callback"):
+            if not self.done():
+                self._expect()
+                self._callbacks.append(fn)
+                return
+        self._call_back([fn])
 
-    def _add(self, fn: Callable[[Future[Delivery]], object], *, first: bool = False) -> None:
-        callbacks = self._callbacks
-        (callbacks.appendleft if first else callbacks.append)(fn)
-        if self._outcome is not None:
-            self._call_back()
-
-    def _call_back(self) -> None:
-        """Call all callbacks. Two threads may be here: each callback is called by the one that takes it."""
-        callbacks = self._callbacks
-        while callbacks:
-            with suppress(IndexError):  # the other has taken the last one
-                fn = callbacks.popleft()
-                # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
-                try:
-                    fn(self)
-                except BaseException as error:
-                    in_main = threading.current_thread() is threading.main_thread()
-                    if in_main and not isinstance(error, Exception):
-                        raise  # added after the record had ended: it runs in its caller
-                    logger.exception("a callback of a delivery failed")
+    def _call_back(self, callbacks: Iterable[Callable[[Future[Delivery]], object]]) -> None:
+        for fn in callbacks:
+            # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
+            try:
+                fn(self)
+            except BaseException as error:
+                in_main = threading.current_thread() is threading.main_thread()
+                if in_main and not isinstance(error, Exception):
+                    raise  # added after the record had ended: it runs in its caller
+                logger.exception("a callback of a delivery failed")
 
     def set_result(self, result: Delivery) -> None:
-        self._end(result)
+        self._set(result)
 
     def set_exception(self, exception: BaseException | None) -> None:
         assert exception is not None
-        self._end(exception)
+        self._set(exception)
 
-    def _end(self, outcome: Delivery | BaseException) -> None:
-        if self._outcome is not None:
-            raise InvalidStateError(f"{self._state}: {self!r}")
-        self._outcome = outcome
-        if self._once.setdefault("condition", _ENDED) is not _ENDED:
-            self._tell()
-        self._call_back()
+    def _set(self, outcome: Delivery | BaseException) -> None:
+        if self.done():
+            raise InvalidStateError(f"{self!r}")
+        _end([(_Token(self), outcome)])
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        """For `wait` and `as_completed`. They hold it, and locks of their own, without the producers' lock;
+        so the thread that drives the producer does not wait for it (see `_tell_all`)."""
+        if not self.done():
+            may_wait("wait")
+            if _nested_waits():
+                raise interrupted("wait")
+        with locked("wait"):
+            self._expect()
+            if self._waited is None:
+                self._waited, self._told = threading.Condition(), self.done()
+            return self._waited
 
     def _tell(self) -> None:
-        """Tell `wait` and `as_completed`."""
-        with self._condition:
+        """Tell `wait` and `as_completed`. They may see the end only while they do not hold the condition."""
+        assert self._waited is not None
+        with self._waited:
             self._told = True
             for waiter in self._waiters:
                 if self._exception is None:
@@ -156,37 +155,68 @@ class DeliveryFuture(Future[Delivery]):
                 else:
                     waiter.add_exception(self)
 
+    def _get_snapshot(self) -> tuple[bool, bool, Delivery | None, BaseException | None]:
+        """What asyncio asks for, from Python 3.14."""
+        failure = self._exception
+        return self.done(), False, None if failure else self._outcome, failure  # type: ignore[return-value]
+
     def orphan(self) -> None:
-        """In a forked child: fail, without the parent's callbacks."""
-        # A thread of the parent may have held the condition, and cannot release it in the child.
+        """In a forked child: fail, without the parent's callbacks. Called with the lock held."""
         # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
-        self._once = {"condition": _ENDED}
         self._outcome = self._outcome or DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=())
+        # A thread of the parent may have held the condition, and cannot release it in the child.
+        self._expected = False
 
 
-def end_all(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
+def _nested_waits() -> bool:
+    """Whether a signal handler has interrupted `wait` or `as_completed`, and calls one of them. Both may need
+    the same locks."""
+    frame, running = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame = frame.f_back
+        running += frame.f_code in _WAITS
+    return running > 1
+
+
+class _Token(NamedTuple):
+    """In place of a user record."""
+
+    token: DeliveryFuture
+
+
+def end_all(results: list[tuple[Pending, Delivery | DeliveryError]]) -> None:
     """Give the futures of user records their results, unless they have one. Their tokens are the futures."""
-    called: list[DeliveryFuture] = []
-    waited: list[DeliveryFuture] = []
-    for pending, result in results:
-        future: DeliveryFuture = pending.token
-        if future._outcome is None:
-            future._outcome = result
-            if "callbacks" in future._once:
-                called.append(future)
-            if future._once.setdefault("condition", _ENDED) is not _ENDED:
-                waited.append(future)
+    for start in range(0, len(results), _AT_ONCE):
+        _end(results[start : start + _AT_ONCE])
+
+
+def _end(results: Sequence[tuple[Pending | _Token, Any]]) -> None:
+    expected: list[DeliveryFuture] = []
+    with LOCK:
+        for pending, outcome in results:
+            future: DeliveryFuture = pending.token
+            if future._outcome is None:
+                future._outcome = outcome
+                if future._expected:
+                    expected.append(future)
+                    future._ended.notify_all()
+        waited = [future for future in expected if future._waited is not None]
     if waited:
-        # Not in this thread: a signal handler may have interrupted `wait` or `as_completed` where they hold
-        # locks, and wait for this thread.
-        try:
-            threading.Thread(target=_tell_all, args=(waited,), name="kpl-codec waited", daemon=True).start()
-        except RuntimeError:  # no more threads, as when the interpreter ends
-            _tell_all(waited)
-    for future in called:
-        future._call_back()
+        _tell_all(waited)
+    for future in expected:
+        callbacks, future._callbacks = future._callbacks, []
+        future._call_back(callbacks)
 
 
 def _tell_all(futures: list[DeliveryFuture]) -> None:
-    for future in futures:
-        future._tell()
+    """Tell `wait` and `as_completed`, in a thread of its own: a signal handler may have interrupted them
+    where they hold locks, and wait for the thread that is here."""
+
+    def tell() -> None:
+        for future in futures:
+            future._tell()
+
+    try:
+        threading.Thread(target=tell, name="kpl-codec waited", daemon=True).start()
+    except RuntimeError:  # no more threads, as when the interpreter ends
+        tell()

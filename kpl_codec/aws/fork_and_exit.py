@@ -1,4 +1,12 @@
-"""What happens to producers when the process forks or ends."""
+"""What happens to thread producers when the process forks or ends.
+
+ends as                                           | what closes the producers
+--------------------------------------------------+-----------------------------------------------------
+a program, or a child of os.fork that returns     | an exit handler
+a child of multiprocessing, its pools             | a finalizer of multiprocessing: of its children some
+                                                  | run no exit handlers
+os._exit, kill -9, Pool.terminate                 | nothing: accepted user records are lost
+"""
 
 from __future__ import annotations
 
@@ -8,71 +16,71 @@ import sys
 import weakref
 from typing import Protocol
 
+from .one_lock import LOCK
 from .producer_log import logger
+from .producer_threads import EXISTING, RUNNING
 
 
 class Producer(Protocol):
-    """The methods of a producer that are used here."""
-
-    _exit_timeout: float
-
-    @property
-    def outstanding(self) -> int: ...
-
-    @property
-    def _running(self) -> bool: ...
-
-    def close(self, timeout: float | None = None) -> bool: ...
+    """The method of a producer that is used here."""
 
     def _after_fork_in_child(self) -> None: ...
 
 
-class Threads(Protocol):
-    """The method of `SharedThreads` that is used here."""
-
-    def _begin(self) -> None: ...
-
-
-_THREADS: weakref.WeakSet[Threads] = weakref.WeakSet()
 _PRODUCERS: weakref.WeakSet[Producer] = weakref.WeakSet()
-
-
-def remember_threads(threads: Threads) -> None:
-    """Reset them in a forked child, before their producers."""
-    _THREADS.add(threads)
+_registered = False  # in this child of multiprocessing
 
 
 def remember(producer: Producer) -> None:
-    """Close it when the interpreter exits, and reset it in a forked child."""
+    """Reset it in a forked child."""
     _PRODUCERS.add(producer)
-    atexit.register(_close_at_exit, weakref.ref(producer))
 
 
-def remember_in_child(producer: Producer) -> None:
-    """Also close it when a multiprocessing process ends, which runs no exit handlers."""
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        util.Finalize(producer, _close_at_exit, args=(weakref.ref(producer),), exitpriority=100)
+def close_at_exit() -> None:
+    """A producer of this process starts: see that all are closed at its end. Called with the lock held."""
+    global _registered
+    # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
+    # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
+    process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
+    if not _registered and process is not None and util is not None and process.parent_process() is not None:
+        _registered = True
+        util.Finalize(None, _close_all, exitpriority=100)
 
 
-def _close_at_exit(reference: weakref.ref[Producer]) -> None:
-    producer = reference()
-    if producer is None or not producer._running:
-        return
-    outstanding = producer.outstanding
-    if not producer.close(producer._exit_timeout):
-        logger.error(
-            "interpreter exit: user records were given up",
-            extra={"outcome": "closed", "user_records": outstanding},
-        )
+def _close_all() -> None:
+    with LOCK:
+        owners = [(threads, owner) for threads in RUNNING for owner in threads.owners]
+        for threads, owner in owners:
+            owner.letters.close(owner.clock() + owner.exit_timeout)
+            threads.wake()
+        for _, owner in owners:
+            owner.letters.news.wait_for(lambda owner=owner: owner.letters.finished)  # type: ignore[misc]
+    for _, owner in owners:
+        if owner.abandoned:
+            logger.error(
+                "interpreter exit: user records were given up",
+                extra={"outcome": "closed", "user_records": owner.abandoned},
+            )
 
 
 def _after_fork_in_child() -> None:
-    for threads in list(_THREADS):
-        threads._begin()
+    """The forking thread has the lock since before the fork, so everything is whole."""
+    global _registered
+    _registered = False
+    for threads in RUNNING:
+        for owner in threads.owners:
+            for pending in owner.orphans():
+                pending.token.orphan()
+    RUNNING.clear()
+    for threads in list(EXISTING):
+        threads.begin()
     for producer in list(_PRODUCERS):
         producer._after_fork_in_child()
+    LOCK.release()
 
 
+atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_after_fork_in_child
+    )

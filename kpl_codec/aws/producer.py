@@ -8,14 +8,17 @@
     put (any thread) ──▶ inbox ──▶ one thread owns the core ──▶ calls ──▶ worker threads (boto3)
       future ◀────────────────────── results ◀───────────────── answers ◀──────┘
 
-`kpl_codec.producer` makes all decisions. Only the owning thread uses the core (producer_owner.py). Signals go
-to the main thread, so Ctrl-C can interrupt a caller but not the core, and a signal handler may call every
-method. Producers of several streams may share their threads (`ProducerThreads`).
+`kpl_codec.producer` makes all decisions. Only the thread that drives it uses the core (producer_owner.py).
+Signals go to the main thread, so Ctrl-C can interrupt a caller but not the core. Producers of several streams
+may share their threads (`ProducerThreads`).
 
 * Leaving the ``with`` block, or `close`, delivers what is outstanding: at most the records' time to live
-  and one request's timeouts.
-* On interpreter exit without `close`, an exit handler closes with ``exit_timeout`` seconds and logs how
-  many user records it had to give up. ``kill -9`` loses only user records whose futures have no result yet.
+  and one request's timeouts. A producer that is dropped without `close` does this, too, and then ends.
+* When the process ends without `close`, a child of multiprocessing too, its producers are closed, with
+  ``exit_timeout`` seconds for each; the log says how many user records had to be given up. ``kill -9`` and
+  ``os._exit`` lose only user records whose futures have no result yet.
+* A signal handler may put, flush, close, and wait for futures. If it has interrupted a producer's own method
+  where that would never end, it gets WouldDeadlock: then let it set a flag, and act after it has returned.
 * In AWS Lambda call `flush` before the handler returns: threads do not run between invocations.
 * After a fork the child has its own producer, empty and with new connections. Records put before belong to
   the parent; in the child their futures fail with code "forked".
@@ -23,18 +26,20 @@ method. Producers of several streams may share their threads (`ProducerThreads`)
 
 from __future__ import annotations
 
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..format.records import Tag
-from ..producer import ProducerClosed, ProducerFull
+from ..producer import ProducerClosed, ProducerFull, RecordTooLarge
 from ..shards.live_shard_map import State
 from .calls import KinesisClient
 from .delivery_future import DeliveryFuture
-from .fork_and_exit import remember, remember_in_child
-from .producer_base import Flush, ProducerBase
-from .producer_owner import CROWD, LONGEST_WAIT, Mailbox, Owner
-from .producer_threads import ProducerThreads, shared
+from .fork_and_exit import close_at_exit, remember
+from .one_lock import drives, locked, may_wait, within_limit
+from .producer_base import Flush, ProducerBase, import_boto3
+from .producer_owner import CROWD, LONGEST_WAIT, Owner
+from .producer_threads import ProducerThreads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,25 +48,28 @@ if TYPE_CHECKING:
 
 
 class Producer(ProducerBase):
-    """A producer for one stream. All methods are thread-safe, and may be called from signal handlers.
+    """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
     ``options``: see `kpl_codec.aws.producer_base.ProducerOptions`. ``threads``: those to share with producers
     of other streams, else it has its own. ``exit_timeout``: seconds, see the module.
 
-    Callbacks of its futures run in the owning thread: they must be short and must not wait.
+    Callbacks of its futures run in the thread that drives it: they must be short, and cannot wait for any
+    producer. Every method may raise WouldDeadlock in a signal handler, see the module.
     """
 
     def __init__(
         self,
-        stream_name: str | None = None,
+        stream: str,
         *,
         threads: ProducerThreads | None = None,
         exit_timeout: float = 10.0,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(stream_name, **options)
+        super().__init__(stream, **options)
+        if self._client is None:  # not in the first put: that may come when the main thread has ended
+            import_boto3()
         self._exit_timeout = exit_timeout
-        self._threads = shared(threads)
+        self._threads = threads or ProducerThreads()
         self._forked = False
         self._begin()
         remember(self)
@@ -69,9 +77,10 @@ class Producer(ProducerBase):
     def _begin(self) -> None:
         """Set everything that a forked child needs anew. Threads start when they are needed."""
         self._core = self._new_core()
-        self._box = Mailbox(self._threads.lock, self._threads.wake)
-        self._owner = Owner(self._core, self._box, self._clock, self._broken_off)
+        self._owner = Owner(self._core, self._clock, self._exit_timeout)
+        self._letters = self._owner.letters
         self._started = False
+        self._dropped: weakref.finalize[..., Producer] | None = None
 
     # -- putting ------------------------------------------------------------------------------
 
@@ -87,51 +96,53 @@ class Producer(ProducerBase):
         ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full it
         waits, raises ProducerFull, or gives a future that has failed as "dropped", as configured.
         Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
-        interrupts may have been accepted or not.
+        interrupts may have been accepted or not. One of more than 1 MiB first waits for the map, with which
+        the stream's limit comes, as `wait_ready` does.
         """
-        pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        try:
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        except RecordTooLarge:
+            if self._core.prepare.size_is_known or not self.wait_ready():
+                raise
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
         future = pending.token = DeliveryFuture()
-        box, size = self._box, pending.size
+        letters, size = self._letters, pending.size
         if not self._started:
             self._connect()
-        with self._threads.lock:
-            if box.closing or box.broken is not None or not self._started:
+        with locked("put"):
+            if letters.closing or letters.broken is not None or not self._started:
                 self._ensure_running()
             while not self._has_room(size):
                 if self.config.when_full == "drop":
                     self._drop(future)
                     return future
-                if self.config.when_full == "fail" or self._threads.is_current():
-                    raise ProducerFull(records=self.outstanding, bytes=box.put_bytes - box.ended_bytes)
-                box.space.wait()
+                if self.config.when_full == "fail" or drives():
+                    raise ProducerFull(
+                        records=letters.outstanding, bytes=letters.inbox_bytes + letters.held_bytes
+                    )
+                may_wait("put")
+                letters.space.wait()
                 self._ensure_running()
             pending.accepted_at = self._clock()
-            box.put_records += 1
-            box.put_bytes += size
-            # Here the record is accepted, by one append that no signal can interrupt.
-            box.inbox.append(pending)
-            if box.finished and pending in box.inbox:
-                # A signal handler has closed the producer since the check: nobody will take it.
-                box.inbox.remove(pending)
-                box.put_records -= 1
-                box.put_bytes -= size
-                self._ensure_running()
+            letters.inbox_bytes += size
+            letters.inbox.append(pending)
             self._threads.wake()
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
-            if len(box.inbox) >= CROWD and not self._threads.is_current():
-                box.taken.wait(LONGEST_WAIT)
+            if len(letters.inbox) >= CROWD and not drives():
+                letters.taken.wait(LONGEST_WAIT)
         return future
 
     def _has_room(self, size: int) -> bool:
-        box, config = self._box, self.config
-        return box.put_records - box.ended_records < config.max_outstanding_records and (
-            box.put_bytes - box.ended_bytes + size <= config.max_outstanding_bytes
+        letters, config = self._letters, self.config
+        return (
+            letters.held_records + len(letters.inbox) < config.max_outstanding_records
+            and letters.held_bytes + letters.inbox_bytes + size <= config.max_outstanding_bytes
         )
 
     @property
     def outstanding(self) -> int:
         """User records accepted that have not ended yet."""
-        return self._box.put_records - self._box.ended_records
+        return self._letters.outstanding
 
     # -- waiting ------------------------------------------------------------------------------
 
@@ -140,21 +151,22 @@ class Producer(ProducerBase):
 
         Returns whether there is one within ``timeout`` seconds.
         """
-        self._not_from_callback("wait_ready")
+        may_wait("wait_ready")
         self._connect()
-        live, box = self._core.live, self._box
-        with self._threads.lock:
+        live, letters = self._core.live, self._letters
+        with locked("wait_ready"):
             self._ensure_running()
-            return box.news.wait_for(
-                lambda: live.state is State.READY or box.broken is not None or box.closing, timeout
+            return letters.news.wait_for(
+                lambda: live.state is State.READY or letters.broken is not None or letters.closing,
+                within_limit(timeout),
             ) and (live.state is State.READY)
 
     def refresh_shard_map(self) -> None:
         """Request the shard map now, for example after a permanent error was fixed."""
         self._connect()
-        with self._threads.lock:
+        with locked("refresh_shard_map"):
             self._ensure_running()
-            self._box.refresh_wanted = self._box.told = True
+            self._letters.refresh_wanted = self._letters.unread = True
             self._threads.wake()
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -162,35 +174,33 @@ class Producer(ProducerBase):
 
         Returns whether they did within ``timeout`` seconds. It always ends, because records expire.
         """
-        self._not_from_callback("flush")
-        flush, box = Flush(), self._box
-        with self._threads.lock:
+        may_wait("flush")
+        flush, letters = Flush(), self._letters
+        with locked("flush"):
             if not self._running:
-                return not self.outstanding
-            box.inbox.append(flush)
+                return not letters.outstanding
+            letters.flushes.append(flush)
             self._threads.wake()
-            box.news.wait_for(lambda: flush.done or box.finished, timeout)
-            return flush.done or (box.finished and not self.outstanding)
+            letters.news.wait_for(lambda: flush.done or letters.finished, within_limit(timeout))
+            return flush.done or (letters.finished and not letters.outstanding)
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
-        After ``timeout`` seconds the rest fails as "closed". Returns whether all were delivered in time.
-        Closing twice is allowed.
+
+        After ``timeout`` seconds the rest fails as "closed". Returns whether every user record that the
+        producer has ever accepted was delivered. Closing twice is allowed.
         """
-        self._not_from_callback("close")
-        box, owner = self._box, self._owner
-        with self._threads.lock:
-            box.closing = box.told = True
-            if timeout is not None:
-                box.give_up_at = self._clock() + timeout
+        may_wait("close")
+        owner, letters = self._owner, self._letters
+        with locked("close"):
+            letters.close(letters.give_up_at if timeout is None else self._clock() + timeout)
             self._threads.wake()
-            box.space.notify_all()
-            box.news.notify_all()
-            box.news.wait_for(lambda: box.finished or not self._started)
-            thread = owner.ended_thread
+            letters.news.wait_for(lambda: letters.finished or not self._started)
+            thread = owner.last_thread
         if thread is not None:
             thread.join()  # it no longer takes the lock
-        return self._core.outstanding == 0 and not owner.gave_up and box.broken is None
+        # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
+        return not owner.failed
 
     def __enter__(self) -> Producer:
         return self
@@ -200,19 +210,15 @@ class Producer(ProducerBase):
     ) -> None:
         self.close()
 
-    def _not_from_callback(self, what: str) -> None:
-        if self._threads.is_current():
-            raise RuntimeError(f"{what} would wait for the thread it is called in")
-
     # -- starting -----------------------------------------------------------------------------
 
     @property
     def _running(self) -> bool:
-        return self._started and not self._box.finished
+        return self._started and not self._letters.finished
 
     def _connect(self) -> None:
         """Make the client, which takes long, without the lock."""
-        if self._owner.client is None and not (self._box.closing or self._given_client_forked):
+        if self._owner.client is None and not (self._letters.closing or self._given_client_forked):
             client: KinesisClient = self._client or self._threads.client(self.config, self._client_settings)
             self._owner.client = client
 
@@ -223,25 +229,26 @@ class Producer(ProducerBase):
 
     def _ensure_running(self) -> None:
         """Called with the lock held, after `_connect`. Raises ProducerClosed."""
-        if self._box.broken is not None:
-            raise ProducerClosed(code="broken") from self._box.broken
-        if self._box.closing:
+        if self._letters.broken is not None:
+            raise ProducerClosed(code="broken") from self._letters.broken
+        if self._letters.closing:
             raise ProducerClosed(code="closed")
         if self._given_client_forked:
             raise ProducerClosed(code="forked")
         if self._started:
             return
-        if self._forked:
-            remember_in_child(self)
-        self._owner.stream = self._stream
-        self._threads.drive(self._owner, f"kpl-codec producer {next(iter(self._stream.values()))}")
+        close_at_exit()
+        self._owner.stream = self._stream.argument
+        self._dropped = weakref.finalize(self, self._threads.let_go, self._owner)
+        self._dropped.atexit = False
+        self._threads.drive(self._owner, f"kpl-codec producer {self._stream.name}")
         self._started = True
 
     def _after_fork_in_child(self) -> None:
         """Empty the child's producer; earlier puts belong to the parent."""
-        orphans, closing = self._owner.orphans(), self._box.closing
+        if self._dropped is not None:
+            self._dropped.detach()
+        closing = self._letters.closing
         self._forked = True
         self._begin()
-        self._box.closing = closing
-        for pending in orphans:
-            pending.token.orphan()
+        self._letters.closing = closing

@@ -13,27 +13,25 @@ from ..lazy import needing_extras
 from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import LiveShardMap
-from .calls import KinesisClient
+from .calls import KinesisClient, stream_for
 from .producer_log import guarded
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Result = tuple[Pending, Delivery | DeliveryError]
-BrokenOff = Callable[[Pending, BaseException], DeliveryError]
 
 
 class ProducerOptions(TypedDict, total=False):
-    """What both producers take by keyword. They need ``stream_arn``, or a ``stream_name``: it comes first.
+    """What both producers take by keyword, after the stream's name or ARN.
 
     ``client_settings`` go to ``boto3.client("kinesis", ...)`` or aiobotocore's create_client (endpoint_url,
-    region_name ...); or give ``client``, made without retries: boto3's then cannot be used after a fork,
-    aiobotocore's is closed by the caller. ``observe(name, value, attributes)`` gets the metrics of
-    `kpl_codec.producer.METRICS`: see `kpl_codec.aws.telemetry` and `kpl_codec.outlets.producer_metrics`.
-    ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
+    region_name ...; of an ARN its own region counts); or give ``client``, made without retries:
+    boto3's then cannot be used after a fork, aiobotocore's is closed by the caller.
+    ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`: see
+    `kpl_codec.aws.telemetry`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
     """
 
-    stream_arn: str | None
     config: ProducerConfig | None
     client: KinesisClient | None
     client_settings: Mapping[str, Any] | None
@@ -43,31 +41,26 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class ProducerBase:
-    """Raises ValueError unless exactly one of ``stream_name`` and ``stream_arn`` is given, TypeError for an
-    unknown option."""
+    """Raises StreamNameError for a text that is neither a stream's name nor its ARN, and for a client of
+    another region than the ARN's; TypeError for an unknown option."""
 
-    def __init__(self, stream_name: str | None = None, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         unknown = sorted(options.keys() - ProducerOptions.__annotations__.keys())
         if unknown:
             raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}")
-        stream_arn = options.get("stream_arn")
-        if (stream_name is None) == (stream_arn is None):
-            raise ValueError("give stream_name or stream_arn")
-        self.config = options.get("config") or ProducerConfig()
-        self._stream = {"StreamName": stream_name} if stream_name else {"StreamARN": stream_arn or ""}
         self._client = options.get("client")
+        self._stream = stream_for(self._client, stream)
+        self.config = options.get("config") or ProducerConfig()
         self._client_settings = dict(options.get("client_settings") or {})
+        if self._stream.region is not None:
+            self._client_settings["region_name"] = self._stream.region
         self._observe = guarded(options.get("observe"))
         self._chance = options.get("chance", random.randrange)
         self._clock = options.get("clock", time.monotonic)
 
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
-        live = LiveShardMap(
-            self._stream.get("StreamName"),
-            stream_arn=self._stream.get("StreamARN"),
-            shard_filter="FROM_TRIM_HORIZON",
-        )
+        live = LiveShardMap(self._stream.arn or self._stream.name, shard_filter="FROM_TRIM_HORIZON")
         return ProducerCore(self.config, live, self._chance, self._observe)
 
     def _drop(self, future: Future[Delivery] | asyncio.Future[Delivery]) -> None:
@@ -76,25 +69,33 @@ class ProducerBase:
         if self._observe is not None:
             self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
 
-    def _broken_off(self, pending: Pending, cause: BaseException) -> DeliveryError:
-        """The result of a user record in a broken producer: it may be stored."""
-        # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
-        # its result; one that may be stored says so."
-        attempt = Attempt(Outcome.NO_ANSWER, pending.accepted_at, self._clock(), None, code="broken")
-        error = DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=(*pending.attempts, attempt))
-        error.__cause__ = cause
-        return error
+
+def broken_off(pending: Pending, cause: BaseException, now: float) -> DeliveryError:
+    """The result of a user record in a broken producer: it may be stored."""
+    # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
+    # its result; one that may be stored says so."
+    attempt = Attempt(Outcome.NO_ANSWER, pending.accepted_at, now, None, code="broken")
+    error = DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=(*pending.attempts, attempt))
+    error.__cause__ = cause
+    return error
+
+
+def import_boto3() -> Any:
+    """boto3, or ModuleNotFoundError with the name of the extra."""
+    with needing_extras("kpl_codec.aws.Producer"):
+        import boto3
+    return boto3
 
 
 def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> KinesisClient:
     """A client of its own session: `boto3.client` shares one that is not thread-safe. Several producers may
     share it, and it keeps a connection for each call that was under way at a time."""
-    with needing_extras("kpl_codec.aws.Producer"):
-        import boto3
     from botocore.config import Config
 
     ours = Config(**client_config(config), max_pool_connections=1000)
-    client: KinesisClient = boto3.session.Session().client("kinesis", **{"config": ours, **settings})
+    client: KinesisClient = (
+        import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
+    )
     return client
 
 

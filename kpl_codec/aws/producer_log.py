@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -28,7 +29,10 @@ def guarded(observe: Observe | None) -> Observe | None:
         # PRD-35: "An error in the caller's measuring MUST NOT cost a user record, nor its result."
         try:
             observe(name, value, attributes)
-        except Exception:
+        except BaseException as error:
+            in_main = threading.current_thread() is threading.main_thread()
+            if in_main and isinstance(error, KeyboardInterrupt):
+                raise  # Ctrl-C
             if not told:
                 logger.exception("observe failed for %s; further failures are not logged", name)
             told = True
@@ -72,8 +76,8 @@ def log_never_closed(core: ProducerCore) -> None:
     log_left_behind(core.outstanding, "the producer was never closed")
 
 
-def log_not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> None:
-    """One line for those of the user records that failed for good, by outcome and code."""
+def log_not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> int:
+    """One line for those of the user records that failed for good, by outcome and code. Returns how many."""
     counts = Counter(
         (result.outcome.value, result.reason) for _, result in results if isinstance(result, DeliveryError)
     )
@@ -85,3 +89,4 @@ def log_not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]
             code,
             extra={"outcome": outcome, "error_code": code, "user_records": count},
         )
+    return counts.total()

@@ -1,5 +1,7 @@
 """Captured records in JSON: one value a line, many, or one over many lines, compressed or not.
 
+The bounds of a piece are moved to where a value begins for certain. So each value is in one piece, whatever
+the file holds.
 Memory: `adapters.json_parts` reads a value of any size in parts; a record in it may have 64 MiB.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -17,9 +19,11 @@ from .files import Piece
 from .rows import Rows, first_line
 from .values import Values
 
-#: Bytes at the beginning of a file that tell whether it can be cut into pieces.
-_HEAD = 1024 * 1024
-_TOKEN = re.compile(rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|[{}\[\]]')
+_BLOCK: Final = 1 << 20
+#: Bytes before a bracket that are looked at.
+_LOOK_BACK: Final = 16
+#: Where `json_stream` would begin a value.
+_START: Final = re.compile(rb"[\n\x1e][{\[]")
 
 
 class Prefixed:
@@ -37,21 +41,18 @@ class Prefixed:
 
 
 def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterator[pa.RecordBatch]:
-    """The records of the values in the piece; of the whole file if it is ``packed``."""
-    start, stop = piece.start, None if packed or piece.stop == piece.size else piece.stop
-    whole = packed or (start == 0 and stop is None)
-    if not whole and _starts_within(stream.read(_HEAD)):
-        # Such a file cannot be cut: the first piece reads all of it.
-        if start:
-            return
-        stop, whole = None, True
-    if not packed:
-        stream.seek(max(start - 1, 0))
+    """The records of the values that begin in the piece; of the whole file if it is ``packed``."""
+    start = 0 if packed else _begin(stream, piece)
+    if start is None:
+        return
+    if packed or piece.stop == piece.size:
+        blocks = _to_end(stream)
+    else:
+        blocks = _to_cut(stream, start, piece.stop)
     values = Values(rows)
     position = start
     try:
-        blocks = iter(lambda: stream.read(1 << 20), b"")
-        for found in json_parts(blocks, offset=max(start - 1, 0), inside=start > 0, stop=stop):
+        for found in json_parts(blocks, offset=start):
             position, line = found.offset, None if start else found.line
             if isinstance(found, Defect):
                 # SPK-14: "A value that is not JSON, not UTF-8, or no capture MUST be reported with its
@@ -69,20 +70,49 @@ def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterato
     values.finish()
     # SPK-11: "A file without a byte in it, or of white space alone, also unpacked, MUST be reported as
     # empty."
-    if whole and not rows.seen:
+    if start == 0 and not rows.seen:
         rows.unreadable("empty", "nothing but white space in it", 0)
 
 
-def _starts_within(head: bytes) -> bool:
-    """Whether a line within a JSON value begins with ``{`` or ``[``: where a piece that starts in the middle
-    would take part of a value for a value."""
-    depth = 0
-    for token in _TOKEN.finditer(head):
-        bracket = token.group()
-        if bracket in (b"{", b"["):
-            if depth and head[token.start() - 1 : token.start()] == b"\n":
-                return True
-            depth += 1
-        elif bracket in (b"}", b"]"):
-            depth = max(0, depth - 1)
-    return False
+def _begin(stream: Any, piece: Piece) -> int | None:
+    """Where the first value of a piece begins for certain, and the stream stands then; None if none does."""
+    at = max(0, piece.start - _LOOK_BACK)
+    stream.seek(at)
+    for block in _to_cut(stream, at, piece.start) if piece.start else ():
+        at += len(block)
+        if at >= piece.stop:
+            return None
+    stream.seek(at)
+    return at
+
+
+def _to_end(stream: Any) -> Iterator[bytes]:
+    return iter(lambda: stream.read(_BLOCK), b"")
+
+
+def _to_cut(stream: Any, at: int, first: int) -> Iterator[bytes]:
+    """The blocks of a stream that stands at byte ``at``, to the first cut at or after byte ``first``."""
+    before = b""
+    for block in _to_end(stream):
+        text = before + block
+        begin = at - len(before)
+        cut = _cut(text, max(first - begin, len(before)))
+        if cut is not None:
+            yield block[: cut - len(before)]
+            return
+        yield block
+        at += len(block)
+        before = text[-_LOOK_BACK:]
+
+
+def _cut(text: bytes, first: int) -> int | None:
+    """Where, at ``first`` or later, a value begins that is not within another, whatever stands before."""
+    # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
+    # into pieces; a path that is not there, or holds no file, is refused at once."
+    # Within a JSON value a { or [ stands behind a comma, a colon or a [; texts have no line feed in them.
+    for found in _START.finditer(text, max(first - 1, 0)):
+        bracket = found.end() - 1
+        head = text[max(0, bracket - _LOOK_BACK) : bracket].rstrip(b" \t\r\n")
+        if bracket >= first and head and head[-1:] not in (b",", b":", b"["):
+            return bracket
+    return None

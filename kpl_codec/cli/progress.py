@@ -42,15 +42,21 @@ def spark_errors(log: str | None) -> Iterator[None]:
             raise
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        # Best is our own error from a worker, else what Java says first.
-        ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
-        causes = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
-        reason = (ours or causes or lines or [type(error).__name__])[0][:300]
+        reason = (_cause(str(error)) or type(error).__name__)[:300]
         if log is not None:
             with open(log, "a") as out:
                 out.write(f"\n{error}\n")
         raise SparkFailed(reason=reason, log=log or "the logs of Spark") from error
+
+
+def _cause(text: str) -> str:
+    """The line of an error of Spark that says most: our own error from a worker, else the error at the end of
+    a worker's traceback, else what Java says first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
+    of_python = re.findall(r"^Traceback .*\n(?:[ \t].*\n|\n)+(\S.*)", text, re.MULTILINE)
+    of_java = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
+    return next(iter(ours or of_python[:1] or of_java or lines), "")
 
 
 def _not_py4j(line: logging.LogRecord) -> bool:

@@ -51,7 +51,7 @@ class Aggregator:
 
     def _begin(self, shard: str | None, group: object, first: Pending) -> Outgoing:
         key = outer_key(self._config, first)
-        max_size = min(self._max_size, self._config.max_record_size - len(key.encode()))
+        max_size = min(self._max_size, self._config.known_record_size - len(key.encode()))
         return Outgoing(shard, group, key, max_size, first)
 
     def add(self, shard: str, pending: Pending) -> tuple[Outgoing, list[Outgoing]]:

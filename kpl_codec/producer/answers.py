@@ -1,12 +1,15 @@
-"""Checks the answers of PutRecords; the rest of the producer sees only checked ones.
+"""Checks the answers of PutRecords; the rest of the producer sees only checked ones. And what the stream's
+summary says of record sizes.
 
-Specification: spec/05-producer.md, PRD-23.
+Specification: spec/05-producer.md, PRD-23 and PRD-62.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+
+from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 
 
 class Stored(NamedTuple):
@@ -53,3 +56,13 @@ def _parse_entry(entry: object) -> Stored | NotStored | Malformed:
     if not code and isinstance(shard_id, str) and isinstance(number, str) and shard_id and number:
         return Stored(shard_id, number)
     return MALFORMED
+
+
+def parse_max_record_size(answer: object) -> int | None:
+    """Bytes of the largest Kinesis record that the stream of a DescribeStreamSummary answer takes; None if it
+    does not say."""
+    summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
+    kib = summary.get("MaxRecordSizeInKiB") if isinstance(summary, Mapping) else None
+    if type(kib) is not int:
+        return None
+    return min(max(kib * 1024, DEFAULT_MAX_RECORD_SIZE), LARGEST_MAX_RECORD_SIZE)

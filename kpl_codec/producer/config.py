@@ -11,6 +11,7 @@ Specification: spec/05-producer.md, PRD-1 to PRD-4.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
@@ -63,7 +64,7 @@ RANGES: Final[dict[str, tuple[int, int]]] = {
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "when_full": ("block", "fail", "drop"),
     "ordering": ("none", "partition-key"),
-    "outer_key": ("fixed", "first", "buckets"),
+    "outer_key": ("fixed", "buckets"),
     "compression": ("none", *COMPRESSIONS),
 }
 
@@ -79,19 +80,24 @@ class ProducerConfig:
     ``fail_if_throttled``, ``rate_limit`` (percent of a shard's 1000 records and 1 MiB a second),
     ``record_max_buffered_time``, ``record_ttl``.
 
-    Not in the KPL: ``aggregation_min_count``, ``aggregation_max_buffered_time``: an aggregate with fewer user
-    records waits longer than record_max_buffered_time, so many milliseconds at most, unless user records of
-    its shard come too rarely for that. ``max_record_size``: data plus partition key of a Kinesis record, as
-    set for the stream. ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at
-    most, and ``when_full``: block, fail or drop further user records. ``ordering``: "partition-key" sends the
-    user records of a key strictly one after the other. ``reshard_proof``: one explicit hash key for all user
-    records of an aggregate, so that no split can separate them. ``outer_key``: the partition key of an
-    aggregate: "fixed" ("a", as the KPL), "first" (that of its first user record), "buckets" (one of
-    ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
-    shard in parallel and keep each key in order). ``ignore_keys``, ``adaptive_partitioning``,
-    ``partition_availability_timeout``: KIP-794. ``keyless_partition_key``: written for a record put without a
-    key, because the format needs one. ``compression``: of each user record's data; only readers that are told
-    to decompress undo it, KPL and KCL consumers get it compressed.
+    Not in the KPL:
+
+    * ``aggregation_min_count``, ``aggregation_max_buffered_time``: an aggregate with fewer user records waits
+      longer than record_max_buffered_time, so many milliseconds at most, unless user records of its shard
+      come too rarely for that.
+    * ``max_record_size``: of a Kinesis record, data plus partition key. None: what the stream is set to take.
+    * ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at most. ``when_full``:
+      "block", "fail" or "drop" further user records.
+    * ``ordering``: "partition-key" sends the user records of a key strictly one after the other.
+    * ``reshard_proof``: one explicit hash key for all user records of an aggregate, so that no split can
+      separate them.
+    * ``outer_key``: the partition key of an aggregate: "fixed" ("a", as the KPL) or "buckets" (one of
+      ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
+      shard in parallel and keep each key in order).
+    * ``ignore_keys``, ``adaptive_partitioning``, ``partition_availability_timeout``: KIP-794.
+    * ``keyless_partition_key``: written for a record put without a key, because the format needs one.
+    * ``compression``: of each user record's data; only readers that are told to decompress undo it, KPL and
+      KCL consumers get it compressed.
     """
 
     aggregation_enabled: bool = True
@@ -106,13 +112,13 @@ class ProducerConfig:
     rate_limit: int = 150
     record_max_buffered_time: int = 100
     record_ttl: int = 30000
-    max_record_size: int = DEFAULT_MAX_RECORD_SIZE
+    max_record_size: int | None = None
     max_outstanding_records: int = 100_000
     max_outstanding_bytes: int = 128 * 1024 * 1024
     when_full: Literal["block", "fail", "drop"] = "block"
     ordering: Literal["none", "partition-key"] = "none"
     reshard_proof: bool = False
-    outer_key: Literal["fixed", "first", "buckets"] = "fixed"
+    outer_key: Literal["fixed", "buckets"] = "fixed"
     outer_key_buckets: int = 10
     ignore_keys: bool = False
     adaptive_partitioning: bool = True
@@ -131,11 +137,11 @@ class ProducerConfig:
             if self.ordering == "partition-key" and getattr(self, other):
                 raise ConfigError(setting=other, value=True, expected='False with ordering = "partition-key"')
         # PRD-3: "The memory bound MUST hold at least one record of the largest size."
-        if self.max_outstanding_bytes < self.max_record_size:
+        if self.max_outstanding_bytes < self.known_record_size:
             raise ConfigError(
                 setting="max_outstanding_bytes",
                 value=self.max_outstanding_bytes,
-                expected=f"at least max_record_size ({self.max_record_size})",
+                expected=f"at least max_record_size ({self.known_record_size})",
             )
         if self.compression == "zstd" and zstd_module() is None:
             other = "gzip or zlib, or Python 3.14, or kpl-codec with its extra zstd"
@@ -146,21 +152,26 @@ class ProducerConfig:
         """The settings of a KPL configuration: the text of its properties file, or names and values.
 
         Names as the KPL writes them, in any case (RecordTtl, recordTtl). Settings of the KPL that do not
-        exist here are ignored (see `kpl_codec.producer.kpl_properties`). ``settings``: more of them under
-        their names here; they go before the configuration's.
-        Raises ConfigError for a name that the KPL does not have, and for a value out of range.
+        exist here are ignored (see `kpl_codec.producer.kpl_properties`); names that the KPL does not have are
+        ignored with a warning. ``settings``: more of them under their names here; they go before the
+        configuration's. Raises ConfigError for a value out of range.
         """
         given = parse_properties(properties) if isinstance(properties, str) else properties
         ours = {field.name.replace("_", ""): field for field in fields(cls)}
         for name, value in given.items():
             key = name.replace("_", "").lower()
             # PRD-45: "A configuration of the KPL MUST give the same settings here; a name that the KPL does
-            # not have MUST be refused."
+            # not have MUST be ignored with a warning."
             if key in TAKEN:
                 settings.setdefault(ours[key].name, _typed(value))
             elif key not in PASSED_OVER:
-                raise ConfigError(setting=name, value=value, expected="a name of the KPL's configuration")
+                warnings.warn(f"the KPL has no setting {name!r}: it is ignored", stacklevel=2)
         return cls(**settings)
+
+    @property
+    def known_record_size(self) -> int:
+        """``max_record_size``, or what every stream takes."""
+        return self.max_record_size or DEFAULT_MAX_RECORD_SIZE
 
     @property
     def ttl_seconds(self) -> float:
@@ -191,6 +202,8 @@ class ProducerConfig:
         # but no range beyond what the service takes."
         if name in RANGES:
             low, high = RANGES[name]
+            if name == "max_record_size" and value is None:
+                return
             if type(value) is not int or not low <= value <= high:
                 raise ConfigError(setting=name, value=value, expected=f"an integer from {low} to {high}")
         elif name in _CHOICES:

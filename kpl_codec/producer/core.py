@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
-from .answers import Malformed, NotStored, Stored, parse_put_records
+from .answers import Malformed, NotStored, Stored, parse_max_record_size, parse_put_records
 from .collector import PutRecordsRequest
 from .config import ProducerConfig
 from .failures import Failures, Flight
@@ -212,6 +212,9 @@ class ProducerCore:
     def receive(self, request: PutRecordsRequest | Request, answer: object, now: float) -> None:
         """The answer to a request: the response of PutRecords, ListShards or DescribeStreamSummary."""
         if isinstance(request, Request):
+            max_size = parse_max_record_size(answer) if request.operation != "ListShards" else None
+            if max_size is not None:
+                self.prepare.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
         flight = self._landed(request, now)

@@ -24,37 +24,17 @@ TAKEN: Final = frozenset(
 #: metrics go to ``observe``; the rest is for the KPL's native process. (For record sizes see
 #: max_record_size.)
 PASSED_OVER: Final = frozenset(
-    [
-        "cacertpath",
-        "cloudwatchendpoint",
-        "cloudwatchport",
-        "credentialsrefreshdelay",
-        "enablecoredumps",
-        "kinesisendpoint",
-        "kinesisport",
-        "loglevel",
-        "maxuserrecordsize",
-        "metricsgranularity",
-        "metricslevel",
-        "metricsnamespace",
-        "metricsuploaddelay",
-        "minconnections",
-        "nativeexecutable",
-        "proxyhost",
-        "proxypassword",
-        "proxyport",
-        "proxyusername",
-        "region",
-        "returnuserrecordinfuture",
-        "stsendpoint",
-        "stsport",
-        "tempdirectory",
-        "threadingmodel",
-        "threadpoolsize",
-        "userrecordtimeoutinmillis",
-        "verifycertificate",
-    ]
-)
+    {
+        "cacertpath", "cloudwatchendpoint", "cloudwatchport", "credentialsrefreshdelay",
+        "daemonhealthchecktimeoutms", "enablecoredumps", "enabledaemonhealthcheck",
+        "enableoldestfuturetracker", "kinesisendpoint", "kinesisport", "loglevel", "maxuserrecordsize",
+        "metricsgranularity", "metricslevel", "metricsnamespace", "metricsuploaddelay", "minconnections",
+        "nativeexecutable", "proxyhost", "proxypassword", "proxyport", "proxyusername",
+        "recorddistributionstrategydefault", "region", "returnuserrecordinfuture",
+        "returnuserrecordonfailure", "stsendpoint", "stsport", "tempdirectory", "threadingmodel",
+        "threadpoolsize", "userrecordtimeoutinmillis", "verifycertificate",
+    }
+)  # fmt: skip
 _LINE = re.compile(r"([^=:\s]+)\s*[=:\s]\s*(.*)\Z")
 
 

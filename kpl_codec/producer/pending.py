@@ -121,18 +121,20 @@ class Pending(_Fields):
 def outer_key(config: ProducerConfig, first: Pending) -> str:
     """The outer partition key of the aggregate that begins with ``first``."""
     # PRD-19: "The outer partition key of an aggregate MUST be "a" unless the caller chose otherwise."
-    if config.outer_key == "first":
-        return first.record.partition_key
     if config.outer_key == "buckets":
         return f"{FIXED_OUTER_KEY}{first.bucket}"
     return FIXED_OUTER_KEY
 
 
 class Preparation:
-    """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it."""
+    """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it.
+
+    ``size_is_known``: whether the stream's largest record is known."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
+        self._max_size = config.known_record_size
+        self.size_is_known = config.max_record_size is not None
         self._buckets = config.outer_key_buckets if config.outer_key == "buckets" else 0
         self._hashes: dict[str, int] = {}  # of keys that may be written
         chosen = config.compression
@@ -153,7 +155,7 @@ class Preparation:
         chooses the shard."""
         if self._most_are_plain and explicit_hash_key is None and not tags:
             known = speedups.plain_pending(
-                Pending, UserRecord, partition_key, data, self._hashes, self._config.max_record_size - 1024
+                Pending, UserRecord, partition_key, data, self._hashes, self._max_size - 1024
             )
             if known is not None:
                 return known  # type: ignore[no-any-return]
@@ -181,12 +183,20 @@ class Preparation:
             pending.wrap = True
         # PRD-5: "A user record that cannot be written as a Kinesis record of at most max_record_size, outer
         # partition key included, MUST be refused when it is put."
-        room = config.max_record_size
+        room = self._max_size
         if pending.size + 1024 > room or pending.wrap:
             size = sum(self._written(pending))
             if size > room:
                 raise RecordTooLarge(field="data", size=size, max_size=room)
         return pending
+
+    def learn_size(self, max_size: int) -> None:
+        """The stream takes Kinesis records of ``max_size`` bytes. Settings go before."""
+        # PRD-62: "Where max_record_size is not set, the size that the stream is set to take MUST be the
+        # limit, 1 MiB until it is known."
+        if self._config.max_record_size is None:
+            self._max_size = min(max_size, self._config.max_outstanding_bytes)
+            self.size_is_known = True
 
     def _written(self, pending: Pending) -> tuple[int, int]:
         """Bytes of the outer key and the data, if sent alone under any explicit hash key."""

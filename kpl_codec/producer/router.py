@@ -28,7 +28,7 @@ class Router:
         self._loads = loads
         self._reshard_proof = config.reshard_proof
         self._partitioner = UniformStickyPartitioner(
-            min(config.aggregation_max_size, config.max_record_size),
+            min(config.aggregation_max_size, config.known_record_size),
             chance,
             adaptive=config.adaptive_partitioning,
             availability_timeout=config.partition_availability_timeout / 1000,

@@ -164,10 +164,9 @@ def _put_file(
 
     log = Log(output / "repair/log", number)
     lock = output / f"repair/log/{number:05d}.lock"
-    name, arn = (None, stream) if stream.startswith("arn:") else (stream, None)
     with (
         _turn(lock.path) if output.is_local else nullcontext(),
-        Producer(name, stream_arn=arn, config=CONFIG, client=kinesis_client(**connection)) as producer,
+        Producer(stream, config=CONFIG, client=kinesis_client(**connection)) as producer,
     ):
         return put_rows(planned(file), log, producer)
 

@@ -41,9 +41,10 @@ LOG = "spark.log"
 
 
 class OutputError(KplError, ValueError):
-    """The output folder cannot be used. ``code``: not-empty or not-writable; ``path``."""
+    """The output folder cannot be used. ``code``: not-empty, not-writable, or other-state (what `--follow`
+    keeps there was written by another version, or is damaged); ``path``."""
 
-    code: Literal["not-empty", "not-writable"]
+    code: Literal["not-empty", "not-writable", "other-state"]
     requirement = "SPK-20"
     path: str
     reason: str = "name another folder, or remove this one"

@@ -84,23 +84,6 @@ def test_any_bytes_make_items_whatever_the_blocks(data: bytes, sizes: list[int])
     assert all(item.offset <= item.at <= len(data) for item in found if isinstance(item, Defect))
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.one_of(containers, st.just(None))), max_size=8),
-    st.integers(1, 60),
-)
-def test_pieces_are_the_whole(lines: list[tuple[int, Any]], size: int) -> None:
-    """Every start in the file belongs to one piece; so do the bytes up to the next start."""
-    data = "\n".join(" " * indent + ("[1 {" if v is None else json.dumps(v)) for indent, v in lines).encode()
-
-    def piece(start: int) -> Iterator[Document | Defect]:
-        first = max(start - 1, 0)
-        return json_documents([data[first:]], offset=first, inside=start > 0, stop=start + size)
-
-    whole = [item._replace(line=0) for item in json_documents([data])]
-    parts = [item._replace(line=0) for start in range(0, len(data), size) for item in piece(start)]
-    assert parts == whole
-
-
 def test_each_defect_says_what_and_where() -> None:
     data = b"\n".join(
         [

@@ -13,7 +13,6 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from kpl_codec.aws import Producer, ProducerThreads
-from kpl_codec.aws.producer_threads import SharedThreads
 from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
 
 from .model_client import ModelClient
@@ -110,10 +109,10 @@ def test_a_bug_in_one_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -
         broken._core.requests = bug  # type: ignore[method-assign]
         future = broken.put("k", b"x")
         assert isinstance(future.exception(10), DeliveryError)
-        assert told == [ZeroDivisionError]
         with pytest.raises(ProducerClosed, match="broken"):
             broken.put("k", b"y")
         assert not broken.close()
+        assert told == [ZeroDivisionError]
         after = sound.put("k", b"after")
     assert isinstance(before.result(0), Delivery)
     assert isinstance(after.result(0), Delivery)
@@ -204,7 +203,7 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
 
 
 def test_equal_settings_share_a_client() -> None:
-    threads = SharedThreads()
+    threads = ProducerThreads()
     settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
     first = threads.client(ProducerConfig(), settings)
     assert threads.client(ProducerConfig(), dict(settings)) is first

@@ -1,13 +1,17 @@
 """A producer whose methods signal handlers call, whatever they have interrupted, and whose callbacks raise.
 
-The signals come at drawn lines of the producer's own code: the same again for the same seed.
+The signals come at given lines of the producer's code and of the standard library's: always the same.
 """
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
+import threading
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import _base, as_completed, wait
 from contextlib import suppress
 from itertools import count
 from types import FrameType
@@ -17,8 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.aws import Producer
-from kpl_codec.producer import ProducerClosed, ProducerConfig
+from kpl_codec.aws import Producer, WouldDeadlock
+from kpl_codec.aws.producer_log import logger
+from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig
 from tests.examples import examples
 
 from .model_client import ModelClient
@@ -84,7 +89,7 @@ def test_signal_handlers_use_the_producer(
         number = next(numbers)
         try:
             futures.append(producer.put(f"k{number % 3}", b"%d" % number))
-        except ProducerClosed:  # in a handler that interrupted close()
+        except (ProducerClosed, WouldDeadlock):  # in a handler that interrupted close(), or the lock's owner
             return
         sent[b"%d" % number] += 1
         if raised is not None:
@@ -99,7 +104,8 @@ def test_signal_handlers_use_the_producer(
         if action.startswith("put"):
             put()
         if action != "put":
-            producer.flush()
+            with suppress(WouldDeadlock):
+                producer.flush()
 
     with _Signals(signals, handle), producer:
         for number, raised in enumerate(puts):
@@ -108,3 +114,93 @@ def test_signal_handlers_use_the_producer(
                 producer.flush()
     assert [future for future in futures if not future.done() or future.exception()] == []
     assert Counter(client.stream.in_order()) == sent
+
+
+FILES = ("/kpl_codec/aws/", _base.__file__, threading.__file__)
+#: Everything that may wait for the producer, or keep it from going on.
+CALLS: dict[str, Callable[[Producer, Any], object]] = {
+    "put": lambda producer, future: producer.put("k", b"more"),
+    "put and result": lambda producer, future: producer.put("k", b"more").result(),
+    "put when full": lambda producer, future: [producer.put("k", b"%d" % n) for n in range(12)],
+    "flush": lambda producer, future: producer.flush(),
+    "wait_ready": lambda producer, future: producer.wait_ready(),
+    "result": lambda producer, future: future.result(),
+    "exception": lambda producer, future: future.exception(),
+    "wait": lambda producer, future: wait([future, producer.put("k", b"more")]),
+    "as_completed": lambda producer, future: list(as_completed([producer.put("k", b"more"), future])),
+    "add_done_callback": lambda producer, future: future.add_done_callback(lambda _: None),
+    "repr": lambda producer, future: (repr(future), producer.outstanding),
+    "close": lambda producer, future: producer.close(),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.requirement("PRD-40")
+@pytest.mark.parametrize("interrupted", CALLS)
+def test_nothing_waits_for_itself_whatever_is_interrupted(interrupted: str) -> None:
+    """At each line of a call comes a handler, which makes one of the others: in turn, so that each meets
+    each. It returns or raises WouldDeadlock; then the call goes on as if nothing had been."""
+    refused: Counter[str] = Counter()
+    handled: Counter[str] = Counter()
+    for turn, name in enumerate(CALLS):
+        line = turn
+        while _interrupt(interrupted, name, line, handled, refused):
+            line += len(CALLS)
+    assert set(handled) == set(CALLS) or interrupted == "repr"  # it has few lines
+    assert sum(refused.values()) < sum(handled.values())
+
+
+def _interrupt(
+    interrupted: str, name: str, line: int, handled: Counter[str], refused: Counter[str]
+) -> bool:
+    """Whether there are so many lines."""
+    config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=10)
+    producer = Producer("s", client=ModelClient(latency=0.001), config=config)
+    futures = [producer.put("k", b"first")]
+    left = line
+    come = False
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left, come
+        if come or not any(file in frame.f_code.co_filename for file in FILES):
+            return None
+        left -= event == "line"
+        if left < 0:
+            come = True
+            sys.settrace(None)  # in the handler, too
+            try:
+                handled[name] += 1
+                CALLS[name](producer, futures[0])
+            except WouldDeadlock:
+                refused[name] += 1
+            except ProducerClosed:
+                assert "close" in (name, interrupted)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        CALLS[interrupted](producer, futures[0])
+    except ProducerClosed:
+        assert name == "close"
+    finally:
+        sys.settrace(None)
+    assert producer.close()
+    assert isinstance(futures[0].result(0), Delivery)
+    return come
+
+
+@pytest.mark.requirement("PRD-40")
+@pytest.mark.parametrize("name", ["put when full", "flush", "result", "wait", "close"])
+def test_a_handler_that_has_interrupted_the_log_cannot_wait(name: str) -> None:
+    """The producer's threads log, too: they would wait for the lock that the interrupted call has."""
+    config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=10)
+    log = logging.NullHandler()
+    log.lock = threading.RLock()
+    logger.addHandler(log)
+    try:
+        with Producer("s", client=ModelClient(latency=0.01), config=config) as producer:
+            future = producer.put("k", b"x")
+            with log.lock, pytest.raises(WouldDeadlock, match="in-log"):
+                CALLS[name](producer, future)
+    finally:
+        logger.removeHandler(log)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.adapters import json_parts
-from kpl_codec.captures import InputError, Piece, plan, read_piece
+from kpl_codec.captures import InputError, Piece, plan, read_piece, text
 from kpl_codec.captures.files import PIECE_BYTES
 from kpl_codec.validation.check import check
 from kpl_codec.validation.task import pack
@@ -283,6 +283,58 @@ def test_pieces_of_a_file_are_the_file(
         row.pop("line")
     assert parts == whole
     assert data(whole) == [b"%d" % i for i in range(len(sizes))]
+
+
+_RECORD = json.dumps(answer(b"x")["Records"][0])
+#: What files are made of: records, the beginnings and ends of values, and what breaks them.
+_FRAGMENTS = [_RECORD, _RECORD, "\n", "\n", "\r\n", " ", ",", ",\n", "[\n", "\n]", "\x1e"]
+_FRAGMENTS += ['{"Records": [', "]}", "\n{", '"', '"a": ', "1", "\u00e9", '{"a":\n', "\n" + " " * 20 + "\n"]
+
+
+@pytest.mark.requirement("SPK-10", "CAP-11")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(400))
+@given(
+    st.lists(st.sampled_from(_FRAGMENTS), max_size=24), st.integers(1, 400), st.sampled_from([1, 7, 1 << 20])
+)
+def test_whatever_is_in_a_file_its_pieces_give_each_record_once(
+    tmp_path: Path, fragments: list[str], piece_bytes: int, block: int
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes("".join(fragments).encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_BLOCK", block)
+        whole, parts = read(path), read(path, piece_bytes=piece_bytes)
+
+    def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        # Values of no known shape are summed up piece by piece.
+        shapeless = ("user-data", "unknown-shape", "empty")
+        return [
+            (row["position"], row["recordIndex"], row["captureError"], row["data"])
+            for row in rows
+            if row["captureError"] not in shapeless
+        ]
+
+    assert told(parts) == told(whole)
+
+
+@pytest.mark.requirement("SPK-10")
+@pytest.mark.parametrize("lead", [-1, 300])
+@pytest.mark.parametrize("indent", [0, None])
+def test_a_value_over_many_lines_may_begin_anywhere(tmp_path: Path, lead: int, indent: int | None) -> None:
+    """Around the size that is read at once; in the pieces behind it, too."""
+    line = json.dumps(answer(b"line")).encode() + b"\n"
+    many = json.dumps(answer(*[b"many"] * 1000)["Records"], indent=indent).encode()
+    size = max(0, text._BLOCK + lead)
+    before = line * (size // len(line) - 1)
+    before += b" " * (size - len(before) - len(line)) + line
+    path = tmp_path / "large.json"
+    path.write_bytes(before + many + b"\n" + line * 3)
+    assert path.stat().st_size > size + 100_000
+    count = before.count(b"\n")
+    for piece_bytes in (300_000, size - 1, size, size + 1, size + 50_000):
+        rows = read(path, piece_bytes=piece_bytes)
+        assert bad(rows) == []
+        assert data(rows) == [b"line"] * count + [b"many"] * 1000 + [b"line"] * 3
 
 
 @pytest.mark.requirement("SPK-13")

@@ -100,7 +100,7 @@ def test_the_vectors_are_there() -> None:
     st.lists(records, min_size=1, max_size=30),
     st.integers(64, 1500),
     st.integers(1, 12),
-    st.sampled_from(["fixed", "first", "buckets"]),
+    st.sampled_from(["fixed", "buckets"]),
 )
 def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
     user_records: list[kpl.UserRecord], max_size: int, max_count: int, outer_key: str
@@ -137,7 +137,7 @@ def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
 
 @pytest.mark.requirement("PRD-15")
 @settings(max_examples=examples(25))
-@given(st.integers(0, 4), st.sampled_from(["fixed", "first"]))
+@given(st.integers(0, 4), st.sampled_from(["fixed", "buckets"]))
 def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_key: str) -> None:
     """The KPL's edge: aggregationMaxSize 1 MiB lets data + "a" be one byte too many."""
     config = ProducerConfig(aggregation_max_size=2**20, outer_key=outer_key)
@@ -162,7 +162,7 @@ def test_a_record_of_the_largest_size_passes_and_one_byte_more_is_refused(key: s
 
 
 @pytest.mark.requirement("PRD-5", "PRD-13", "PRD-14")
-@pytest.mark.parametrize("outer_key", ["fixed", "first", "buckets"])
+@pytest.mark.parametrize("outer_key", ["fixed", "buckets"])
 @given(extra=st.integers(-3, 3), tagged=st.booleans())
 @settings(max_examples=examples(20))
 def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
@@ -173,7 +173,7 @@ def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
     magic = b"" if tagged else b"\xf3\x89\x9a\xc2"
     size = 2**20 - 60 + extra
     record = kpl.UserRecord("key", magic + b"x" * size, None, tags)
-    wrapped = len(kpl.encode([record])) + len({"fixed": "a", "first": "key", "buckets": "a0"}[outer_key])
+    wrapped = len(kpl.encode([record])) + len({"fixed": "a", "buckets": "a0"}[outer_key])
     if wrapped > 2**20:
         with pytest.raises(RecordTooLarge) as caught:
             prepared(config, record)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from kpl_codec.producer import ConfigError, ProducerConfig
@@ -51,7 +53,7 @@ def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
     room = {} if name == "max_outstanding_bytes" else {"max_outstanding_bytes": 2**40}
     for value in (low, high):
         assert getattr(ProducerConfig(**{**room, name: value}), name) == value
-    for value in (low - 1, high + 1, None, "5", 5.0, True):
+    for value in (low - 1, high + 1, "5", 5.0, True, *([None] if name != "max_record_size" else [])):
         with pytest.raises(ConfigError) as caught:
             ProducerConfig(**{name: value})
         assert caught.value.setting == name
@@ -127,7 +129,29 @@ def test_truth_values_continued_lines_and_our_own_settings() -> None:
 
 
 @pytest.mark.requirement("PRD-45")
-@pytest.mark.parametrize("text", ["RecordTTTL = 5", "ordering = none", "RecordTtl = soon", "RecordTtl"])
+@pytest.mark.parametrize("text", ["RecordTtl = soon", "RecordTtl", "RecordTtl = 99"])
 def test_a_properties_file_with_a_mistake_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         ProducerConfig.from_kpl_properties(text)
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize("name", ["RecordTTTL", "ordering", "max_record_size"])
+def test_a_name_that_the_kpl_does_not_have_is_a_warning(name: str) -> None:
+    with pytest.warns(UserWarning, match=name):
+        config = ProducerConfig.from_kpl_properties(f"{name} = 5\nRecordTtl = 20000")
+    assert config == ProducerConfig(record_ttl=20000)
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "EnableOldestFutureTracker", "ReturnUserRecordOnFailure", "EnableDaemonHealthCheck",
+        "DaemonHealthCheckTimeoutMs", "RecordDistributionStrategyDefault", "MetricsLevel", "Region",
+    ],
+)  # fmt: skip
+def test_what_only_the_kpl_has_is_passed_over(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ProducerConfig.from_kpl_properties(f"{name} = 5") == ProducerConfig()

@@ -52,21 +52,31 @@ class KinesisDataSource(DataSource):
         return from_arrow_schema(arrow_schema(self._checked))
 
     def _fitting(self, schema: StructType) -> StructType:
-        """A schema given by the user: some of our columns, in any order and case."""
+        """A schema given by the user: some of our columns, each once, in any order and case."""
         ours = self.schema()
         types = {field.name.lower(): field.dataType for field in ours.fields}
         for field in schema.fields:
-            if types.get(field.name.lower()) != field.dataType:
+            # Each is taken once: two columns of one name, in any case, are refused, as in a write.
+            if types.pop(field.name.lower(), None) != field.dataType:
                 raise OptionError(
                     option="schema",
                     value=f"{field.name} {field.dataType.simpleString()}",
-                    expected=f"columns of {ours}",
+                    expected=f"columns of {ours}, each once in any case",
                 )
         return schema
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
         from .read import KinesisBatchReader
 
+        # EFO-11: "A batch read MUST refuse to deregister its consumer: Spark tells no source that a batch
+        # read has ended."
+        if self._checked.consumer is not None and self._checked.consumer.deregister:
+            expected = "false in a batch read: Spark does not tell when it has ended. Deregister the consumer"
+            raise OptionError(
+                option="requireConsumerDeregistration",
+                value=True,
+                expected=f"{expected} yourself, or read with Trigger.AvailableNow",
+            )
         return KinesisBatchReader(self._checked, self._fitting(schema))
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:

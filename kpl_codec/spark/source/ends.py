@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...aws.cursor import MOST_RECORDS, Answer, ShardCursor, Tip
+from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, after_record, at_record, at_time
 from .handover import CARRIED_OF_SHARD, Handover
-from .looks import Found, Look, Looks, first_found
+from .looks import GONE, Found, Look, Looks, first_found
 from .offsets import BatchEnd, pieces
 
 #: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
@@ -43,6 +44,16 @@ class Caps:
     piece: int | None = None
 
 
+def _beyond(tip: Tip) -> str | None:
+    """The first record beyond the tip, None if there is none: none comes to a shard that is gone."""
+    try:
+        return tip.beyond()
+    except StreamUnavailable as error:
+        if GONE.get(error.code) != "shard-gone":
+            raise
+        return None
+
+
 class Ends:
     """Ends of batches on the shards of a stream. Different shards may be asked in parallel."""
 
@@ -53,11 +64,12 @@ class Ends:
         """The end of the batch after ``start``, which begins with ``look``; not beyond ``tip``. Raises
         StreamUnavailable."""
         if not look.records:
-            place = TRIM_HORIZON if look.lost else start.place
-            return BatchEnd(place, drained=look.ended, since=look.asked_at)
+            # A drained shard keeps its place: a shard of its name in a later life of the stream is behind it.
+            place = TRIM_HORIZON if look.lost and not look.ended else start.place
+            return replace(start, place=place, drained=look.ended, since=look.asked_at)
         first = look.records[0]
         end = self._end(shard_id, look, caps)
-        if tip is not None and (beyond := tip.beyond()) is not None:
+        if tip is not None and (beyond := _beyond(tip)) is not None:
             if int(first.sequence_number) >= int(beyond):
                 return start
             if end.place.lowest > int(beyond):
@@ -65,6 +77,7 @@ class Ends:
                 self._looks.forget(shard_id)
         if not start.place.names_record or look.start_gone:
             end = replace(end, first=first.sequence_number, start_gone=look.start_gone)
+        end = replace(end, behind=max(0, look.now - first.time, self._looks.now() - first.time))
         if caps.piece is not None and look.now - first.time > caps.piece:
             end = replace(end, marks=self._marks(shard_id, first, end.place, caps.piece))
         found = pieces(shard_id, start.place, end)
@@ -91,7 +104,7 @@ class Ends:
             if found is not None and found.after(first):
                 place = at_record(found.sequence_number)
                 self._looks.keep(shard_id, place, cursor, found, ahead=found, now=look.now)
-                return BatchEnd(place, behind=max(0, look.now - found.time))
+                return BatchEnd(place)
         # Nothing at or after the edge: all records are before it.
         return self._to_tip(shard_id, look)
 
@@ -149,7 +162,7 @@ class Ends:
         # A record that arrived now does not leave the stream before later ones.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
-        return BatchEnd(place, drained=cursor.ended, since=since, records=records, behind=behind)
+        return BatchEnd(place, drained=cursor.ended, since=since, records=records)
 
     def _probe(self, shard_id: str, when: int) -> tuple[Found | None, ShardCursor]:
         """The first record at or after a time, and the cursor behind it."""

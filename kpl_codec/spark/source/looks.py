@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
@@ -131,6 +131,10 @@ class Looks:
         self._kept: dict[str, _Kept] = {}
         self._sizes: dict[str, int] = {}
 
+    def now(self) -> int:
+        """In ms since 1970, by this machine's clock."""
+        return int(self._now() * 1000)
+
     def keep(
         self,
         shard_id: str,
@@ -146,7 +150,7 @@ class Looks:
         """A batch ends at ``place``, where ``cursor`` stands, or behind ``ahead``, the record right behind
         the place. ``now`` with that or with ``busy``: as in `Look`."""
         self._kept[shard_id] = _Kept(
-            place, cursor, self._clock(), int(self._now() * 1000), last, at_tip, ahead, now, busy
+            place, cursor, self._clock(), self.now(), last, at_tip, ahead, now, busy
         )
 
     def forget(self, shard_id: str) -> None:
@@ -165,7 +169,7 @@ class Looks:
         most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
         if self._clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
             return None
-        return BatchEnd(start.place, since=kept.seen)
+        return replace(start, since=kept.seen)
 
     def look(
         self, shard_id: str, start: BatchEnd, most: int | None = None, *, may_skip: bool = False
@@ -180,18 +184,10 @@ class Looks:
             kept = None
         limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._sizes.get(shard_id, _UNKNOWN_SIZE)))
         limit = min(limit, most or limit)
+        look = None
         if kept is not None and self._clock() - kept.used < _ITERATOR_LIFE:
-            iterator = kept.cursor.iterator
-            if kept.busy and may_skip and kept.last is not None:
-                look = self._known(kept, kept.last)
-            elif kept.ahead is not None:
-                iterator, look = kept.cursor.came_from, self._known(kept, kept.ahead)
-            else:
-                look = self._look_on(shard_id, kept, limit)
-            # No record can have left the stream between a young one, or the tip, and the iterator's use.
-            if kept.at_tip or (kept.last is not None and not self._old(kept.last)):
-                look.iterator = iterator
-        else:
+            look = self._look_from(shard_id, kept, limit, may_skip=may_skip)
+        if look is None:
             # An iterator near its end would be made again at a record that was not checked again.
             since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
             start = BatchEnd(start.place, since=since or None)
@@ -211,6 +207,25 @@ class Looks:
             )
         return look
 
+    def _look_from(self, shard_id: str, kept: _Kept, limit: int, *, may_skip: bool) -> Look | None:
+        """A look from a kept cursor; None if its iterator is of something that is gone."""
+        iterator = kept.cursor.iterator
+        if kept.busy and may_skip and kept.last is not None:
+            look = self._known(kept, kept.last)
+        elif kept.ahead is not None:
+            iterator, look = kept.cursor.came_from, self._known(kept, kept.ahead)
+        else:
+            try:
+                look = self._look_on(shard_id, kept, limit)
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                return None
+        # No record can have left the stream between a young one, or the tip, and the iterator's use.
+        if kept.at_tip or (kept.last is not None and not self._old(kept.last)):
+            look.iterator = iterator
+        return look
+
     def _known(self, kept: _Kept, found: Found) -> Look:
         now = kept.now + int((self._clock() - kept.used) * 1000)
         return Look([found], now, kept.seen, at_tip=False, ended=False, cursor=kept.cursor)
@@ -225,11 +240,11 @@ class Looks:
 
     def _old(self, found: Found) -> bool:
         """Whether a record may be past retention soon."""
-        return int(self._now() * 1000) - found.time > SHORTEST_RETENTION // 2
+        return self.now() - found.time > SHORTEST_RETENTION // 2
 
     def _read(self, shard_id: str, cursor: ShardCursor, limit: int) -> Look:
         while True:
-            asked_at = int(self._now() * 1000)
+            asked_at = self.now()
             answer = cursor.fetch(limit)
             if answer.records:
                 size = sum(len(record["Data"]) for record in answer.records)
@@ -256,7 +271,7 @@ class Looks:
         # they may be past retention when the shard is read, this MUST be treated as data loss."
         if start.since is not None and not self._kept_since(start.since):
             since = datetime.fromtimestamp(start.since / 1000, timezone.utc)
-            self._report(
+            self.report(
                 shard_id,
                 start.place,
                 "unread-too-long",
@@ -265,7 +280,7 @@ class Looks:
 
     def _kept_since(self, since: int) -> bool:
         """Whether the stream still holds all records that arrived since a time."""
-        age = int(self._now() * 1000) - since + _CLOCK_SKEW
+        age = self.now() - since + _CLOCK_SKEW
         return age < SHORTEST_RETENTION or age < self._retention()
 
     def _look_at_record(self, shard_id: str, start: BatchEnd, limit: int) -> Look:
@@ -292,6 +307,8 @@ class Looks:
                 if error.code not in GONE:
                     raise
                 code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
+        if code == "shard-gone" and self._exists(shard_id):
+            code = "trimmed"  # kinesis-local has one error for both
         if code == "trimmed" and start.since is not None and self._kept_since(start.since):
             # The record is gone, but nothing followed it at a time whose records all exist.
             look = self._left(shard_id, place, limit)
@@ -299,15 +316,26 @@ class Looks:
             return look
         return self._lost(shard_id, place, code, reason, limit)
 
+    def _exists(self, shard_id: str) -> bool:
+        try:
+            self.cursor(shard_id, TRIM_HORIZON).fetch(1)
+        except StreamUnavailable as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            return False
+        return True
+
     def _lost(self, shard_id: str, place: Place, code: str, reason: str, limit: int) -> Look:
         """The rest of a shard, if loss is allowed."""
-        self._report(shard_id, place, code, reason)
+        self.report(shard_id, place, code, reason)
         look = self._left(shard_id, place, limit, gone=code == "shard-gone")
         look.lost = look.start_gone = True
         return look
 
-    def _report(self, shard_id: str, place: Place, code: str, reason: str) -> None:
-        loss = DataLoss(shard_id=shard_id, sequence_number=place.value, code=code, reason=reason)
+    def report(self, shard_id: str, place: Place, code: str, reason: str) -> None:
+        """Raise DataLoss, or log it if loss is allowed."""
+        number = place.sequence_number if place.names_record else None
+        loss = DataLoss(shard_id=shard_id, sequence_number=number, code=code, reason=reason)
         if self._fail_on_data_loss:
             raise loss
         _log.warning("%s", loss)

@@ -25,7 +25,8 @@ OBSERVED = "kpl-kinesis"
 def with_metrics(df: DataFrame, name: str = OBSERVED) -> DataFrame:
     """The same rows, counted without a second pass.
 
-    ``userRecords``, ``kinesisRecords``, ``bytes`` of data, and if the columns exist: ``findings`` (rows with
+    ``userRecords``, ``kinesisRecords`` (those of which the first user record is there: under the kcl policy
+    others are not counted), ``bytes`` of data, and if the columns exist: ``findings`` (rows with
     an error), ``misplaced`` (on a shard whose range does not hold them) and ``oldestArrival``,
     ``newestArrival`` (milliseconds since 1970).
     """
@@ -38,8 +39,8 @@ def with_metrics(df: DataFrame, name: str = OBSERVED) -> DataFrame:
     if "data" in columns:
         metrics.append(f.coalesce(f.sum(f.length("data")), f.lit(0)).alias("bytes"))
     if "subSequenceNumber" in columns:
-        # Each Kinesis record has exactly one row with sub-sequence number 0.
-        metrics.append(f.count(f.when(f.col("subSequenceNumber") == 0, 1)).alias("kinesisRecords"))
+        first = f.col("firstOfRecord") if "firstOfRecord" in columns else f.col("subSequenceNumber") == 0
+        metrics.append(f.count(f.when(first, 1)).alias("kinesisRecords"))
     if "error" in columns:
         metrics.append(f.count("error").alias("findings"))
     if "placement" in columns:

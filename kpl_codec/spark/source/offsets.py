@@ -1,9 +1,11 @@
 """Offsets of the stream source: a query's place on every shard, as JSON in Spark's checkpoint.
 
     {"stream": "orders", "version": 1, "listed": 1763719200000, "shards": {
-        "shardId-000000000000": {"after": "4957...", "end": true},      drained: its children may start
+        "shardId-000000000000": {"after": "4957...", "end": true},
         "shardId-000000000001": {"before": "4958...", "first": "4958...", "marks": ["4958..."]},
-        "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000}}}       waits for its parent
+        "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000, "began": "4959..."}}}
+
+The first is drained: its children may start. The last waits for its parent.
 
 An offset is where one micro-batch ends and the next begins. It names records, not times or counts. Records
 and their order never change, so a repeated batch reads the same records. If a batch's start names no record
@@ -20,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from ...errors import KplError
 from ...shards.lineage import Lineage
 from ...shards.place import TRIM_HORIZON, Place, PlaceKind, at_record
+from ...shards.shard import Shard
 
 _VERSION = 1
 #: How a place is written.
@@ -32,9 +35,11 @@ _KINDS: Final[dict[str, PlaceKind]] = {
 #: The types of a shard's members in JSON.
 _MEMBERS: Final[dict[str, type]] = {
     "at": str, "time": int, "before": str, "after": str,
-    "end": bool, "since": int, "first": str, "lost": bool, "initial": str, "marks": list,
+    "end": bool, "since": int, "began": str, "first": str, "lost": bool, "initial": str, "marks": list,
     "records": int, "behind": int,
 }  # fmt: skip
+#: Of a sequence number: 56 at AWS, up to 129 by its rules.
+_MOST_DIGITS: Final = 129
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -49,8 +54,8 @@ class OffsetError(KplError, ValueError):
 
 class DataLoss(KplError):
     """Records that a query has not read are gone, or may be. ``shard_id``; ``sequence_number``: the record
-    after or at which they lie, None where the query names none; ``code``: trimmed, shard-gone, record-missing
-    or unread-too-long; ``reason``."""
+    after or at which they lie, None where the query names none; ``code``: trimmed, shard-gone,
+    record-missing, unread-too-long or another-life; ``reason``."""
 
     code: str
     requirement = "SPK-60"
@@ -88,17 +93,21 @@ class BatchEnd:
     """The end of a batch on one shard, with notes for reading it and for planning the next.
 
     ``place``: the next batch begins there. ``drained``: the shard is closed and nothing follows the place.
-    ``since``: every record after the place arrived at this time or later (ms since 1970).
+    ``since``: every record after the place arrived at this time or later (ms since 1970). ``began``: the
+    starting sequence number of the shard, where the place names no record: it tells one life of the stream
+    from another.
 
     About the batch that ends here: ``first``: its first record, if its start names none; ``start_gone``: the
     record of its start is past retention, use ``first``; ``initial``: the first record of the query's first
     batch, "" for none, used instead of ``first``; ``marks``: records at which it is cut into pieces;
-    ``records``: how many it has, if known; ``behind``: milliseconds from its end to the tip of the shard.
+    ``records``: how many it has, if known; ``behind``: milliseconds from its first record to the tip of the
+    shard, when it was planned.
     """
 
     place: Place
     drained: bool = False
     since: int | None = None
+    began: str | None = None
     first: str | None = None
     start_gone: bool = False
     initial: str | None = None
@@ -112,6 +121,7 @@ class BatchEnd:
         notes = {
             "end": self.drained or None,
             "since": self.since,
+            "began": self.began,
             "first": self.first,
             "lost": self.start_gone or None,
             "initial": self.initial,
@@ -126,16 +136,15 @@ class BatchEnd:
         names = [name for name in _KINDS if name in found]
         if len(names) != 1:
             raise OffsetError(reason=f"a shard at {sorted(found)}")
-        for name, kind in _MEMBERS.items():
-            if name in found and type(found[name]) is not kind:
-                raise OffsetError(reason=f"a shard's {name} is {found[name]!r}")
-        if not all(type(mark) is str for mark in found.get("marks", ())):
-            raise OffsetError(reason=f"a shard's marks are {found['marks']!r}")
+        for name, value in found.items():
+            if not _sound(name, value):
+                raise OffsetError(reason=f"a shard's {name} is {value!r}")
         place = TRIM_HORIZON if names[0] == "at" else Place(_KINDS[names[0]], found[names[0]])
         return cls(
             place,
             drained=found.get("end", False),
             since=found.get("since"),
+            began=found.get("began"),
             first=found.get("first"),
             start_gone=found.get("lost", False),
             initial=found.get("initial"),
@@ -143,6 +152,23 @@ class BatchEnd:
             records=found.get("records"),
             behind=found.get("behind"),
         )
+
+
+def _sound(name: str, value: Any) -> bool:
+    """Whether a shard's member may have this value."""
+    if type(value) is not _MEMBERS.get(name):
+        return False
+    if name == "at":
+        return bool(value == TRIM_HORIZON.kind)
+    if isinstance(value, int):  # also what is true: false is not written
+        return value >= (name == "end" or name == "lost")
+    numbers = value if isinstance(value, list) else [value]
+    return all(is_sequence_number(number) or (name == "initial" and number == "") for number in numbers)
+
+
+def is_sequence_number(value: object) -> bool:
+    """Whether it is the text of a number that Kinesis might give."""
+    return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +264,28 @@ def with_listed(offset: StreamOffset, lineage: Lineage, listed: int | None = Non
     that are no longer listed. ``listed``: when the listing was requested, in ms since 1970."""
     # A drained shard is removed only when it can no longer be mistaken for a new one.
     shards = {
-        key: BatchEnd(ends.place, drained=ends.drained, since=ends.since)
+        key: BatchEnd(ends.place, drained=ends.drained, since=ends.since, began=ends.began)
         for key, ends in offset.shards.items()
         if key in lineage or not ends.drained
     }
     for shard in lineage:
         # SPK-55: "A shard seen for the first time after the query began MUST be read from its first
         # record."
-        shards.setdefault(shard.shard_id, BatchEnd(TRIM_HORIZON, since=offset.listed))
+        ends = shards.get(shard.shard_id, BatchEnd(TRIM_HORIZON, since=offset.listed))
+        shards[shard.shard_id] = with_beginning(ends, shard)
     return StreamOffset(offset.stream, shards, listed)
+
+
+def with_beginning(ends: BatchEnd, shard: Shard) -> BatchEnd:
+    """``ends`` with the shard's starting sequence number, where it names no record."""
+    if ends.place.names_record or ends.began or not is_sequence_number(shard.starting_sequence_number):
+        return ends
+    return replace(ends, began=shard.starting_sequence_number)
+
+
+def of_another_life(ends: BatchEnd, shard: Shard) -> bool:
+    """Whether a shard began behind the place that a query has on the shard of that name: the stream was
+    deleted and created again."""
+    known = ends.place.sequence_number if ends.place.names_record else ends.began
+    start = shard.starting_sequence_number
+    return known is not None and is_sequence_number(start) and int(known) < int(start or 0)

@@ -20,6 +20,8 @@ _log = logging.getLogger("kpl_codec.spark")
 #: Options that Spark adds.
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
+#: The largest number of an option: what Spark and a clock can take.
+_MOST: Final = 2**31 - 1
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 _FIXED_ENDS = "the end of a batch is fixed before it is read; maxSecondsPerShard limits it"
@@ -75,11 +77,15 @@ class OptionTexts:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._known: list[str] = []
-        self._left = {
-            name.lower().removeprefix("kinesis."): (name, value)
-            for name, value in options.items()
-            if name.lower() not in _SPARKS_OWN
-        }
+        self._left: dict[str, tuple[str, str]] = {}
+        for name, value in options.items():
+            short = name.lower().removeprefix("kinesis.")
+            if name.lower() in _SPARKS_OWN:
+                continue
+            if short in self._left:
+                both = f"{self._left[short][0]}, {name}"
+                raise OptionError(option=name, value="...", expected=f"only one of {both}")
+            self._left[short] = (name, value)
 
     def text(self, *names: str) -> str | None:
         self._known += names
@@ -96,7 +102,7 @@ class OptionTexts:
             value = kind(text)
         except ValueError:
             value = low - 1
-        if not low <= value < float("inf"):
+        if not low <= value <= _MOST:
             what = "an integer" if kind is int else "a number"
             raise OptionError(option=name, value=text, expected=f"{what} of at least {low:g}")
         return value
@@ -115,7 +121,7 @@ class OptionTexts:
         if match is None or (match[2] or unit) not in _UNITS:
             expected = f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m"
             raise OptionError(option=names[0], value=text, expected=expected)
-        return float(match[1]) * _UNITS[match[2] or unit]
+        return min(float(match[1]), _MOST) * _UNITS[match[2] or unit]
 
     def flag(self, name: str, default: bool) -> bool:
         text = self.text(name)

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from ...aws.cursor import Tip
 from ...shards.lineage import Lineage
+from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
 from .ends import Caps, Ends
 from .handover import Handover
-from .looks import Look, Looks
-from .offsets import BatchEnd, StreamOffset, ready, with_listed
-from .positions import Position
+from .looks import GONE, Look, Looks
+from .offsets import BatchEnd, StreamOffset, of_another_life, ready, with_beginning, with_listed
+from .positions import Position, check_position
 
 #: Milliseconds after which an offset is written only to renew its times: six hours, a quarter of the shortest
 #: retention.
@@ -63,13 +64,19 @@ class Planner:
             self._listed_at = self._clock()
         return self._lineage
 
+    def check(self, option: str, position: Position) -> None:
+        """Raise OptionError for a position that names a shard that is not listed, or a time to come."""
+        shard_ids = [shard.shard_id for shard in self.lineage()]
+        check_position(option, position, shard_ids, int(self._now() * 1000))
+
     def begin_at(self, position: Position) -> StreamOffset:
         """The start of every present shard, before the first batch.
 
         LATEST is now, by this machine's clock. Where ``position`` names shards, their ancestors count as
-        drained and all others begin at TRIM_HORIZON.
+        drained and all others begin at TRIM_HORIZON. Raises OptionError for a position that cannot be.
         """
         lineage = self.lineage(fresh=True)
+        self.check("startingPosition", position)
         now = int(self._now() * 1000)
 
         def begin(place: Place) -> BatchEnd:
@@ -89,6 +96,7 @@ class Planner:
                 for shard in lineage
             }
             shards = {**others, **named}
+        shards = {key: with_beginning(ends, lineage[key]) for key, ends in shards.items()}
         offset = StreamOffset(self._stream, shards, self._listed)
         waiting = [
             shard_id
@@ -159,15 +167,21 @@ class Planner:
                 self._looks.judge_unread(shard_id, ends)
 
     def advance(self, start: StreamOffset, caps: Caps) -> StreamOffset:
-        """Where the batch after ``start`` ends: the same places if there is nothing to read."""
+        """Where the batch after ``start`` ends: the same places if there is nothing to read. Raises DataLoss,
+        StreamUnavailable."""
         self.handover.begin()
         lineage = self.lineage()
+        anew = self._begun_anew(start, lineage)
+        start = replace(start, shards={**start.shards, **anew})
         listed = with_listed(start, lineage, self._listed)
         tips = self._tips
+        # A shard that is no longer listed is read, too: then it is noticed that it is gone.
         readable = [
             shard_id
             for shard_id, ends in listed.shards.items()
-            if not ends.drained and ready(shard_id, listed, lineage) and (tips is None or shard_id in tips)
+            if not ends.drained
+            and ready(shard_id, listed, lineage)
+            and (tips is None or shard_id in tips or shard_id not in lineage)
         ]
         if tips is not None:
             # A later shard has nothing for this run, and must not prolong it.
@@ -185,22 +199,46 @@ class Planner:
         may_skip = tips is None and caps.records is None
 
         # Two rounds: this separates the calls on one shard, so few wait for the shard's budget.
-        def look(shard_id: str) -> Look:
+        def first_look(shard_id: str) -> Look:
             found = self._looks.look(shard_id, listed.shards[shard_id], caps.records, may_skip=may_skip)
             if not self.handover.may_keep(found.whole):
                 found.whole.clear()
             return found
 
-        looks = dict(zip(due, self.each(look, due), strict=True))
+        looks = dict(zip(due, self.each(first_look, due), strict=True))
 
         def move(shard_id: str) -> BatchEnd:
-            tip = tips[shard_id] if tips is not None else None
-            return self._ends.after(shard_id, listed.shards[shard_id], looks[shard_id], caps, tip)
+            tip, begin = tips.get(shard_id) if tips is not None else None, listed.shards[shard_id]
+            try:
+                end = self._ends.after(shard_id, begin, looks[shard_id], caps, tip)
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                # What a look knew from the batch before is gone: look at what is there.
+                look = self._looks.look(shard_id, begin, caps.records)
+                end = self._ends.after(shard_id, begin, look, caps, tip)
+            return replace(end, start_gone=True) if shard_id in anew else end
 
         moved.update(zip(due, self.each(move, due), strict=True))
         if any(moved[shard_id].drained for shard_id in due):
             self._lineage = None
         return replace(listed, shards=moved)
+
+    def _begun_anew(self, start: StreamOffset, lineage: Lineage) -> dict[str, BatchEnd]:
+        """The shards of an earlier life of the stream, at the beginning of the present one. Raises DataLoss,
+        unless loss is allowed."""
+        # SPK-90: "Where the stream was deleted and created again, what the query has not read of its earlier
+        # life is lost: this MUST be an error, or be logged and each shard read from its first record with
+        # failOnDataLoss false."
+        anew: dict[str, BatchEnd] = {}
+        for shard_id, ends in start.shards.items():
+            shard = lineage.get(shard_id)
+            if shard is not None and of_another_life(ends, shard):
+                reason = "the stream was deleted and created again"
+                self._looks.report(shard_id, ends.place, "another-life", reason)
+                self._looks.forget(shard_id)
+                anew[shard_id] = BatchEnd(TRIM_HORIZON, since=start.listed)
+        return anew
 
     def advance_shard(self, shard_id: str, start: BatchEnd, caps: Caps, tip: Tip | None = None) -> BatchEnd:
         """Where the next batch ends on one shard. Raises DataLoss, StreamUnavailable."""

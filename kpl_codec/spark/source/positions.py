@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...errors import KplError
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
+from .offsets import is_sequence_number
 
 #: Where to begin or end: every shard at one place, or some shards each at its own.
 Position = Place | Mapping[str, Place]
 
+#: In ms. Clocks may differ by so much.
+_CLOCK_SKEW: Final = 60_000
+#: The end of the year 9999, in ms since 1970.
+_LAST_TIME: Final = 253_402_300_799_999
+#: Of the shards of a stream, in an error; of the characters of a text.
+_SOME_SHARDS: Final = 10
+_MOST_SHOWN: Final = 100
 #: Letters of Java's DateTimeFormatter, as the Databricks source takes them, and what Python calls them.
 _JAVA_FIELDS: Final = {
     "yyyy": "%Y", "uuuu": "%Y", "yy": "%y", "MM": "%m", "MMM": "%b", "MMMM": "%B", "dd": "%d", "HH": "%H",
@@ -49,11 +57,16 @@ def parse_position(option: str, text: str) -> Position:
     if not text.lstrip().startswith("{"):
         return _place(option, text)
     try:
-        found = json.loads(text)
-    except ValueError:
-        raise OptionError(option=option, value=text, expected="JSON") from None
+        found = json.loads(text, object_pairs_hook=lambda pairs: _once(option, pairs))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, OptionError):
+            raise
+        raise OptionError(option=option, value=_shown(text), expected="JSON") from None
     if "at_timestamp" in found:
-        return at_time(_milliseconds(_java_time(option, str(found["at_timestamp"]), found.get("format"))))
+        when, pattern = found["at_timestamp"], found.get("format")
+        if not isinstance(when, str) or not isinstance(pattern, str | None):
+            raise OptionError(option=option, value=_shown(text), expected="at_timestamp and format as texts")
+        return _java_place(option, when, pattern)
     return {
         shard_id: _shard_place(option, value)
         for shard_id, value in found.items()
@@ -61,8 +74,40 @@ def parse_position(option: str, text: str) -> Position:
     }
 
 
-def _milliseconds(moment: datetime) -> int:
-    return round(moment.astimezone(timezone.utc).timestamp() * 1000)
+def check_position(option: str, position: Position, shard_ids: Collection[str], now: int) -> None:
+    """Raises OptionError for a position that names a shard that is not among ``shard_ids``, or a time after
+    ``now`` (ms since 1970), by more than clocks may differ."""
+    # SPK-91: "A position that names a shard that the stream does not list, or a time to come, MUST be
+    # refused before anything is read, and so MUST an end before the start."
+    places = [position] if isinstance(position, Place) else list(position.values())
+    unknown = [] if isinstance(position, Place) else sorted(set(position) - set(shard_ids))
+    if unknown:
+        some = ", ".join(sorted(shard_ids)[:_SOME_SHARDS])
+        more = ", ..." if len(shard_ids) > _SOME_SHARDS else ""
+        expected = f"shards that the stream lists: {some}{more}"
+        raise OptionError(option=option, value=unknown[0], expected=expected)
+    for place in places:
+        if place.kind == "AT_TIMESTAMP" and place.time_ms > now + _CLOCK_SKEW:
+            value = datetime.fromtimestamp(place.time_ms // 1000, timezone.utc).isoformat()
+            raise OptionError(option=option, value=value, expected="a time that is not to come, or LATEST")
+
+
+def check_order(shard_id: str, start: Place, end: Place) -> None:
+    """Raises OptionError for an end before the start, where both name a record or both a time."""
+    if start.names_record and end.names_record:
+        reversed_ = start.lowest > end.lowest
+    else:
+        reversed_ = start.kind == end.kind == "AT_TIMESTAMP" and start.time_ms > end.time_ms
+    if reversed_:
+        expected = f"a place on {shard_id} that is not before startingPosition ({start.value})"
+        raise OptionError(option="endingPosition", value=end.value, expected=expected)
+
+
+def _milliseconds(option: str, text: str, moment: datetime) -> int:
+    try:
+        return round(moment.astimezone(timezone.utc).timestamp() * 1000)
+    except OverflowError:  # year 1, or 9999, in another zone
+        raise OptionError(option=option, value=text, expected="a time from 1970 on") from None
 
 
 def _place(option: str, text: str) -> Place:
@@ -73,8 +118,31 @@ def _place(option: str, text: str) -> Place:
         return LATEST
     when = word[len("AT_TIMESTAMP") :].strip() if word.upper().startswith("AT_TIMESTAMP") else word
     if when.isascii() and when.isdigit() and len(when) <= 15:
-        return at_time(int(when))
-    return at_time(_milliseconds(_iso_time(option, when)))
+        return _at(option, when, int(when))
+    return _at(option, when, _milliseconds(option, when, _iso_time(option, when)))
+
+
+def _at(option: str, text: str, milliseconds: int) -> Place:
+    if not 0 <= milliseconds <= _LAST_TIME:
+        raise OptionError(option=option, value=_shown(text), expected="a time from 1970 on")
+    return at_time(milliseconds)
+
+
+def _java_place(option: str, text: str, pattern: str | None) -> Place:
+    return _at(option, text, _milliseconds(option, text, _java_time(option, text, pattern)))
+
+
+def _once(option: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise OptionError(option=option, value=_shown(twice), expected="each name once")
+    return found
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
 
 
 def _iso_time(option: str, text: str) -> datetime:
@@ -82,10 +150,11 @@ def _iso_time(option: str, text: str) -> datetime:
         moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
     except ValueError:
         expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
-        raise OptionError(option=option, value=text, expected=expected) from None
+        raise OptionError(option=option, value=_shown(text), expected=expected) from None
     if moment.tzinfo is None:
         # A time without a zone depends on the machine.
-        raise OptionError(option=option, value=text, expected="a time with its zone, as 2026-11-21T10:00:00Z")
+        expected = "a time with its zone, as 2026-11-21T10:00:00Z"
+        raise OptionError(option=option, value=_shown(text), expected=expected)
     return moment
 
 
@@ -97,12 +166,12 @@ def _java_time(option: str, text: str, pattern: str | None) -> datetime:
     fields = _ZONE_LETTERS.sub("", pattern).rstrip()
     when, _, zone = text.rpartition(" ")
     if fields == pattern.rstrip() or not when:
-        raise OptionError(option=option, value=text, expected=expected)
+        raise OptionError(option=option, value=_shown(text), expected=expected)
     python = re.sub(r"'([^']*)'|([A-Za-z])\2*", _python_field, fields)
     try:
         return datetime.strptime(when, python).replace(tzinfo=_zone(zone))
-    except (ValueError, ZoneInfoNotFoundError):
-        raise OptionError(option=option, value=text, expected=expected) from None
+    except (ValueError, ZoneInfoNotFoundError, OSError, re.error):  # a field twice is an error of a pattern
+        raise OptionError(option=option, value=_shown(text), expected=expected) from None
 
 
 def _python_field(java: re.Match[str]) -> str:
@@ -125,12 +194,13 @@ def _shard_place(option: str, value: Any) -> Place:
     start = option == "startingPosition"
     if isinstance(value, Mapping):
         kind, place = str(value.get("iteratorType", "")), str(value.get("iteratorPosition", ""))
-        if kind == "AFTER_SEQUENCE_NUMBER" and place:
-            return after_record(place)
-        if kind == "AT_SEQUENCE_NUMBER" and place:
-            return at_record(place) if start else after_record(place)
+        if kind in ("AFTER_SEQUENCE_NUMBER", "AT_SEQUENCE_NUMBER"):
+            if not is_sequence_number(place):
+                raise OptionError(option=option, value=_shown(place), expected="a sequence number")
+            at_it = start and kind == "AT_SEQUENCE_NUMBER"
+            return at_record(place) if at_it else after_record(place)
         return _place(option, f"{kind} {place}".strip())
     text = str(value)
-    if text.isascii() and text.isdigit() and len(text) > 15:
+    if is_sequence_number(text) and len(text) > 15:
         return at_record(text) if start else after_record(text)
     return _place(option, text)

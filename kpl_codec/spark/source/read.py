@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
@@ -27,7 +27,7 @@ from .looks import SHORTEST_RETENTION, Looks
 from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, pieces
 from .options import Options
 from .plan import Planner, moves
-from .positions import Position
+from .positions import Position, check_order
 from .tasks import KinesisPartition, TaskReader
 
 try:  # PySpark 4.2 and newer
@@ -94,6 +94,7 @@ def make_planner(
             pace=handover.pace(shard_id),
             patience=patience,
             clock=clock,
+            now=now,
             sleep=sleep,
         )
 
@@ -143,29 +144,33 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         # SPK-62: "A batch read MUST give every record from its starting position to its ending position,
         # whatever splits and merges lie between, and none that arrived after it was planned."
         planner, options = self.planner, self.options
-        starts = positions(options.starting_position, planner)
-        ends = options.ending_position
+        shard_ids = [shard.shard_id for shard in planner.lineage(fresh=True)]
+        planner.check("startingPosition", options.starting_position)
+        planner.check("endingPosition", options.ending_position)
+        starts = _by_shard(options.starting_position, shard_ids)
+        ends = {**dict.fromkeys(starts, LATEST), **_by_shard(options.ending_position, shard_ids)}
+        for shard_id, start in starts.items():
+            check_order(shard_id, start, ends[shard_id])
 
         def found(shard_id: str) -> list[Piece]:
-            start = starts.get(shard_id)
-            if start is None or start == LATEST:
-                return []
-            return self._pieces(
-                shard_id, start, ends if isinstance(ends, Place) else ends.get(shard_id, LATEST)
-            )
+            return self._pieces(shard_id, starts[shard_id], ends[shard_id])
 
-        by_shard = planner.each(found, [shard.shard_id for shard in planner.lineage()])
+        by_shard = planner.each(found, starts)
         found_pieces = [piece for run in by_shard for piece in run]
         return self.partitions_of(found_pieces, planner.handover, planner.lineage, self.consumer)
 
     def _pieces(self, shard_id: str, start: Place, end: Place) -> list[Piece]:
         planner = self.planner
+        if start == LATEST:
+            return []
         caps = Caps(piece=self.options.max_piece)
         if end.names_record:
             if start.names_record:
                 return pieces(shard_id, start, BatchEnd(end))
             first = planner.first(shard_id, start)
-            return pieces(shard_id, start, BatchEnd(end, first=first)) if first is not None else []
+            if first is None or int(first) >= end.lowest:
+                return []
+            return pieces(shard_id, start, BatchEnd(end, first=first))
         if end == TRIM_HORIZON:
             return []
         tip = planner.tip(shard_id) if end == LATEST else planner.before(shard_id, end.time_ms)
@@ -178,11 +183,9 @@ class KinesisBatchReader(_Reader, DataSourceReader):
             start = reached.place
 
 
-def positions(position: Position, planner: Planner) -> Mapping[str, Place]:
-    """The position of every listed shard; of those named, where shards are named."""
-    if isinstance(position, Place):
-        return {shard.shard_id: position for shard in planner.lineage(fresh=True)}
-    return position
+def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Place]:
+    """The position of each shard; of those that it names, where it names some."""
+    return dict.fromkeys(shard_ids, position) if isinstance(position, Place) else position
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):

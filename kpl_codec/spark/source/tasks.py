@@ -149,10 +149,6 @@ class PieceReader:
 
     def records(self, piece: Piece) -> Iterator[list[dict[str, Any]]]:
         """The Kinesis records of a piece, answer by answer. Raises DataLoss, StreamUnavailable."""
-        with ExitStack() as done:
-            yield from self._records(piece, done)
-
-    def _records(self, piece: Piece, done: ExitStack) -> Iterator[list[dict[str, Any]]]:
         options = self._options
         # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
         # and the bytes a second that the options allow."
@@ -161,6 +157,13 @@ class PieceReader:
         pace = Pace(
             options.calls_per_second * share, options.bytes_per_second * share, clock=clock, sleep=sleep
         )
+        with ExitStack() as done:
+            yield from self._records(piece, pace, done)
+        # The planner knows of one more call, not of its bytes.
+        sleep(max(0.0, pace.delay("get_records") - pace.interval))
+
+    def _records(self, piece: Piece, pace: Pace, done: ExitStack) -> Iterator[list[dict[str, Any]]]:
+        clock, sleep = self._clock, self._sleep
         wait = piece.not_before - self._now()
         pace.begin_in(min(max(wait, 0.0), pace.interval + _CLOCK_SKEW))
         start = piece.start
@@ -181,7 +184,7 @@ class PieceReader:
                 if error.code not in GONE:
                     raise
                 self._lost(piece, start, GONE[error.code], error.reason)
-                if must_see is None or error.code == "ResourceNotFoundException":
+                if must_see is None:
                     return
                 must_see = left = None
                 cursor = self._cursor(done, piece.shard_id, TRIM_HORIZON, pace)

@@ -137,9 +137,10 @@ class _Writer:
         """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
         row of the task was put."""
         options = self.options
+        stream = options.stream_arn or options.stream_name
         with (
             _checked(iterator, options.producer) as items,
-            Producer(**options.stream, config=options.producer, client=options.client()) as producer,
+            Producer(stream, config=options.producer, client=options.client()) as producer,
         ):
             task = _Task(producer)
             producer.wait_ready()

@@ -16,9 +16,10 @@ files, which are named after the batch:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from ...report.whole import findings_of_the_whole
 from ...shards.shard_map import ShardMap
 from ...validation.job import run_knowing_repairs
 from ...validation.repaired import Repaired, read_logs
-from ...validation.results import Validation, check_output, finish, prepare_output, write_report
+from ...validation.results import OutputError, Validation, check_output, finish, prepare_output, write_report
 from ...validation.task import (
     discard,
     gather,
@@ -48,6 +49,9 @@ from .engine import WRITTEN, count_batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+#: It changes whenever what a Tally has changes.
+_TOTALS_VERSION: Final = 1
 
 
 def validate_stream(
@@ -184,7 +188,7 @@ def _batch(
         write_users([], shard_map, users, part_name(0))  # a batch without tasks
     tally = gather(work)
     if number:
-        tally.merge(Tally.from_bytes((output / f"totals/{number - 1}.json").read()))
+        tally.merge(_totals(output / f"totals/{number - 1}.json"))
     for name in ("user-records", "findings"):
         (work / name).sweep()
         target = (output / name).make_folder() / f"batch={number}"
@@ -192,7 +196,7 @@ def _batch(
         (work / name).move_to(target)
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
-    (output / f"totals/{number}.json").write(tally.to_bytes())
+    _write_totals(output / f"totals/{number}.json", tally)
     (output / f"totals/{number - 2}.json").delete()
     work_folder(output).delete()
     return _report(tally, shard_map, output, stream, title)
@@ -226,5 +230,24 @@ def state(
     numbers = [int(name) for name in names if name.isdigit()]
     if not numbers:
         return None
-    tally = Tally.from_bytes((output / f"totals/{max(numbers)}.json").read())
-    return _report(tally, shard_map, output, stream, title)
+    return _report(_totals(output / f"totals/{max(numbers)}.json"), shard_map, output, stream, title)
+
+
+def _write_totals(file: Location, tally: Tally) -> None:
+    """Write the totals of all batches up to one."""
+    totals = {"version": _TOTALS_VERSION, "tally": json.loads(tally.to_bytes())}
+    file.write(json.dumps(totals).encode())
+
+
+def _totals(file: Location) -> Tally:
+    """The totals that `_write_totals` wrote. Raises OutputError (other-state)."""
+    # SPK-92: "Totals that another version of following wrote, or that are damaged, MUST be refused, with what
+    # to do instead."
+    try:
+        totals = json.loads(file.read())
+        if totals["version"] != _TOTALS_VERSION:
+            raise ValueError(f"version {totals['version']}")
+        return Tally.from_bytes(json.dumps(totals["tally"]).encode())
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        reason = "its totals are of another version, or damaged: follow into another folder"
+        raise OutputError(code="other-state", path=file.path, reason=reason) from None

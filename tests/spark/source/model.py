@@ -22,6 +22,7 @@ from kpl_codec.shards.shard import Shard
 HOUR = 3600.0
 #: An iterator lives so many seconds.
 _ITERATOR_LIFE = 300.0
+_BYTES_OF_ANSWER = 10 * 1024 * 1024
 _BYTES_A_SECOND = 2 * 1024 * 1024
 
 
@@ -43,7 +44,8 @@ class ModelShard:
 class ModelKinesis:
     """A boto3 client of one stream, and the stream. ``now``: seconds since 1970, moved by `sleep`.
 
-    ``silent``: GetShardIterator at a record past retention gives the oldest record left, not an error.
+    ``silent``: GetShardIterator at a record past retention gives the oldest record left, not an error;
+    ``unknown``: the code of that error (kinesis-local has another).
     ``limits``: of each shard 5 calls of each operation and 2 MiB in a second; what is beyond is refused, and
     counted as "throttled" in ``calls``.
     """
@@ -54,6 +56,7 @@ class ModelKinesis:
         *,
         retention: float = 24 * HOUR,
         silent: bool = False,
+        unknown: str = "InvalidArgumentException",
         limits: bool = False,
         seed: int = 0,
     ) -> None:
@@ -64,7 +67,10 @@ class ModelKinesis:
         self.calls: Counter[str] = Counter()
         self.asked: list[int] = []
         self.given = 0
+        self.unknown = unknown
         self.shards: dict[str, ModelShard] = {}
+        self._deleted: list[ModelShard] = []
+        self.born = 0.0
         self._numbers = itertools.count(10**20)
         self._chance = random.Random(seed)
         for hash_key_range in ALL_HASH_KEYS.split(shards):
@@ -117,6 +123,15 @@ class ModelKinesis:
             right,
         )
 
+    def recreate(self, shards: int) -> None:
+        """The stream is deleted and created again, which takes minutes. Shard ids begin anew."""
+        self._deleted += self.shards.values()
+        self.shards = {}
+        self.now += 120
+        self.born = self.now
+        for hash_key_range in ALL_HASH_KEYS.split(shards):
+            self._open(hash_key_range)
+
     def _close(self, shard: ModelShard) -> None:
         shard.end, shard.closed_at = next(self._numbers), self.now
 
@@ -124,7 +139,7 @@ class ModelKinesis:
         """(shard, sequence number) of every record ever put; with ``left`` of those within retention."""
         return {
             (shard.shard_id, str(number))
-            for shard in self.shards.values()
+            for shard in [*self.shards.values(), *([] if left else self._deleted)]
             for number, arrived, _ in shard.records
             if not left or arrived > self.now - self.retention
         }
@@ -184,7 +199,9 @@ class ModelKinesis:
     ) -> dict[str, Any]:
         self.calls["get_shard_iterator"] += 1
         self._within_limits(ShardId, "get_shard_iterator")
-        shard = self.shards[ShardId]
+        shard = self.shards.get(ShardId)
+        if shard is None:
+            raise refusal("ResourceNotFoundException", "GetShardIterator")
         if shard.closed_at is not None and shard.closed_at <= self.now - self.retention:
             raise refusal("ResourceNotFoundException", "GetShardIterator")
         bound = 0
@@ -192,6 +209,8 @@ class ModelKinesis:
             bound = shard.records[-1][0] + 1 if shard.records else 0
         elif ShardIteratorType == "AT_TIMESTAMP":
             assert Timestamp is not None
+            if Timestamp.timestamp() > self.now + 1e-3:
+                raise refusal("InvalidArgumentException", "GetShardIterator")
             at = bisect_left(shard.records, Timestamp.timestamp() - 5e-4, key=itemgetter(1))
             bound = next((number for number, _, _ in shard.records[at : at + 1]), next(self._numbers))
         elif ShardIteratorType != "TRIM_HORIZON":
@@ -200,8 +219,9 @@ class ModelKinesis:
             named = [
                 arrived for n, arrived, _ in shard.records[at : at + 1] if n == int(StartingSequenceNumber)
             ]
-            if named and named[0] <= self.now - self.retention and not self.silent:
-                raise refusal("InvalidArgumentException", "GetShardIterator")
+            expired = any(arrived <= self.now - self.retention for arrived in named)
+            if (expired or int(StartingSequenceNumber) < shard.start) and not self.silent:
+                raise refusal(self.unknown, "GetShardIterator")
         return {"ShardIterator": f"{ShardId} {bound} {self.now}"}
 
     def get_records(self, *, ShardIterator: str, Limit: int = 10_000) -> dict[str, Any]:
@@ -211,12 +231,16 @@ class ModelKinesis:
         self._within_limits(shard_id, "get_records")
         if self.now - float(made) > _ITERATOR_LIFE:
             raise refusal("ExpiredIteratorException", "GetRecords")
+        if float(made) < self.born or shard_id not in self.shards:
+            raise refusal("ResourceNotFoundException", "GetRecords")
         shard = self.shards[shard_id]
         at = max(
             bisect_left(shard.records, int(bound), key=itemgetter(0)),
             bisect_right(shard.records, self.now - self.retention, key=itemgetter(1)),
         )
-        records, left = shard.records[at : at + Limit], len(shard.records) > at + Limit
+        sizes = itertools.accumulate(len(data) for _, _, data in shard.records[at : at + Limit])
+        most = max(1, sum(size <= _BYTES_OF_ANSWER for size in sizes))
+        records, left = shard.records[at : at + most], len(shard.records) > at + most
         self.given += len(records)
         size, when = self._given.get(shard_id, (0.0, 0.0))
         size = max(0.0, size - (self.now - when) * _BYTES_A_SECOND) + sum(len(data) for _, _, data in records)

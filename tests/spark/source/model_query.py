@@ -39,6 +39,7 @@ class ModelQuery:
         self.log: list[str] = []
         self.read: Counter[tuple[str, str]] = Counter()
         self._begun: set[str] = set()  # shards of which records were read
+        self._life = stream.born
         self.restart()
 
     def restart(self) -> None:
@@ -59,11 +60,28 @@ class ModelQuery:
         self.log.append(json.dumps(end.to_json()))
         return batch_pieces(start, StreamOffset.from_json(json.loads(self.log[-1]), "s"))
 
+    def _oldest_unread(self) -> dict[str, float]:
+        """When the first record came that is there behind the last one read, by shard."""
+        last: dict[str, int] = {}
+        oldest = self.stream.now - self.stream.retention + 60
+        for shard_id, number in self.read:
+            last[shard_id] = max(last.get(shard_id, 0), int(number))
+        return {
+            shard.shard_id: behind[0][1]
+            for shard in self.stream.shards.values()
+            if shard.shard_id in last
+            and (behind := [r for r in shard.records if r[0] > last[shard.shard_id] and r[1] > oldest])
+        }
+
     def batch(self, attempts: int = 2) -> bool:
         """One micro-batch, read twice as by two attempts. False where there is nothing to read."""
+        unread, begun = self._oldest_unread(), self.stream.now
         pieces = self.plan()
         if pieces is None:
             return False
+        for shard_id, ends in json.loads(self.log[-1])["shards"].items():
+            if "behind" in ends and shard_id in unread:
+                assert ends["behind"] >= (begun - unread[shard_id]) * 1000 - 2, "it is further behind"
         consumer = self.consumers[len(self.log) % len(self.consumers)]
         pieces = pieces if consumer is None else joined(pieces)
         carried, left = self.planner.handover.split(pieces)
@@ -71,11 +89,16 @@ class ModelQuery:
             (piece.shard_id, record["SequenceNumber"]) for piece in carried for record in carried[piece]
         ] + self._rows(left, consumer)
         if attempts > 1:  # another attempt has the offsets only
-            assert sorted(self._rows(pieces, consumer)) == sorted(rows)
+            again = Counter(self._rows(pieces, consumer))
+            expired = self.stream.names() - self.stream.names(left=True)
+            assert not again - Counter(rows)
+            assert (Counter(rows) - again).keys() <= (set() if self.options.fail_on_data_loss else expired)
         self.read.update(rows)
         counts = Counter(shard_id for shard_id, _ in rows)
         assert self.caps.records is None or max(counts.values(), default=0) <= self.caps.records
-        self._begun |= counts.keys()
+        if self._life != self.stream.born:
+            self._begun, self._life = set(), self.stream.born
+        self._begun |= counts.keys() & self.stream.shards.keys()
         over = {parent for shard_id in self._begun for parent in self.stream.shards[shard_id].parents}
         assert not over & counts.keys(), "a parent is read with or after its child"
         return True
@@ -96,6 +119,22 @@ class ModelQuery:
             for records in reader.records(piece)
             for record in records
         ]
+
+    def available_now(self) -> None:
+        """A run with that trigger, while more records come."""
+        self.restart()
+        self.planner.stop_at_tip()
+        later: set[tuple[str, str]] = set()
+        there = self.stream.names()
+        for _ in range(20_000):
+            self.stream.put(1)
+            later = self.stream.names() - there
+            if not self.batch():
+                break
+        else:
+            raise AssertionError("it goes on and on")
+        assert not later & self.read.keys()
+        self.restart()
 
     def until_idle(self) -> None:
         for _ in range(20_000):
@@ -122,6 +161,8 @@ STEPS = st.lists(
         st.tuples(st.just("batch"), st.just(1)),
         st.tuples(st.just("batch"), st.integers(1, 3)),
         st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.just("available_now"), st.just(0)),
+        st.tuples(st.just("recreate"), st.integers(1, 4)),
         st.tuples(st.just("wait"), st.sampled_from([0.2, 30, 250, 1000])),
         st.tuples(st.just("idle"), st.integers(1, 7)),
         st.tuples(st.just("wait"), st.sampled_from([5 * HOUR, 11 * HOUR, 23 * HOUR, 30 * HOUR])),
@@ -135,36 +176,78 @@ CAPS = st.builds(
     st.none() | st.sampled_from([3, 1000]),
 )
 
+#: What GetShardIterator says of a sequence number that it does not know.
+GONE: dict[str, dict[str, Any]] = {
+    "AWS's error": {},
+    "nothing": {"silent": True},
+    "kinesis-local's error": {"unknown": "ResourceNotFoundException"},
+}
 CONSUMERS = ["polling", "efo", "either in turn"]
 #: The arguments of the law, drawn.
 LIVES = {
     "before": BEFORE,
     "steps": STEPS,
     "caps": CAPS,
-    "silent": st.booleans(),
+    "gone": st.sampled_from(list(GONE)),
+    "loss_allowed": st.booleans(),
     "shards": st.integers(1, 4),
     "position": st.sampled_from(["TRIM_HORIZON", "LATEST"]),
     "consumer": st.sampled_from(CONSUMERS),
     "last": st.tuples(st.integers(0, 3), st.sampled_from([0, 23 * HOUR, 30 * HOUR])),
 }
-#: Lives in which retention runs out, that chance finds late.
+#: Lives in which retention runs out or a stream is created again, that chance finds late.
 TELLING: list[dict[str, Any]] = [
     {
         "before": [],
         "steps": steps,
         "caps": Caps(records=most),
-        "silent": False,
+        "gone": "AWS's error",
+        "loss_allowed": False,
         "shards": 1,
         "position": "LATEST",
         "consumer": "polling",
         "last": last,
     }
-    for steps, last, most in [
-        ([("split", 0), ("batch", 1)], (2, 30 * HOUR), None),  # the listing is older than the children
-        ([("split", 0), ("batch", 3), ("restart", 0)], (2, 30 * HOUR), None),  # they were seen empty
+    | more
+    for steps, last, most, more in [
+        ([("split", 0), ("batch", 1)], (2, 30 * HOUR), None, {}),  # the listing is older than the children
+        ([("split", 0), ("batch", 3), ("restart", 0)], (2, 30 * HOUR), None, {}),  # they were seen empty
         # The last record that was read is gone, without loss.
-        ([("put", 1), ("idle", 7), ("restart", 0)], (2, 0), None),
-        ([("put", 1), ("idle", 7), ("restart", 0), ("put", 9)], (2, 0), 1),
+        ([("put", 1), ("idle", 7), ("restart", 0)], (2, 0), None, {}),
+        ([("put", 1), ("idle", 7), ("restart", 0), ("put", 9)], (2, 0), 1, {}),
+        # A parent expires unread, and a run stops at the tips of what is listed.
+        (
+            [("wait", 7 * HOUR), ("available_now", 0)],
+            (0, 0),
+            1,
+            {
+                "position": "TRIM_HORIZON",
+                "before": [("put", 9), ("split", 0), ("sleep", 9 * HOUR), ("put", 9), ("sleep", 9 * HOUR)],
+            },
+        ),
+        # A shard that was read to its end, and one that was not begun, are there again.
+        ([("split", 0), ("batch", 3), ("recreate", 1), ("put", 9)], (2, 0), None, {"loss_allowed": True}),
+        ([("put", 9), ("recreate", 1), ("put", 9)], (0, 0), None, {}),
+        (
+            [("split", 0), ("batch", 3), ("recreate", 1), ("put", 9), ("available_now", 0)],
+            (0, 0),
+            None,
+            {},
+        ),
+        # A shard of the earlier life has the name of one that comes later in this one.
+        (
+            [("recreate", 2), ("batch", 1), ("merge", 0), ("put", 9)],
+            (0, 0),
+            None,
+            {"before": [("merge", 0)], "shards": 2, "loss_allowed": True},
+        ),
+        # A record that is gone is not a shard that is gone.
+        (
+            [("put", 9), ("batch", 1), ("put", 9), ("wait", 30 * HOUR), ("restart", 0), ("put", 9)],
+            (2, 0),
+            None,
+            {"gone": "kinesis-local's error", "loss_allowed": True},
+        ),
     ]
 ]
 
@@ -180,18 +263,25 @@ def no_record_is_skipped_without_an_error(
     before: list[tuple[str, int]],
     steps: list[tuple[str, Any]],
     caps: Caps,
-    silent: bool,
+    gone: str,
+    loss_allowed: bool,
     shards: int,
     position: str,
     consumer: str,
     last: tuple[int, float],
 ) -> None:
-    stream = FanOutKinesis(shards, silent=silent, faults=0.05)
+    """Where loss is allowed: no record is skipped that the stream still has."""
+    stream = FanOutKinesis(shards, faults=0.05, **GONE[gone])
     for step, value in before:
         getattr(stream, step)(value)
     past, kept = stream.names(), stream.names(left=True) if position == "TRIM_HORIZON" else set()
     stream.now += 1
-    query = query_of(stream, consumer, caps, startingPosition=position)
+    query = query_of(stream, consumer, caps, startingPosition=position, failOnDataLoss=not loss_allowed)
+
+    def missing() -> set[tuple[str, str]]:
+        there = stream.names() & stream.names(left=loss_allowed)
+        return (there - past | kept & there) - query.read.keys()
+
     query.batch()  # the start is settled: all that comes is the query's
     attended, longest = stream.now, 0.0
     try:
@@ -213,18 +303,23 @@ def no_record_is_skipped_without_an_error(
                 stream.now += value
             elif step == "restart":
                 query.restart()
+            elif step == "available_now":
+                before_it = missing()
+                longest, attended = max(longest, stream.now - attended), stream.now
+                query.available_now()
+                assert not missing() & before_it, "a run did not read what was there"
             else:
                 getattr(stream, step)(value)
         stream.now += 300
         query.until_idle()
     except DataLoss:
+        assert not loss_allowed
         # An error is right only where records or shards are gone, or where nobody looked for about a day.
-        gone = (stream.names() - past | kept) - stream.names(left=True) - query.read.keys()
+        lost = missing() - stream.names(left=True)
         expired = len(stream.listed()) < len(stream.shards)
-        assert gone or expired or max(longest, stream.now - attended) > 23 * HOUR
+        assert lost or expired or stream.born or max(longest, stream.now - attended) > 23 * HOUR
         return
     assert not query.read - Counter(stream.names())
     assert max(query.read.values(), default=1) == 1
-    missing = (stream.names() - past | kept) - query.read.keys()
-    assert not missing
+    assert not missing()
     assert position == "TRIM_HORIZON" or not query.read.keys() & past

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import TRIM_HORIZON, after_record, at_record, at_time
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.spark.source.offsets import BatchEnd, StreamOffset, pieces, ready, with_listed
+from kpl_codec.spark.source.offsets import BatchEnd, OffsetError, StreamOffset, pieces, ready, with_listed
 
 NUMBERS = st.integers(0, 10**56).map(str)
 PLACES = (
@@ -122,11 +123,42 @@ SPLIT = {
 }
 
 
+_VALUES = st.sampled_from(
+    ["LATEST", "TRIM_HORIZON", "", "5", "-5", "5x", "9" * 200, -5, 0, 5, 1.5, True, False, None, [], ["5"]]
+)
+
+
+@pytest.mark.requirement("SPK-51", "SPK-52")
+@given(
+    st.dictionaries(
+        st.sampled_from(["at", "time", "before", "after", "end", "since", "first", "marks", "began", "more"]),
+        _VALUES,
+        min_size=1,
+        max_size=3,
+    )
+)
+@example({"at": "LATEST"})
+@example({"time": -5})
+@example({"after": "5", "first": "x"})
+def test_a_checkpoint_is_what_it_says_or_refused(shard: dict[str, Any]) -> None:
+    """What is read from it is written again as it was; times and sequence numbers are such."""
+    written = {"stream": "s", "version": 1, "shards": {"shardId-0": shard}}
+    try:
+        offset = StreamOffset.from_json(written, "s")
+    except OffsetError:
+        return
+    assert offset.to_json() == written
+    ends = offset.shards["shardId-0"]
+    assert ends.place.lowest >= 0
+    assert ends.place.kind != "AT_TIMESTAMP" or ends.place.time_ms >= 0
+    assert all(int(number) >= 0 for number in (ends.first, ends.began, *ends.marks) if number)
+
+
 @pytest.mark.requirement("SPK-54", "SPK-55")
 def test_children_wait_for_their_parent_and_a_drained_shard_is_not_new_again() -> None:
     lineage = ShardMap.from_list_shards([SPLIT]).lineage
     at = with_listed(StreamOffset("s", {"p": BatchEnd(after_record("5"))}), lineage)
-    assert at.shards["left"] == at.shards["right"] == BatchEnd(TRIM_HORIZON)
+    assert at.shards["left"] == at.shards["right"] == BatchEnd(TRIM_HORIZON, began="10")
     assert not ready("left", at, lineage)
     done = StreamOffset("s", {**at.shards, "p": BatchEnd(after_record("9"), drained=True)})
     assert ready("left", done, lineage)

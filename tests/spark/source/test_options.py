@@ -9,12 +9,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyspark.sql.types import BinaryType, StructField, StructType
 
-from kpl_codec.shards.place import LATEST, TRIM_HORIZON, after_record, at_record, at_time
+from kpl_codec.aws.cursor import iterator_arguments
+from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from kpl_codec.spark.source.consumer import Consumer
+from kpl_codec.spark.source.datasource import KinesisDataSource
 from kpl_codec.spark.source.option_texts import NOT_NEEDED
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.positions import OptionError
+
+DURATIONS_AND_NUMBERS = (
+    "describeShardInterval",
+    "retryTimeoutSeconds",
+    "idleTimeBetweenReadsInMs",
+    "maxSecondsPerShard",
+    "maxFetchRecordsPerShard",
+    "fetchCallsPerSecondPerShard",
+    "maxFetchRate",
+    "getRecords.fetchIntervalMs",
+    "maxBatchBytes",
+    "decompress",
+    "sink.recordTtl",
+)
 
 
 @pytest.mark.requirement("SPK-64")
@@ -59,6 +78,53 @@ def test_a_wrong_option_is_named(options: dict[str, str], named: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse_options(options)
     assert caught.value.fields["option"] == named
+
+
+_KEYS = st.sampled_from(["at_timestamp", "format", "a", "iteratorType", "iteratorPosition", "metadata"])
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_KEYS | st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+_TIMES = st.from_regex(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:00([+-][0-9]{2}:[0-9]{2}|Z)", fullmatch=True
+)
+_ANY = st.one_of(
+    st.text(max_size=30), _TIMES, _JSON.map(json.dumps), st.integers().map(str), st.floats().map(str)
+)
+
+
+@pytest.mark.requirement("SPK-64")
+@given(
+    st.dictionaries(st.sampled_from(["startingPosition", "endingPosition"]), _ANY, max_size=2)
+    | st.dictionaries(st.sampled_from(sorted(DURATIONS_AND_NUMBERS)), _ANY, min_size=1, max_size=1)
+)
+@example({"startingPosition": '{"at_timestamp": "1", "format": 5}'})
+@example({"startingPosition": '{"a": ' + "[" * 100_000})
+@example({"startingPosition": "0001-01-01T00:00:00+14:00"})
+@example({"startingPosition": "9999-12-31T23:59:59-14:00"})
+@example({"startingPosition": '{"at_timestamp": "20 Z", "format": "yy yy z"}'})
+@example({"startingPosition": '{"at_timestamp": "2020 America", "format": "yyyy VV"}'})
+@example({"startingPosition": '{"a": {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "five"}}'})
+@example({"maxSecondsPerShard": "1e300"})
+def test_no_text_of_an_option_is_another_error(options: dict[str, str]) -> None:
+    try:
+        found = parse_options({"streamName": "s", **options})
+    except OptionError:
+        return
+    for position in (found.starting_position, found.ending_position):
+        for place in [position] if isinstance(position, Place) else position.values():
+            iterator_arguments(place)  # boto3 can be asked for it
+    assert 0 <= found.describe_interval < 10**14
+
+
+@pytest.mark.requirement("SPK-64")
+@pytest.mark.parametrize("other", ["kinesis.streamName", "STREAMNAME", "Kinesis.streamname"])
+def test_two_spellings_of_one_option_are_refused(other: str) -> None:
+    with pytest.raises(OptionError, match=other):
+        parse_options({"streamName": "one", other: "two"})
 
 
 @pytest.mark.requirement("SPK-64", "SPK-65")
@@ -200,6 +266,20 @@ def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> No
     ):
         with pytest.raises(OptionError):
             consumer(**wrong)
+
+
+@pytest.mark.requirement("EFO-11", "SPK-64", "SPK-68")
+def test_what_a_read_refuses_besides() -> None:
+    options = {"streamName": "s", "consumerType": "efo", "consumerName": "c"}
+    source = KinesisDataSource({**options, "requireConsumerDeregistration": "true"})
+    with pytest.raises(OptionError) as caught:
+        source.reader(source.schema())
+    assert caught.value.option == "requireConsumerDeregistration"
+    assert source.streamReader(source.schema())
+    assert KinesisDataSource(options).reader(source.schema())
+    twice = StructType([StructField("data", BinaryType()), StructField("DATA", BinaryType())])
+    with pytest.raises(OptionError, match="each once"):
+        source.streamReader(twice)
 
 
 @pytest.mark.requirement("SPK-65", "SPK-66")

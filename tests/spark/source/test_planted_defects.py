@@ -107,7 +107,7 @@ def a_mark_is_read_by_neither_piece(patch: Patch) -> None:
 
 @defect
 def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
-    changed(patch, looks.Looks, "_report", lambda original, self, shard, place, code, why: code == "trimmed")
+    changed(patch, looks.Looks, "report", lambda original, self, shard, place, code, why: code == "trimmed")
     patch.setattr(tasks.PieceReader, "_lost", lambda *_: None)
 
 
@@ -175,7 +175,36 @@ def a_place_at_the_horizon_has_no_date(patch: Patch) -> None:
     )
 
 
-@pytest.mark.requirement("SPK-50", "SPK-71")
+@defect
+def a_shard_of_an_earlier_life_counts_as_read(patch: Patch) -> None:
+    patch.setattr(plan, "of_another_life", lambda *_: False)
+
+
+@defect
+def a_shard_that_was_not_begun_has_no_beginning(patch: Patch) -> None:
+    patch.setattr(plan, "with_beginning", lambda ends, shard: ends)
+    patch.setattr(offsets, "with_beginning", lambda ends, shard: ends)
+
+
+@defect
+def a_record_that_is_gone_is_a_shard_that_is_gone(patch: Patch) -> None:
+    patch.setattr(looks.Looks, "_exists", lambda *_: False)
+
+
+@defect
+def a_new_life_is_read_from_the_old_place(patch: Patch) -> None:
+    def old(original: Any, self: Any, start: Any, lineage: Any) -> Any:
+        return {key: replace(start.shards[key], drained=False) for key in original(self, start, lineage)}
+
+    changed(patch, plan.Planner, "_begun_anew", old)
+
+
+@defect
+def a_batch_is_behind_from_its_end(patch: Patch) -> None:
+    changed(patch, ends.Ends, "after", lambda original, *args: replace(original(*args), behind=0))
+
+
+@pytest.mark.requirement("SPK-50", "SPK-71", "SPK-90")
 @pytest.mark.parametrize("name", DEFECTS)
 def test_the_law_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     DEFECTS[name](monkeypatch)

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec.cli.progress import SparkFailed, spark_errors
+from kpl_codec.errors import CaptureError
 from kpl_codec.validation import LocalEngine, validate
 from tests.captures.test_captures import WHEN, answer, lambda_event
 from tests.validation.test_job import LOWER, MAP, UPPER, Run, run, sorted_by_shard
@@ -89,6 +91,26 @@ def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int 
         assert value == on_spark[name], name
     kinds = {row["kind"] for row in pq.read_table(tmp_path / "local" / "findings").to_pylist()}
     assert {"duplicate", "mixed-aggregate", "checksum-mismatch", "capture-json", "capture-empty"} <= kinds
+
+
+@pytest.mark.requirement("SPK-19")
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
+        (MemoryError(), "MemoryError"),
+        (CaptureError(code="json", field="line"), "line is not JSON [CAP-1]"),
+    ],
+)
+def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Exception, told: str) -> None:
+    def fails(batches: Any) -> Any:
+        raise error
+
+    log = tmp_path / "log"
+    with pytest.raises(SparkFailed) as caught, spark_errors(str(log)):
+        spark.range(1).mapInArrow(fails, "id long").collect()
+    assert caught.value.reason == told
+    assert "Traceback" in log.read_text()
 
 
 @pytest.mark.requirement("SPK-17")

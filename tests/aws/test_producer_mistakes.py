@@ -1,0 +1,198 @@
+"""What a caller may get wrong, or may ask for, and what the producers say; in both skins alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from kpl_codec.aws import AsyncProducer, Producer
+from kpl_codec.producer import Delivery, DeliveryError, ProducerConfig, RecordTooLarge
+from kpl_codec.shards.stream import StreamNameError
+
+from .model_client import AsyncModelClient, ModelClient
+
+pytestmark = pytest.mark.timeout(60)
+FAST = ProducerConfig(record_max_buffered_time=5, record_ttl=300)
+ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
+SKINS = pytest.mark.parametrize("skin", ["threads", "asyncio"])
+
+
+def run(skin: str, client: ModelClient, records: int = 5, stream: str = "s", **options: Any) -> Any:
+    """Put user records, flush, close. Returns what flush and close gave, and the results."""
+    options = {"config": FAST, **options}
+    if skin == "threads":
+        producer = Producer(stream, client=client, **options)
+        futures = [producer.put(f"k{n}", b"%d" % n) for n in range(records)]
+        flushed = producer.flush(float("inf"))
+        closed = producer.close(float("inf"))
+        return flushed, closed, [future.exception(float("inf")) or future.result() for future in futures]
+
+    async def main() -> Any:
+        producer = AsyncProducer(stream, client=AsyncModelClient(client), **options)
+        await producer.__aenter__()
+        futures = [await producer.put(f"k{n}", b"%d" % n) for n in range(records)]
+        flushed = await producer.flush(float("inf"))
+        closed = await producer.close(float("inf"))
+        return flushed, closed, await asyncio.gather(*futures, return_exceptions=True)
+
+    return asyncio.run(main())
+
+
+def refusing(code: str) -> Any:
+    def spoil(operation: str, answer: Any) -> Any:
+        raise ClientError({"Error": {"Code": code}}, operation)
+
+    return spoil
+
+
+@SKINS
+@pytest.mark.requirement("PRD-60")
+def test_close_tells_whether_all_was_delivered(skin: str) -> None:
+    assert run(skin, ModelClient())[1] is True
+    assert run(skin, ModelClient(), records=0)[1] is True
+
+
+@SKINS
+@pytest.mark.requirement("PRD-60")
+@pytest.mark.parametrize("code", ["ResourceNotFoundException", "InternalFailure", "ValidationException"])
+def test_close_does_not_call_a_failure_delivered(skin: str, code: str) -> None:
+    """The stream is missing; every record expires; every call is refused. Nothing is left when it closes."""
+    flushed, closed, results = run(skin, ModelClient(spoil=refusing(code)))
+    assert all(isinstance(result, DeliveryError) for result in results)
+    assert flushed is True
+    assert closed is False
+
+
+@SKINS
+@pytest.mark.parametrize(
+    "stream", ["", " ", "a/b", "x" * 129, "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:y"]
+)
+def test_what_is_no_stream_is_refused_at_once(skin: str, stream: str) -> None:
+    with pytest.raises(StreamNameError):
+        (Producer if skin == "threads" else AsyncProducer)(stream)
+
+
+@SKINS
+def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Client(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            asked.append(arguments)
+            return super().put_records(**arguments)
+
+    _, closed, results = run(skin, Client(), stream=ARN)
+    assert closed
+    assert all(isinstance(result, Delivery) for result in results)
+    assert {request["StreamARN"] for request in asked} == {ARN}
+    assert not any("StreamName" in request for request in asked)
+
+
+def test_the_region_of_an_arn_counts() -> None:
+    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
+    with Producer(ARN, client_settings=keys) as producer:
+        producer._connect()
+        client: Any = producer._owner.client
+        assert client.meta.region_name == "ap-south-1"
+
+    async def main() -> str:
+        async with AsyncProducer(ARN, client_settings=keys) as asynchronous:
+            client: Any = asynchronous._client
+            return str(client.meta.region_name)
+
+    assert asyncio.run(main()) == "ap-south-1"
+
+
+@SKINS
+@pytest.mark.requirement("PRD-35")
+@pytest.mark.parametrize("raised", [OSError, SystemExit, GeneratorExit])
+def test_measuring_that_raises_costs_no_record(
+    skin: str, raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def observe(name: str, value: float, attributes: Any) -> None:
+        raise raised
+
+    _, closed, results = run(skin, ModelClient(), observe=observe)
+    assert closed
+    assert all(isinstance(result, Delivery) for result in results)
+    assert caplog.text.count("observe failed") == 1
+
+
+@SKINS
+@pytest.mark.requirement("PRD-34", "PRD-36")
+@pytest.mark.parametrize(
+    "error", [AttributeError, UnicodeDecodeError("utf-8", b"secret", 0, 1, "x"), SystemExit]
+)
+def test_whatever_a_client_raises_is_one_line(
+    skin: str, error: Any, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """botocore raises anything for an answer that is no JSON."""
+    if skin == "asyncio" and error is SystemExit:
+        pytest.skip("it ends the event loop")
+    broken = True
+
+    def spoil(operation: str, answer: Any) -> Any:
+        nonlocal broken
+        if operation == "PutRecords" and broken:
+            broken = False
+            raise error
+        return answer
+
+    with caplog.at_level(logging.INFO):
+        _, closed, results = run(skin, ModelClient(spoil=spoil), records=1)
+    assert closed
+    assert isinstance(results[0], Delivery)
+    assert [attempt.outcome.value for attempt in results[0].attempts] == ["no-answer", "delivered"]
+    assert len([line for line in caplog.messages if "PutRecords failed" in line]) == 1
+    assert "Traceback" not in caplog.text + capsys.readouterr().err
+    assert "secret" not in caplog.text
+
+
+def of_size(mebibytes: float, *, answers: bool = True) -> ModelClient:
+    """A stream that takes records of so many MiB, and says it, or refuses to be described."""
+
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "DescribeStreamSummary":
+            if not answers:
+                raise ClientError({"Error": {"Code": "AccessDeniedException"}}, operation)
+            summary = answer["StreamDescriptionSummary"]
+            return {"StreamDescriptionSummary": {**summary, "MaxRecordSizeInKiB": int(mebibytes * 1024)}}
+        return answer
+
+    return ModelClient(spoil=spoil)
+
+
+def put_of_size(skin: str, client: ModelClient, size: int, config: ProducerConfig) -> Any:
+    data = b"x" * size
+    if skin == "threads":
+        with Producer("s", client=client, config=config) as producer:
+            future = producer.put("k", data)
+        return future.result(0)
+
+    async def main() -> Any:
+        async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
+            return await (await producer.put("k", data))
+
+    return asyncio.run(main())
+
+
+@SKINS
+@pytest.mark.requirement("PRD-5", "PRD-62")
+def test_the_limit_is_the_streams_own(skin: str) -> None:
+    config = ProducerConfig(record_max_buffered_time=5)
+    assert put_of_size(skin, of_size(3), 3 * 2**20 - 1, config).shard_id
+    with pytest.raises(RecordTooLarge) as caught:
+        put_of_size(skin, of_size(3), 3 * 2**20, config)
+    assert caught.value.max_size == 3 * 2**20
+    with pytest.raises(RecordTooLarge) as caught:
+        put_of_size(skin, of_size(3, answers=False), 2**20, config)
+    assert caught.value.max_size == 2**20
+    told = ProducerConfig(record_max_buffered_time=5, max_record_size=2 * 2**20)
+    with pytest.raises(RecordTooLarge) as caught:
+        put_of_size(skin, of_size(3), 2 * 2**20, told)
+    assert caught.value.max_size == 2 * 2**20
+    assert put_of_size(skin, of_size(1, answers=False), 2 * 2**20 - 1, told).shard_id
