@@ -119,5 +119,8 @@ HELP = {
         "Readers with enhanced fan-out. None of the event's records was given.",
         "Nothing: the reader subscribes again. If it recurs, look at the server or the proxy.",
     ),
+    "WouldDeadlock": Help(
+        _CALLER, "Do what the text says: leave the signal handler first.", ("in-signal-handler",)
+    ),
     "NoDataSource": Help("The Spark query, which did not start.", "Use PySpark 4.0 or newer for streams."),
 }  # fmt: skip

@@ -60,6 +60,7 @@ class RepairError(KplError, ValueError):
 
     code: Literal["no-results", "several-streams", "no-plan", "planned", "other-stream", "another-stream"]
     requirement = "SPK-30"
+    requirements: ClassVar = {"another-stream": "SPK-46"}
     path: str
     text = "cannot repair from {path}: {code}"
     _WHY: ClassVar = {

@@ -219,7 +219,7 @@ def test_what_cannot_be_put_is_named(spark: Any, stream: Stream, tmp_path: Path,
     given = ["--input", str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
     assert main(["validate", "--quiet", "--repair", *given]) == 1
     assert "22 put" in capsys.readouterr().out
-    assert repair(stream, out, "--apply") == 1
+    assert repair(stream, out, "--apply", "--other-stream") == 1
     assert at_the_kcl(stream) == Counter(user.data for user in users if user.partition_key != "large")
     log = [
         json.loads(line)
