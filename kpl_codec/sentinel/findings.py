@@ -27,6 +27,7 @@ KINDS: Final[dict[str, tuple[Severity, str]]] = {
     "skewed-shard": ("warning", "A shard that gets far more than its share"),
     "hot-key": ("warning", "A partition key that gets far more than its share"),
     "lag": ("warning", "Records are read late"),
+    "unused-hash-key": ("warning", "Aggregates with an entry that is no hash key, and that nobody uses"),
     "not-watched": ("error", "A shard that could not be looked at"),
     "throttled": ("info", "The service refuses reads: other consumers use them up"),
     "stream-recreated": ("warning", "The stream was deleted and created again"),

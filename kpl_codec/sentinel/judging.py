@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
+from ..errors import UnusedHashKey
 from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
@@ -164,7 +165,9 @@ class Judge:
         # SEN-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
         lost = sum(row.kcl == "dropped" for row in rows)
-        defect = next((row.defects[0] for row in rows if row.defects), None)
+        defects = [row.defects[0] for row in rows if row.defects]
+        # The warning stands first; what loses user records is told before it.
+        defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
         if defect is not None:
             found.add(Wrong(defect.code, writer, None), record.sequence_number, lost, inside=inside)
         elif lost:
