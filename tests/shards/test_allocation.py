@@ -310,14 +310,14 @@ def test_keys_stay_balanced_through_splits_and_merges(shards, count, data):
 @given(
     st.integers(1, 5),
     st.lists(
-        st.tuples(st.sampled_from(["next", "next", "add", "release"]), st.integers(0, 127)), max_size=200
+        st.tuples(st.sampled_from(["next", "next", "add", "release"]), st.integers(0, 127)), max_size=50
     ),
 )
 def test_any_mix_over_shards_goes_to_the_fewest_and_keeps_nothing_else(shards, steps):
     ranges = SMALL.split(shards)
     allocator = ShardKeyAllocator(ranges)
     keys: set[int] = set()
-    for step, number in steps:
+    for step, number in steps * 8:  # again and again: nothing may pile up
         if step == "next" and len(keys) < 128:
             counts = dict(allocator.counts)
             key = allocator.next_key()
