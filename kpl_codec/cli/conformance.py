@@ -1,7 +1,7 @@
 """``kpl-codec conformance``: the vectors of the specification against any program.
 
 kpl-codec conformance                                 every adapter that runs here
-kpl-codec conformance --adapter aiokpl --failures     one, with what it got wrong
+kpl-codec conformance --adapter kpl_codec --failures  one, with what it got wrong
 kpl-codec conformance -- ./my-codec --json-lines      any command that speaks spec/09-conformance.md
 """
 

@@ -22,9 +22,11 @@ from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 from tests.spec.vectors import REPOSITORY, user_record
 
+from . import programs
+
 pytestmark = pytest.mark.timeout(300)
 
-NAMES = ("aws_kinesis_agg", "aiokpl", "aws-kinesis-agg")
+NAMES = programs.NAMES[1:]
 Answer = dict[str, Any]
 
 
@@ -54,11 +56,11 @@ class Peer:
 
 @pytest.fixture(scope="module")
 def peers() -> Iterator[dict[str, Peer]]:
-    programs = {name: conformance.Program(conformance.adapter_command(name)) for name in NAMES}
+    running = {name: conformance.Program(programs.command(name)) for name in NAMES}
     try:
-        yield {name: Peer(program.__enter__()) for name, program in programs.items()}
+        yield {name: Peer(program.__enter__()) for name, program in running.items()}
     finally:
-        for program in programs.values():
+        for program in running.values():
             program.close()
 
 
@@ -230,8 +232,8 @@ def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> N
 @pytest.mark.requirement("CNF-3")
 def test_the_table_in_the_spec_is_today_s() -> None:
     results = [
-        conformance.run(conformance.adapter_command(name), load(conformance.vector_files()))
-        for name in conformance.ADAPTERS
+        conformance.run(programs.command(name), load(conformance.vector_files()))
+        for name in programs.NAMES
     ]
     text = (REPOSITORY / "spec/09-conformance.md").read_text()
     (committed,) = re.findall(r"```\n(.*?)\n```", text, re.DOTALL)
