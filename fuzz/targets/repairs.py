@@ -9,14 +9,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pyarrow import fs
-
-from kpl_codec.captures import InputError
+from kpl_codec.captures import InputError, Location
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
 from kpl_codec.shards.live_shard_map import LiveShardMap
-from kpl_codec.spark.repair import put_rows
-from kpl_codec.spark.repair_files import LOG_EVERY, Log, planned, recorded_stream
+from kpl_codec.validation.repair import put_rows
+from kpl_codec.validation.repair_files import LOG_EVERY, Log, planned, recorded_stream
 from kpl_codec.validation.repaired import Repaired, read_logs
 
 from .answers import proper
@@ -24,7 +22,6 @@ from .captures import columns_of, parquet
 from .target import Target, dumped, loaded, repeated
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-")
-_LOCAL = fs.LocalFileSystem()
 
 
 def _read(given: bytes) -> Repaired:
@@ -106,19 +103,19 @@ def plans(given: bytes) -> None:
             assert count is None or sum(first[0].values()) == count
         record.write_bytes(given)
         try:
-            assert isinstance(recorded_stream(_LOCAL, str(record)), str)
+            assert isinstance(recorded_stream(Location(record)), str)
         except InputError as error:
             str(error)
 
 
 def _applied(folder: str, plan: Path) -> tuple[Counter[str], bool]:
     """What a run does with a plan, and whether the plan cannot be read; and that the log has all of it."""
-    producer, log = _Producer(), Log(_LOCAL, folder, 0)
+    producer, log = _Producer(), Log(Location(folder), 0)
     before = len(log.done())
     counts: Counter[str] = Counter()
     unreadable = False
     try:
-        counts = put_rows(planned(_LOCAL, str(plan)), log, producer)  # type: ignore[arg-type]
+        counts = put_rows(planned(Location(plan)), log, producer)  # type: ignore[arg-type]
     except InputError as error:
         assert str(error)
         unreadable = True

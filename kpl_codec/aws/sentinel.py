@@ -14,12 +14,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from ..sentinel import Call, Finding, Sentinel, Watch
 from ..sentinel.findings import Severity, at_least_as_bad
 from ..sentinel.measures import Measure, measures
+from ..sentinel.watch import GIVE_UP
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request, StreamUnavailable
 from .calls import CALL_ERRORS, failure_of, send, stream_for
 from .sentinel_subscriptions import Subscriptions
@@ -75,6 +77,8 @@ class StreamWatcher:
         self._asked_at = float("-inf")
         self._stop = threading.Event()
         self._offset = time.time() - time.monotonic()
+        #: With ``once``: shards that no call succeeded for.
+        self.given_up: list[str] = []
         #: The worst severity reported so far.
         self.worst: Severity | None = None
 
@@ -89,17 +93,21 @@ class StreamWatcher:
         self._done.put(None)
 
     def run(self, seconds: float | None = None, *, once: bool = False) -> None:
-        """Watch until `stop`, or for ``seconds``; with ``once`` until every shard is up to date.
+        """Watch until `stop`, or for ``seconds``; with ``once`` until every shard is up to date, or no call
+        for the others succeeds: then ``given_up`` names these.
 
-        Raises StreamUnavailable if the shards cannot be listed at the start and a retry cannot help. Later
-        failures are retried without end, and reported as findings.
+        Raises StreamUnavailable if the shards cannot be listed at the start and a retry cannot help, with
+        ``once`` also where none helped. Later failures are retried without end, and reported as findings.
         """
-        end = None if seconds is None else time.monotonic() + seconds
-        self._live.refresh(time.monotonic())
-        with ThreadPoolExecutor(self._workers, "kpl-codec sentinel") as pool:
+        began = time.monotonic()
+        end = None if seconds is None else began + seconds
+        self._live.refresh(began)
+        # SEN-37: "However a watch ends, its subscriptions MUST be ended, after the calls that are under way."
+        subscriptions = closing(self._subscriptions) if self._subscriptions is not None else nullcontext()
+        with subscriptions, ThreadPoolExecutor(self._workers, "kpl-codec sentinel") as pool:
             under_way = 0
             while not self._stop.is_set() and (end is None or time.monotonic() < end):
-                if once and self.watch.up_to_date(self._now()):
+                if once and self._over(began):
                     break
                 self._refresh_if_old()
                 job = self._next() if under_way < self._workers else None
@@ -116,13 +124,19 @@ class StreamWatcher:
                     under_way -= 1
                     self._take(*done)
                 self._tick()
-        if self._subscriptions is not None:
-            self._subscriptions.close()
         now = self._now()
         self._tell(self.watch.tick(now))
         self._measure(now)
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _over(self, began: float) -> bool:
+        """Whether a run to the end of each shard is over. Raises StreamUnavailable."""
+        if self.unavailable is not None and time.monotonic() - began > GIVE_UP:
+            raise self.unavailable
+        now = self._now()
+        self.given_up = self.watch.given_up(now)
+        return bool(self.given_up) or self.watch.up_to_date(now)
 
     def _now(self) -> float:
         """Seconds since 1970. It grows steadily; a clock that was set is followed, also backwards."""

@@ -96,7 +96,8 @@ class ConsumerSentinel:
             shard_map = self._maps.shard_map(arn, shard_id) if self._maps is not None else None
             if shard_map is not None:
                 sentinel.use(shard_map, now)
-            self._tell(sentinel.observe(Look(shard_id, self._events), records, now))
+            # Lambda gives a batch again after a failure: that is no duplicate.
+            self._tell(sentinel.observe(Look(shard_id, self._events, rereads=True), records, now))
         if not 0 <= now - self._written_at < self._every:  # a clock may be set back
             self._written_at = now
             for sentinel, deltas in self._streams.values():
@@ -221,11 +222,11 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     lost = watcher.watch.sentinel.lost(now)
     measured = watcher.watch.measured
     return {
-        "open_shards": len(watcher.watch.shards),
+        "openShards": len(watcher.watch.shards),
         "looks": measured.looks,
         "calls": sum(measured.calls.values()),
         "state": state.outcome,
-        "lost_user_records": {
+        "lostUserRecords": {
             "seen": lost.seen,
             "estimate": lost.estimate,
             "low": lost.low,

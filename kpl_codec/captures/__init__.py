@@ -4,15 +4,17 @@ error.
     pieces = plan(["captures/"])                 # lists files, opens none
     for batch in read_piece(pieces[0]): ...      # in any process: batches of CAPTURE_SCHEMA
 
-`files` lists and cuts, `reading` recognises what a file holds, `text` and `parquet` read it.
+`location` is a file or folder anywhere, `files` lists and cuts, `reading` recognises what a file holds,
+`text` and `parquet` read it.
 Specification: spec/07-spark.md, SPK-10 to SPK-16.
 """
 
 from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.captures"):
-    from .files import InputError, Piece, is_local, open_path, plan, readable
+    from .files import Piece, plan, readable
+    from .location import InputError, Location
     from .reading import read_piece
     from .rows import CAPTURE_SCHEMA
 
-__all__ = ["CAPTURE_SCHEMA", "InputError", "Piece", "is_local", "open_path", "plan", "read_piece", "readable"]
+__all__ = ["CAPTURE_SCHEMA", "InputError", "Location", "Piece", "plan", "read_piece", "readable"]

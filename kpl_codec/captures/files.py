@@ -7,33 +7,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import ClassVar
 
 import pyarrow as pa
 from pyarrow import fs
 
-from ..errors import CaptureError
+from .location import InputError, Location
 
 #: Files above this size are cut into pieces of it.
 PIECE_BYTES = 64 * 1024 * 1024
-
-
-class InputError(CaptureError):
-    """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
-
-    code: str
-    field: str = "path"
-    requirement = "SPK-10"
-    path: str
-    reason: str = ""
-    _WHAT: ClassVar = {
-        "no-such-path": "no such file or folder",
-        "no-files": "there is no file in it",
-    }
-
-    def describe(self) -> str:
-        """The path, and why it cannot be read."""
-        return f"cannot read {self.path}: {self.reason or self._WHAT.get(self.code, self.code)}"
 
 
 @contextmanager
@@ -60,28 +41,6 @@ class Piece:
     size: int
 
 
-def is_local(path: str) -> bool:
-    """Whether ``path`` is a plain path of this machine, not a URI."""
-    return "://" not in path and not path.startswith("file:")
-
-
-def open_path(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URI, and the path in it. Raises InputError (bad-path)."""
-    if "\0" in path or not _is_utf_8(path):
-        raise InputError(code="bad-path", path=path, reason="the name is not UTF-8, or has a zero byte")
-    if is_local(path):
-        return fs.LocalFileSystem(), os.path.abspath(path)
-    try:
-        return fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1))  # type: ignore[no-any-return]
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(code="bad-path", path=path, reason=str(error)) from None
-
-
-def _is_utf_8(path: str) -> bool:
-    """Whether pyarrow can take the path: Python's own names may have bytes that are not UTF-8."""
-    return not any("\ud800" <= character <= "\udfff" for character in path)
-
-
 def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
     """The pieces of all files at or under ``paths``, by name. Hidden ones (``.x``, ``_x``) are left out.
 
@@ -105,8 +64,8 @@ def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]
 
 def _files(path: str) -> list[tuple[str, int]]:
     """The files at or under ``path`` by name, and their sizes; -1 for anything but a file."""
-    system, inner = open_path(path)
-    prefix = path[: len(path) - len(inner)] if path.endswith(inner) and "://" in path else ""
+    location = Location(path)
+    system, inner = location.opened()
     info = system.get_file_info(inner)
     if info.type == fs.FileType.NotFound:
         raise InputError(code="no-such-path", path=path)
@@ -114,7 +73,7 @@ def _files(path: str) -> list[tuple[str, int]]:
     if info.type == fs.FileType.Directory:
         try:
             found = system.get_file_info(fs.FileSelector(inner, recursive=True))
-            if is_local(path):
+            if location.is_local:
                 found += system.get_file_info(_broken_links(inner))
             depth = len(PurePosixPath(inner).parts)
             found = [
@@ -131,7 +90,11 @@ def _files(path: str) -> list[tuple[str, int]]:
         if not found:
             raise InputError(code="no-files", path=path)
     return sorted(
-        (prefix + file.path, (file.size or 0) if file.type == fs.FileType.File else -1) for file in found
+        (
+            location.path + file.path[len(inner) :],
+            (file.size or 0) if file.type == fs.FileType.File else -1,
+        )
+        for file in found
     )
 
 

@@ -24,6 +24,7 @@ from ..format.size import field_size
 from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
+from .location import Location
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 #: Bytes of data of a file, about.
@@ -149,10 +150,10 @@ class Maker:
 
 @dataclass(frozen=True)
 class Generation:
-    """A recipe and a local folder that exists; each task writes one Parquet file."""
+    """A recipe and a folder that exists; each task writes one Parquet file."""
 
     recipe: Recipe
-    folder: str
+    folder: Location
 
     @property
     def _records_per_file(self) -> int:
@@ -168,5 +169,6 @@ class Generation:
         start = number * self._records_per_file
         stop = min(start + self._records_per_file, self.recipe.kinesis_records)
         batch = Maker(self.recipe).batch(range(start, stop))
-        pq.write_table(pa.Table.from_batches([batch]), f"{self.folder}/part-{number:05d}.parquet")
+        with (self.folder / f"part-{number:05d}.parquet").whole_file() as out:
+            pq.write_table(pa.Table.from_batches([batch]), out)
         return stop - start

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
-from .files import Piece, open_path
+from .files import Piece
+from .location import Location
 from .packed import Unpacked, compression
 from .parquet import read_parquet
 from .rows import Rows, first_line
@@ -38,7 +39,7 @@ def read_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
         rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
     else:
         try:
-            system, inner = open_path(piece.path)
+            system, inner = Location(piece.path).opened()
             with system.open_input_file(inner) as source:
                 yield from _read(source, piece, rows)
         except (OSError, pa.ArrowException) as error:

@@ -13,7 +13,7 @@ from ..deaggregation.records import DeaggregatedRecord
 from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
-from ..pictures.terminal import json_line, note, write_on
+from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
 from .source import UsageError, add_connection, at_least, client_of, since, stream_type
 
@@ -78,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         if not args.follow:
             raise
+    except BrokenPipeError:  # the reader closed our output; what was found counts
+        drop_output()
     return FINDINGS if defective or unreadable else CLEAN
 
 
@@ -97,15 +99,21 @@ def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRe
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
-    """The records of all files. What cannot be read is named, and kept in ``unreadable``."""
+    """The records of all files. What cannot be read is named, and kept in ``unreadable``; so are files
+    without a record."""
     from .captured import Unreadable, captured
 
+    any_record = False
     for item in captured(paths):
         if isinstance(item, Unreadable):
             unreadable.append(item.code)
             note(f"kpl-codec: {item}")
         else:
+            any_record = True
             yield item
+    if not any_record and not unreadable:
+        unreadable.append("no-records")
+        note(f"kpl-codec: there is no Kinesis record in {', '.join(paths)}")
 
 
 def _user_records(

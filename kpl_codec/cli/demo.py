@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..captures import Location
     from ..report.printed import summary
     from ..testing.local_kinesis import local_kinesis
     from ..validation import LocalEngine, read_shard_map, validate
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.user_records < 100:
         raise UsageError(reason="--user-records must be at least 100")
     folder = _folder(args.output)
-    check_output(str(folder))
+    check_output(Location(folder))
     started = time.monotonic()
 
     def say(text: str) -> None:

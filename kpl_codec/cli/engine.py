@@ -7,14 +7,13 @@ import os
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..pictures.terminal import note
 from .source import UsageError
 
 if TYPE_CHECKING:
-    from ..captures import Piece
+    from ..captures import Location, Piece
 
 #: `auto` takes Spark for inputs above this size, in bytes. tests/benchmarks/README.md says how it was found.
 LOCAL_BYTES = 4 * 1024**3
@@ -57,12 +56,11 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def log_in(output: str) -> str | None:
+def log_in(output: Location) -> str | None:
     """The file for Spark's output; None if the output folder is not local."""
-    from ..captures import is_local
     from ..validation.results import LOG
 
-    return str(Path(output) / LOG) if is_local(output) else None
+    return (output / LOG).path if output.is_local else None
 
 
 def choose_engine(args: argparse.Namespace, app_name: str, pieces: Sequence[Piece] | None) -> Any:
@@ -78,13 +76,14 @@ def choose_engine(args: argparse.Namespace, app_name: str, pieces: Sequence[Piec
 
 def spark_engine(args: argparse.Namespace, app_name: str) -> Any:
     """Runs tasks on a running Spark, or starts a local one."""
+    from ..captures import Location
     from ..spark.session import local_session
     from ..spark.validation.engine import SparkEngine
 
     if not args.quiet:
         note("starting Spark ...")
     memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
-    log_file = log_in(args.output)
+    log_file = log_in(Location(args.output))
     session = local_session(
         app_name, cores=args.cores or "*", memory=memory, quick_start=True, log_file=log_file
     )

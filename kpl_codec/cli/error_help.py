@@ -64,6 +64,11 @@ HELP = {
         "Capture that part again. The finding capture-CODE tells more.",
         ("not-representable", "bad-path"),
     ),
+    "S3Error": Help(
+        _OPERATOR,
+        "Do what the text says. AWS_ENDPOINT_URL_S3 names another server than AWS.",
+        ("NoCredentialsError", "NoSuchBucket", "EndpointConnectionError"),
+    ),
     "InputError": Help(
         _OPERATOR,
         "Check the path, and that this machine may read it.",
@@ -117,6 +122,9 @@ HELP = {
     "EventError": Help(
         "Readers with enhanced fan-out. None of the event's records was given.",
         "Nothing: the reader subscribes again. If it recurs, look at the server or the proxy.",
+    ),
+    "WouldDeadlock": Help(
+        _CALLER, "Do what the text says: leave the signal handler first.", ("in-signal-handler",)
     ),
     "NoDataSource": Help("The Spark query, which did not start.", "Use PySpark 4.0 or newer for streams."),
 }  # fmt: skip

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..pictures.terminal import json_line, line, note, show, table, width, wrapped, write_on
-from ..report.kinds import KINDS, SEVERITIES
-from .main import CLEAN
+from ..pictures.terminal import json_line, line, note, show, table, width, wrapped, write
+from ..report.kinds import KINDS, SEVERITIES, kind_of
+from .main import CLEAN, FINDINGS
 from .source import UsageError, at_least
 
 if TYPE_CHECKING:
@@ -28,10 +28,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--limit", type=at_least(0), default=100, metavar="N", help="show at most N (default: 100)"
     )
     parser.add_argument("--json", action="store_true", help="a JSON object a line; all findings, unordered")
+    parser.add_argument(
+        "--fail-on",
+        choices=SEVERITIES,
+        default="warning",
+        help="exit with 1 where a finding of this severity or worse is shown (default: %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, whatever was found. Raises UsageError for a folder without results, InputError."""
+    """1 where findings of --fail-on or worse are shown, else 0. Raises UsageError for a folder without
+    results, InputError."""
     from ..report.facts import finding_facts
 
     if args.kind is not None and args.kind not in KINDS:
@@ -44,10 +51,13 @@ def run(args: argparse.Namespace) -> int:
         and args.kind in (None, finding.kind)
         and args.shard_id in (None, finding.shard_id)
     )
+    bad = SEVERITIES[: SEVERITIES.index(args.fail_on) + 1]
     if args.json:
+        status = CLEAN
         for finding in wanted:
-            write_on(json_line(finding_facts(finding)))
-        return CLEAN
+            status = FINDINGS if finding.severity in bad else status
+            write(json_line(finding_facts(finding)))
+        return status
     shown, counts = _worst(wanted, args.limit)
     if counts:
         rows = [
@@ -58,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     _show(shown)
     if len(shown) < counts.total():
         note(f"{len(shown):,} of {counts.total():,} findings shown; --limit shows more, --json all")
-    return CLEAN
+    return FINDINGS if any(kind_of(kind).severity in bad for kind in counts) else CLEAN
 
 
 def _worst(findings: Iterable[Finding], limit: int) -> tuple[list[Finding], Counter[str]]:
@@ -84,17 +94,17 @@ def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
 def _read(folder: str) -> Iterator[Finding]:
     import pyarrow.dataset as ds
 
-    from ..captures import open_path, readable
+    from ..captures import Location, readable
     from ..report.scan import FINDINGS_SCHEMA, findings_of
 
-    system, inner = open_path(folder)
-    paths = [f"{inner}/findings", f"{inner}/findings-of-the-whole.parquet"]
-    there = [info.path for info in system.get_file_info(paths) if info.type.name != "NotFound"]
+    held = [Location(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
+    there = [location for location in held if location.kind() is not None]
     if not there:
         raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")
-    for path in there:
-        with readable(path):
-            rows = ds.dataset(path, schema=FINDINGS_SCHEMA, filesystem=system, format="parquet")
+    for location in there:
+        system, inner = location.opened()
+        with readable(location.path):
+            rows = ds.dataset(inner, schema=FINDINGS_SCHEMA, filesystem=system, format="parquet")
             for batch in rows.to_batches():
                 yield from findings_of(batch)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ..pictures.terminal import line, show
 from .main import CLEAN, keep_old_name
@@ -28,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..captures import Location
     from ..captures.generated import Generation, Recipe
     from ..validation import LocalEngine
     from ..validation.results import check_output
@@ -45,14 +45,13 @@ def run(args: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise UsageError(reason=str(error)) from None
-    check_output(args.output)
-    folder = Path(args.output).absolute()
-    (folder / "capture").mkdir(parents=True, exist_ok=True)
-    generation = Generation(recipe, str(folder / "capture"))
+    folder = Location(args.output)
+    check_output(folder)
+    generation = Generation(recipe, (folder / "capture").make_folder())
     engine = LocalEngine()
     with progress(engine.progress, "generating"):
         engine.run_all(generation, generation.tasks)
-    (folder / "shards.json").write_text(recipe.shard_map().to_json())
+    (folder / "shards.json").write(recipe.shard_map().to_json().encode())
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"
     check = f"kpl-codec validate --input {folder}/capture --shards {folder}/shards.json --output DIR"
     show(line(f"{counts}: {folder}/capture"), line(f"To check them: {check}"))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from ..captures import open_path, readable
+from ..captures import Location, readable
 from ..format.hash_keys import partition_key_hash
 from .source import UsageError
 
@@ -26,12 +26,12 @@ def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     Counts are exact. A key left out has no more user records than the fullest part that was not counted by
     key, so no hot key is left out. Raises UsageError for a folder without user records, InputError.
     """
-    system, inner = open_path(results)
-    folder = f"{inner}/user-records"
-    if system.get_file_info(folder).type.name == "NotFound":
+    folder = Location(results) / "user-records"
+    if folder.kind() is None:
         raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
-    with readable(folder):
-        rows = ds.dataset(folder, filesystem=system, format="parquet")
+    system, inner = folder.opened()
+    with readable(folder.path):
+        rows = ds.dataset(inner, filesystem=system, format="parquet")
         if not _COLUMNS.issubset(rows.schema.names):
             raise UsageError(reason=f"{folder} has no columns partitionKey and hashKey")
         known = ds.field("partitionKey").is_valid() & ds.field("hashKey").is_valid()

@@ -10,8 +10,8 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
@@ -93,7 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_whatever_the_encoding()
         # SPK-19: "Exit status 0 MUST mean that nothing was found, 1 that something was, 2 that the job could
         # not be done."
-        return int(args.run(args))
+        with _credentials_of(getattr(args, "profile", None)):
+            return int(args.run(args))
     except KplError as error:
         return _failed(str(error))
     except ModuleNotFoundError as error:
@@ -114,6 +115,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+@contextmanager
+def _credentials_of(profile: str | None) -> Iterator[None]:
+    """All that this process and those that it starts ask AWS for, they ask with the credentials of
+    ``profile``, whatever others are in the environment."""
+    before = dict(os.environ)
+    if profile is not None:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            os.environ.pop(name, None)
+        os.environ["AWS_PROFILE"] = profile
+    try:
+        yield
+    finally:
+        if profile is not None:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def _open_closed_streams() -> None:

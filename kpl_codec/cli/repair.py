@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
@@ -12,6 +11,7 @@ from .source import UsageError, add_connection, client_of, connection, stream_ty
 _EPILOG = """\
 Run it first without --apply: it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
 Then with --apply --stream NAME: it puts what the plan says, and writes each delivery to DIR/repair/log.
+Results of another stream than NAME, by its name or its shards, are refused unless --other-stream is given.
 Run it again after a failure: it puts what is left. If it was killed, validate again and repair from the new
 results instead: they know the copies that are in the stream, also those that the log does not have.
 
@@ -30,30 +30,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stream", type=stream_type, metavar="NAME", help="with --apply: where to put; its name or ARN"
     )
+    parser.add_argument(
+        "--other-stream", action="store_true", help="also put to another stream than the results are of"
+    )
     add_connection(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress display")
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..captures import is_local
-    from ..spark.repair import apply_repair, check_results, plan_repair
-    from ..spark.session import local_session
-    from ..spark.validation.engine import SparkEngine
-    from ..validation.results import LOG
-    from .progress import progress, spark_errors
+    from ..aws.shard_map import fetch_lineage
+    from ..captures import Location
+    from ..validation.repair import apply_repair, check_results, check_stream, plan_repair
+    from .progress import progress
 
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
-    check_results(args.results, planned=args.apply)
+    folder = Location(args.results)
+    check_results(folder, planned=args.apply)
     if args.apply:
-        client_of(args)  # a wrong profile or URL is told before Spark starts
-    log_file = str(Path(args.results) / LOG) if is_local(args.results) else None
-    spark = local_session("kpl-codec repair", quick_start=True, log_file=log_file)
-    with spark_errors(log_file), progress(SparkEngine(spark).progress, "repairing", quiet=args.quiet):
-        if args.apply:
-            counts = apply_repair(spark, args.results, connection(args), args.stream)
-        else:
-            counts = plan_repair(spark, args.results)
+        lineage = fetch_lineage(client_of(args), args.stream)
+        if not args.other_stream:
+            check_stream(folder, args.stream, lineage)
+        tasks = [0, 0]
+
+        def told(done: int, files: int) -> None:
+            tasks[:] = done, files
+
+        with progress(lambda: (tasks[0], tasks[1]), "repairing", quiet=args.quiet):
+            counts = apply_repair(folder, connection(args), args.stream, on_file=told)
+    else:
+        counts = plan_repair(folder)
     if counts:
         show(table(["user records", "what"], [[f"{counts[name]:,}", name] for name in sorted(counts)], (0,)))
     if args.apply and counts:

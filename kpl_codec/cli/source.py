@@ -204,9 +204,15 @@ def client_of(args: argparse.Namespace) -> Any:
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's bytes, - for standard input. Raises UsageError."""
+    """A file's bytes, - for standard input. Raises UsageError, InputError."""
+    if path == "-":
+        return sys.stdin.buffer.read()
+    if "://" in path:
+        from ..captures import Location  # pyarrow, which local files need not
+
+        return Location(path).read()
     try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(reason=f"cannot read {path}: {reason}") from None
@@ -215,7 +221,12 @@ def read_bytes(path: str) -> bytes:
 def write_text(path: str, text: str) -> None:
     """Write a file. Raises UsageError."""
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        if "://" in path:
+            from ..captures import Location
+
+            Location(path).write(text.encode())
+        else:
+            Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(reason=f"cannot write {path}: {error.strerror}") from None
 

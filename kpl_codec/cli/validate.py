@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..pictures.terminal import line, note, show, show_json
 from ..report.kind import SEVERITIES
-from .engine import add_engine, choose_engine, log_in, spark_engine
+from .engine import add_engine, choose_engine, log_in
 from .main import CLEAN, FINDINGS, keep_old_name
 from .progress import progress, spark_errors
 from .source import UsageError, add_connection, seconds, stream_type
@@ -96,7 +96,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..captures import is_local, plan
+    from ..captures import Location, plan
     from ..report.facts import report_facts
     from ..report.printed import summary
     from ..validation.results import check_output, read_shard_map
@@ -117,12 +117,13 @@ def run(args: argparse.Namespace) -> int:
     if pieces is None and shard_map is None:
         shard_map_now = _shard_map(args)  # also tells whether the stream can be reached
         shard_map = None if args.follow else shard_map_now
+    output = Location(args.output)
     if not args.follow:
-        check_output(args.output)
-    if is_local(args.output):
-        Path(args.output).mkdir(parents=True, exist_ok=True)
+        check_output(output)
+    if output.is_local:
+        Path(output.path).mkdir(parents=True, exist_ok=True)
     engine = choose_engine(args, "kpl-codec validate", pieces)
-    with spark_errors(log_in(args.output)):
+    with spark_errors(log_in(output)):
         if args.follow:
             return _follow(engine.spark, args, shard_map)
         assert shard_map is not None
@@ -133,10 +134,9 @@ def run(args: argparse.Namespace) -> int:
             raise
         plan_counts = None
         if args.repair:
-            from ..spark.repair import plan_repair
+            from ..validation.repair import plan_repair
 
-            spark = getattr(engine, "spark", None) or spark_engine(args, "kpl-codec validate").spark
-            plan_counts = plan_repair(spark, args.output)
+            plan_counts = plan_repair(output)
     if args.json:
         show_json(report_facts(result.report))
         return _status(args, result)

@@ -13,7 +13,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..pictures.labels import safe_lines
+from ..aws_errors import what_to_check
+from ..pictures.labels import plural, safe_lines
 from ..pictures.terminal import drop_output, json_line, note, write, write_on
 from ..sentinel import Finding, Limits, Watch
 from ..sentinel.findings import SEVERITIES, at_least_as_bad
@@ -182,9 +183,16 @@ def _watch(args: argparse.Namespace) -> int:
         codes = watcher.watch.measured.failed.most_common(1)
         # One look is GetShardIterator and GetRecords, and --max-shard-calls may put seconds between them.
         why = f"most calls fail with {codes[0][0]}" if codes else "the time was too short (see --once)"
+        if codes and (check := what_to_check(codes[0][0])) is not None:
+            why += f"; {check}"
         note(f"kpl-codec: no shard of {args.stream} could be looked at: {why}")
         return 2
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
+    if watcher.given_up and not bad:
+        why = watcher.watch.measured.failed.most_common(1)[0][0]
+        many = plural(len(watcher.given_up), "shard")
+        note(f"kpl-codec: {many} could not be read: most calls fail with {why}")
+        return 2
     return 1 if bad else 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler
@@ -15,8 +16,11 @@ from typing import Final
 
 from .. import __version__
 from ..report import Finding, Report, Tally, build_report, render_page
+from ..report.model import Sample
+from ..report.summary import REASONS
 from ..sentinel import Finding as SentinelFinding
 from ..sentinel import Watch
+from ..sentinel.kept import Minute
 from ..sentinel.measures import Measure
 from ..sentinel.sentinel import MINUTE
 from ..shards.misplacement_causes import CAUSES
@@ -36,30 +40,13 @@ def report_of(watch: Watch, now: float) -> Report:
     tally.bucket_seconds = MINUTE
     for shard_id in sentinel.shard_ids:
         for number, minute in sorted(sentinel.minutes(shard_id).items()):
-            lost = sum(losses.total + losses.certain for losses in minute.losses.values())
-            kept = minute.user_records - lost
-            size = minute.bytes * kept // max(1, minute.user_records)
-            aggregated = minute.kinesis_records - minute.plain_records
-            tally.add_group(shard_id, shard_id, str(Verdict.EXPECTED), "delivered", kept, size, None)
-            if lost:
-                tally.add_group(
-                    shard_id, None, str(Verdict.STRAY), "dropped", lost, minute.bytes - size, None
-                )
-            tally.add_kinesis_records(shard_id, minute.kinesis_records, aggregated)
-            tally.add_arrivals(shard_id, number * MINUTE, number * MINUTE + MINUTE - 1)
-            if minute.user_records:
-                tally.add_cell(number * MINUTE, shard_id, minute.user_records, minute.bytes, lost)
-            tally.kinesis_records += minute.kinesis_records
-            tally.plain_records += minute.plain_records
-            tally.aggregates[""] += aggregated
+            _add_minute(tally, shard_id, number, minute, now)
     for found in sentinel.findings(now):
         seen = found.lost.seen if found.lost is not None else None
         if seen:
-            dropped = tally.losses.setdefault("out-of-range", [0, 0])
+            dropped = tally.losses.setdefault(_reason(found.kind), [0, 0])
             dropped[0] += found.kinesis_records
             dropped[1] += seen
-            kind = "foreign" if found.kind == "foreign-aggregate" else "mixed"
-            tally.aggregates[kind] += found.kinesis_records
         tally.add_finding(
             Finding(
                 found.kind,
@@ -75,7 +62,8 @@ def report_of(watch: Watch, now: float) -> Report:
         )
     lost_all = sentinel.lost(now)
     what = "counts are of what was read" if lost_all.seen else "no loss was seen"
-    read = f"{watch.cost().share:.0%} of each shard's time" if watch.cost().share < 1 else "everything"
+    share = watch.cost().share
+    read = f"{share:.0%} of each shard's time" if share < 1 else "everything"
     return build_report(
         tally,
         sentinel.shard_map,
@@ -84,8 +72,35 @@ def report_of(watch: Watch, now: float) -> Report:
         title="Live watch of the last hour",
         stream_name=sentinel.stream,
         source=f"read: {read}; {what}",
-        estimated_loss=str(lost_all) if lost_all.low < lost_all.high else None,
+        sample=Sample(share, str(lost_all) if lost_all.seen else None) if share < 1 else None,
     )
+
+
+def _add_minute(tally: Tally, shard_id: str | None, number: int, minute: Minute, now: float) -> None:
+    # SEN-39: "The page MUST count what was read as a validation of the same records counts it."
+    aggregated = minute.kinesis_records - minute.plain_records - minute.broken_frames
+    for (verdict, fate), (count, size) in minute.fates.items():
+        home = shard_id if verdict == Verdict.EXPECTED else None
+        tally.add_group(shard_id, home, verdict, fate, count, size, None)
+    tally.kinesis_records += minute.kinesis_records
+    tally.plain_records += minute.plain_records
+    tally.broken_frames += minute.broken_frames
+    tally.aggregates += Counter({"": aggregated, **minute.aggregates})
+    if not minute.kinesis_records:
+        return
+    tally.add_kinesis_records(shard_id, minute.kinesis_records, aggregated)
+    last = round(minute.newest) or number * MINUTE
+    tally.add_arrivals(shard_id, min(number * MINUTE, last), last)
+    if (number + 1) * MINUTE <= now:  # a minute that is not over would look like traffic that stops
+        users = sum(count for count, _ in minute.fates.values())
+        size = sum(size for _, size in minute.fates.values())
+        lost = sum(count for (_, fate), (count, _) in minute.fates.items() if fate == "dropped")
+        tally.add_cell(number * MINUTE, shard_id, users, size, lost)
+
+
+def _reason(kind: str) -> str:
+    """Why the KCL drops user records of a kind of finding, as `summary.REASONS` names it."""
+    return kind if kind in REASONS else "out-of-range"
 
 
 class PageServer(ServerThread):

@@ -13,7 +13,18 @@ rich for the first summary: workers need neither.
 from .build import build_report
 from .counters import Tally
 from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of
-from .model import CauseCount, Finding, KclLoss, KindCount, Landing, RateCell, Report, ShardFacts, Totals
+from .model import (
+    CauseCount,
+    Finding,
+    KclLoss,
+    KindCount,
+    Landing,
+    RateCell,
+    Report,
+    Sample,
+    ShardFacts,
+    Totals,
+)
 from .page import render_page, write_page
 from .printed import summary_text
 from .whole import findings_of_the_whole
@@ -29,6 +40,7 @@ __all__ = [
     "Landing",
     "RateCell",
     "Report",
+    "Sample",
     "Severity",
     "ShardFacts",
     "Tally",

@@ -21,6 +21,7 @@ from .model import (
     Landing,
     RateCell,
     Report,
+    Sample,
     ShardFacts,
     Totals,
     order_of,
@@ -56,14 +57,14 @@ def build_report(
     source: str | None = None,
     inputs: Sequence[str] = (),
     complete: bool = True,
-    estimated_loss: str | None = None,
+    sample: Sample | None = None,
     findings: Iterable[Finding] = (),
 ) -> Report:
     """The report on what ``tally`` counted.
 
     ``findings``: further ones, which neither the scan nor `findings_of_the_whole` makes (for example
     duplicates). ``source``: one line on where the records came from; ``inputs``: files or shards read.
-    ``generated`` is shown, with its time zone; ``version`` is kpl_codec's. ``estimated_loss``: see `Report`.
+    ``generated`` is shown, with its time zone; ``version`` is kpl_codec's. ``sample``: see `Report`.
     The tally is not changed.
     """
     tally = Tally.merged([tally])
@@ -88,7 +89,7 @@ def build_report(
         inputs=tuple(inputs[:MAX_SHOWN_INPUTS]),
         distribution=shard_map.distribution if shard_map is not None else None,
         complete=complete,
-        estimated_loss=estimated_loss,
+        sample=sample,
         kinds=kinds,
         findings=shown,
         kcl_losses=tuple(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of, worst
 
@@ -192,6 +193,14 @@ class RateCell:
     dropped: int
 
 
+class Sample(NamedTuple):
+    """``share``: the part of each shard's time that was read. ``estimated_loss``: how many user records the
+    KCL drops in all, with an interval ("about 400 (95%: 120 to 900)"); None where no loss was seen."""
+
+    share: float
+    estimated_loss: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """One validation of one stream or capture.
@@ -199,8 +208,7 @@ class Report:
     ``generated``: when, with a time zone. ``complete``: False while a job is still running (--follow) or
     ended early. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key space.
     ``skew``: what lies on the fullest open shard against the mean of those that have any (1.0 is even),
-    None where fewer than two have any. ``estimated_loss``: where a sample was read, how many user records the
-    KCL drops in all, with an interval ("about 400 (95%: 120 to 900)").
+    None where fewer than two have any. ``sample``: where not all was read.
     ``omitted``: what was left out to keep this bounded, by name ("shards", "findings", "inputs", ...).
     """
 
@@ -223,7 +231,7 @@ class Report:
     rate: tuple[RateCell, ...] = ()
     key_space: tuple[tuple[int, int], ...] = ()
     skew: float | None = None
-    estimated_loss: str | None = None
+    sample: Sample | None = None
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     omitted: Mapping[str, int] = field(default_factory=dict)

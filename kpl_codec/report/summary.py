@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..pictures.labels import number, percent, plural, size
-from .model import Report, ShardFacts
+from .model import Report, Sample, ShardFacts
 
 #: What the KCL's reasons for dropping user records mean.
 REASONS = {
@@ -35,6 +35,8 @@ def headline(report: Report) -> str:
         return "Nothing was read"
     if lost:
         return "Records are lost" if lost > report.caught_by_reshard else "Records may be lost"
+    if report.clean and report.sample is not None:
+        return "Nothing was found"
     if report.clean:
         return "Clean" if report.distribution else "Readable"
     return _HEADLINES[report.worst or "warning"]
@@ -45,12 +47,8 @@ def verdict(report: Report) -> str:
     lost = report.totals.lost_at_kcl
     if not report.totals.kinesis_records:
         return "Not one Kinesis record was read, so nothing is known about the stream."
-    if report.estimated_loss is not None:
-        return (
-            f"A KCL consumer drops {report.estimated_loss} user records, without a log line. This is an "
-            f"estimate: {number(report.totals.user_records)} user records were read, of which it drops "
-            f"{number(lost)}."
-        )
+    if report.sample is not None and (report.sample.estimated_loss or report.clean):
+        return _of_a_sample(report, report.sample)
     if lost:
         dropped = (
             f"A KCL consumer drops {plural(lost, 'user record')} of {number(report.totals.user_records)} "
@@ -85,6 +83,17 @@ def verdict(report: Report) -> str:
     if report.distribution is None:
         return "Every record can be read. Placement was not checked: there is no shard map."
     return "Clean: every record can be read, lies where it belongs, and reaches a KCL consumer."
+
+
+def _of_a_sample(report: Report, sample: Sample) -> str:
+    read = f"{number(report.totals.user_records)} user records were read"
+    if sample.estimated_loss is not None:
+        return (
+            f"A KCL consumer drops {sample.estimated_loss} user records, without a log line. This is an "
+            f"estimate: {read}, of which it drops {number(report.totals.lost_at_kcl)}."
+        )
+    share = percent(round(sample.share * 10_000), 10_000)
+    return f"Nothing was found in what was read: {share} of each shard's time, {read}."
 
 
 def counts(report: Report) -> list[Count]:
@@ -134,7 +143,8 @@ def _per_second(report: Report) -> str:
     if report.first_arrival is None or report.last_arrival is None:
         return ""
     seconds = (report.last_arrival - report.first_arrival).total_seconds()
-    rate = report.totals.kinesis_records / seconds if seconds >= 1 else 0
+    # What is read of a sample says nothing of the rate.
+    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.sample is None else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
 
 

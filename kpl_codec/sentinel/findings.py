@@ -28,6 +28,7 @@ KINDS: Final[dict[str, tuple[Severity, str]]] = {
     "hot-key": ("warning", "A partition key that gets far more than its share"),
     "lag": ("warning", "Records are read late"),
     "unused-hash-key": ("warning", "Aggregates with an entry that is no hash key, and that nobody uses"),
+    "capture-encoded-frame": ("error", "An aggregated record that was turned into text"),
     "not-watched": ("error", "A shard that could not be looked at"),
     "throttled": ("info", "The service refuses reads: other consumers use them up"),
     "stream-recreated": ("warning", "The stream was deleted and created again"),
@@ -112,19 +113,19 @@ class Finding:
             "state": self.state,
             "severity": self.severity,
             "kind": self.kind,
-            "shard_id": self.shard_id,
+            "shardId": self.shard_id,
             "writer": self.writer,
             "cause": self.cause,
-            "expected_shard_id": self.expected_shard_id,
-            "sequence_number": self.sequence_number,
-            "kinesis_records_seen": self.kinesis_records or None,
-            "first_seen": _iso(self.first_seen),
+            "expectedShardId": self.expected_shard_id,
+            "sequenceNumber": self.sequence_number,
+            "kinesisRecordsSeen": self.kinesis_records or None,
+            "firstSeen": _iso(self.first_seen),
             "detail": self.detail,
             "text": self.text,
         }
         if self.lost is not None:
             lost = self.lost
-            row["lost_user_records"] = {
+            row["lostUserRecords"] = {
                 "seen": lost.seen,
                 "estimate": lost.estimate,
                 "low": lost.low,

@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import UnusedHashKey
+from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 from .writers import writer_of
 
+#: The kind of finding about an aggregated record that was turned into text.
+ENCODED: Final = "capture-encoded-frame"
 #: How many Kinesis records are remembered, to recognise those already counted.
 REMEMBERED = 20_000
 
@@ -48,7 +51,10 @@ class Fault:
 class Judged:
     """The counts of some Kinesis records of one shard. ``slot_records``, ``slot_user_records``,
     ``slot_bytes``: without those past the end of the slot. ``bytes``: of the data. ``keys``: user records in
-    the slot by partition key. ``writers``: Kinesis records by kind of writer. ``reread``: seen before."""
+    the slot by partition key. ``writers``: Kinesis records by kind of writer. ``reread``: seen before.
+
+    As validation counts them: ``broken_frames``; ``aggregates``: "mixed" and "foreign"; ``fates``: user
+    records, and bytes of their data, by placement verdict and what the KCL does."""
 
     slot_records: int = 0
     slot_user_records: int = 0
@@ -61,6 +67,9 @@ class Judged:
     keys: Counter[str] = field(default_factory=Counter)
     writers: Counter[str] = field(default_factory=Counter)
     newest: float | None = None
+    broken_frames: int = 0
+    aggregates: Counter[str] = field(default_factory=Counter)
+    fates: dict[tuple[str | None, str | None], tuple[int, int]] = field(default_factory=dict)
 
     def add(self, wrong: Wrong, sequence_number: str | None, lost: int, *, inside: bool) -> Fault:
         """Count one Kinesis record with a fault; ``inside`` the slot looked at or past it."""
@@ -157,6 +166,7 @@ class Judge:
         found.user_records += user_records
         found.bytes += len(record.data)
         found.writers[writer] += 1
+        self._count_fates(rows, found)
         if inside:
             found.slot_records += 1
             found.slot_user_records += user_records
@@ -165,6 +175,10 @@ class Judge:
         # SEN-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
         lost = sum(row.kcl == "dropped" for row in rows)
+        if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
+            # SEN-38: "A Kinesis record that is an aggregated record turned into text MUST be a finding here,
+            # as in a validation."
+            found.add(Wrong(ENCODED, writer, None), record.sequence_number, 0, inside=inside)
         defects = [row.defects[0] for row in rows if row.defects]
         # The warning stands first; what loses user records is told before it.
         defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
@@ -174,6 +188,20 @@ class Judge:
             kind, cause = self._misplaced(record, rows)
             fault = found.add(Wrong(kind, writer, cause.name), record.sequence_number, lost, inside=inside)
             fault.expected_shard_id = fault.expected_shard_id or cause.shard_id
+
+    @staticmethod
+    def _count_fates(rows: Sequence[DeaggregatedRecord], found: Judged) -> None:
+        broken = any(row.defects for row in rows)
+        found.broken_frames += bool(rows) and broken and not rows[0].aggregated
+        users = [row for row in rows if row.sub_sequence_number >= 0]
+        kinds = {row.placement.aggregate for row in users if row.placement is not None}
+        unopened = any(row.kcl == "raw" for row in rows) and not any(row.kcl == "dropped" for row in rows)
+        if not unopened:
+            found.aggregates.update(kind for kind in kinds if kind in ("mixed", "foreign"))
+        for row in users:
+            verdict = str(row.placement.verdict) if row.placement is not None else None
+            count, size = found.fates.get((verdict, row.kcl), (0, 0))
+            found.fates[verdict, row.kcl] = count + 1, size + len(row.data)
 
     def _misplaced(self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]) -> tuple[str, Cause]:
         assert self._map is not None

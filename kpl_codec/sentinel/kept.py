@@ -10,6 +10,7 @@ Specification: spec/10-sentinel.md, SEN-29.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from functools import cache
@@ -55,7 +56,7 @@ class Minute:
     ``slot_records``, ``slot_user_records``, ``slot_bytes``: in the slots looked at. ``looks``: how often;
     ``read_ms``: how much of its time. ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they
     were drawn from, also those that were missed. ``kinesis_records`` and what follows, which is not kept:
-    all that was read, also past the slots.
+    all that was read, also past the slots; ``newest``: the last arrival (seconds); the others as in `Judged`.
     """
 
     slot_records: int = 0
@@ -68,8 +69,10 @@ class Minute:
     losses: dict[Wrong, Losses] = field(default_factory=dict)
     kinesis_records: int = 0
     plain_records: int = 0
-    user_records: int = 0
-    bytes: int = 0
+    broken_frames: int = 0
+    newest: float = 0.0
+    aggregates: Counter[str] = field(default_factory=Counter)
+    fates: dict[tuple[str | None, str | None], tuple[int, int]] = field(default_factory=dict)
 
     def to_json(self) -> list[Any]:
         """The numbers in order, then each `Wrong` with its losses."""

@@ -114,8 +114,12 @@ class Sentinel:
         minute = self._minute(look.shard_id, now)
         minute.kinesis_records += judged.kinesis_records
         minute.plain_records += judged.writers["plain"]
-        minute.user_records += judged.user_records
-        minute.bytes += judged.bytes
+        minute.broken_frames += judged.broken_frames
+        minute.newest = max(minute.newest, judged.newest or 0.0)
+        minute.aggregates += judged.aggregates
+        for fate, (count, size) in judged.fates.items():
+            before = minute.fates.get(fate, (0, 0))
+            minute.fates[fate] = before[0] + count, before[1] + size
         minute.slot_records += judged.slot_records
         minute.slot_user_records += judged.slot_user_records
         minute.slot_bytes += judged.slot_bytes
@@ -124,7 +128,7 @@ class Sentinel:
         self.totals["bytes"] += judged.bytes
         self.totals["reread"] += judged.reread
         self.writers.update(judged.writers)
-        self._keys.count(judged.keys, now, stands_for=look.scale)
+        self._keys.count(look.shard_id, judged.keys, now, stands_for=look.scale)
         told: list[Finding] = []
         for wrong, fault in judged.faults.items():
             self.totals["lost"] += fault.lost + fault.outside
@@ -326,8 +330,8 @@ class Sentinel:
     def _uneven(self, now: float) -> Iterator[Finding]:
         if self.shard_map is None:
             return
-        for shard_id, detail in self._keys.hot(self.shard_map):
-            yield from self.report(Wrong("hot-key", "unknown", None), shard_id, now, detail)
         minutes = {one.shard_id: self.minutes(one.shard_id).values() for one in self.shard_map.open_shards}
+        for shard_id, detail in self._keys.hot(minutes):
+            yield from self.report(Wrong("hot-key", "unknown", None), shard_id, now, detail)
         for shard_id, detail in skewed(minutes):
             yield from self.report(Wrong("skewed-shard", "unknown", None), shard_id, now, detail)

@@ -42,7 +42,8 @@ class ShardWatch:
 
     ``place``: where GetShardIterator is to start. ``due``: when its next call is. ``covered``: until when
     (milliseconds) it was looked at or missed. ``whole_until``: when a new child is sampled like others.
-    ``looks``: slots read, or how often its end was reached. ``caught_up``: the end was reached once.
+    ``looks``: slots read, or how often its end was reached. ``began``: when the watch took it up (seconds);
+    ``read_up_to_begin``: it was read up to then. ``caught_up``: its end was reached once.
     ``read_to``: the highest sequence number read.
     """
 
@@ -66,6 +67,8 @@ class ShardWatch:
     reserved: float = 0.0
     looks: int = 0
     missed: int = 0
+    began: float = 0.0
+    read_up_to_begin: bool = False
     caught_up: bool = False
     read_to: str | None = None
 

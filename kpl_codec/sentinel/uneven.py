@@ -2,16 +2,16 @@
 
 A partition key often is a customer's number, and what is found goes to logs, chats and monitoring systems.
 So a hot key is told by its hash key, which `kpl-codec keys hash KEY` prints too, unless names are asked for.
-Specification: spec/10-sentinel.md, SEN-19, SEN-23.
+Specification: spec/10-sentinel.md, SEN-19, SEN-23, SEN-36.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ..format.hash_keys import partition_key_hash
-from ..shards.shard_map import ShardMap
 from .heavy_hitters import HeavyHitters
 from .kept import Minute
 
@@ -28,7 +28,8 @@ _ENOUGH_LOOKS: Final = 10
 
 
 class HotKeys:
-    """Counts user records by partition key, anew every hour. ``names``: tell keys, not their hash keys."""
+    """Counts user records by shard and partition key, anew every hour. ``names``: tell keys, not their hash
+    keys."""
 
     def __init__(self, *, names: bool) -> None:
         self._names = names
@@ -36,38 +37,55 @@ class HotKeys:
 
     def clear(self) -> None:
         """Forget all counts."""
-        self._keys: HeavyHitters[str] = HeavyHitters(_KEYS)
+        self._keys: HeavyHitters[tuple[str | None, str]] = HeavyHitters(_KEYS)
         self._since: float | None = None
-        self._looks = self._seen = 0
+        self._counted: Counter[str | None] = Counter()
+        self._looks: Counter[str | None] = Counter()
+        self._seen = 0
 
-    def count(self, keys: Mapping[str, int], now: float, *, stands_for: float = 1.0) -> None:
-        """Count the user records of one look by partition key. Each stands for ``stands_for`` of them: so a
-        shard that is read whole weighs no more than one that is sampled."""
+    def count(
+        self, shard_id: str | None, keys: Mapping[str, int], now: float, *, stands_for: float = 1.0
+    ) -> None:
+        """Count the user records of one look by partition key. Each stands for ``stands_for`` of them: so the
+        time in which a shard was read whole weighs no more than that in which it was sampled."""
         if self._since is None or now - self._since > _COUNTED_FOR:
             self.clear()
             self._since = now
-        self._looks += bool(keys)
+        self._looks[shard_id] += bool(keys)
         for key, count in keys.items():
+            weight = round(count * stands_for)
             self._seen += count
-            self._keys.add(key, round(count * stands_for))
+            self._counted[shard_id] += weight
+            self._keys.add((shard_id, key), weight)
 
-    def hot(self, shard_map: ShardMap) -> Iterator[tuple[str, str]]:
-        """Shards with hot keys, and what to say of these."""
-        total = self._keys.total
-        if self._seen < _ENOUGH_FOR_KEYS or self._looks < _ENOUGH_LOOKS:
+    def hot(self, minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]:
+        """Shards with hot keys, and what to say of these. ``minutes``: of every open shard."""
+        read = {shard_id: list(some) for shard_id, some in minutes.items()}
+        # SEN-36: "The load of a key MUST be told by its part of its shard and the shard's rate: a shard of
+        # which more was read makes no key hot."
+        rates: Mapping[str | None, float] = {one: per_second(some)[0] for one, some in read.items()}
+        looks: Mapping[str | None, int] = {one: _looks(some) for one, some in read.items()}
+        if not any(looks.values()):  # in a consumer, which is given all records of the shards it reads
+            rates, looks = self._counted, self._looks
+        total = sum(rates.values())
+        if not total or self._seen < _ENOUGH_FOR_KEYS or min(looks.values()) < _ENOUGH_LOOKS:
             return
-        hot = max(_HOT_OF_SHARD / len(shard_map.open_shards), _HOT_OF_ALL)
+        hot = max(_HOT_OF_SHARD / len(rates), _HOT_OF_ALL)
         said: dict[str, list[str]] = {}
         for hitter in self._keys.top(5):
-            if hitter.at_least > hot * total:
-                hash_key = partition_key_hash(hitter.key)
+            shard_id, key = hitter.key
+            part = hitter.at_least / self._counted[shard_id] * rates.get(shard_id, 0.0) / total
+            if part > hot and shard_id is not None:
                 # SEN-23: "A finding MUST hold no record data and no credentials; a partition key only where
                 # the caller asked for names."
-                name = repr(hitter.key) if self._names else f"hash key {hash_key}"
-                shard_id = shard_map.shard_for(hash_key).shard_id
-                said.setdefault(shard_id, []).append(f"{name}: {hitter.at_least / total:.0%}")
+                name = repr(key) if self._names else f"hash key {partition_key_hash(key)}"
+                said.setdefault(shard_id, []).append(f"{name}: {part:.0%}")
         for shard_id, parts in said.items():
-            yield shard_id, f"{'; '.join(parts)} of the user records seen"
+            yield shard_id, f"{'; '.join(parts)} of the user records"
+
+
+def _looks(minutes: Iterable[Minute]) -> int:
+    return sum(minute.looks for minute in minutes)
 
 
 def per_second(minutes: Iterable[Minute]) -> tuple[float, float]:
@@ -84,7 +102,7 @@ def skewed(minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]
     if len(by_shard) < 2:
         return
     seen = sum(minute.slot_user_records for some in by_shard.values() for minute in some)
-    looks = min(sum(minute.looks for minute in some) for some in by_shard.values())
+    looks = min(map(_looks, by_shard.values()))
     rates = {shard_id: per_second(some)[1] for shard_id, some in by_shard.items()}
     mean = sum(rates.values()) / len(rates)
     if seen < _ENOUGH * len(rates) or looks < _ENOUGH_LOOKS or not mean:

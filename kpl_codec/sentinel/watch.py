@@ -44,6 +44,8 @@ _POLL: Final = 1.0
 _RENEWED, _RESUBSCRIBE = 270.0, 5.0
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
+#: Seconds after which a run to the end of each shard gives up shards whose calls all fail.
+GIVE_UP: Final = 12.0
 #: Seconds of the shortest slot: arrival times are whole milliseconds.
 SHORTEST_SLOT: Final = 0.01
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
@@ -150,6 +152,13 @@ class Watch:
         """Whether every shard was looked at in this run, or has no finished slot left to look at."""
         return self._watched.up_to_date(now)
 
+    def given_up(self, now: float) -> list[str]:
+        """The shards for which a run to their end does not wait any longer: all calls for them have failed
+        for `GIVE_UP` seconds. Empty while any other is under way."""
+        left = self._watched.behind(now)
+        failing = [one.shard_id for one in left if one.failures and now - one.looked_at > GIVE_UP]
+        return failing if len(failing) == len(left) else []
+
     def set_back(self, seconds: float, now: float) -> None:
         """The caller's clock was set back by so much, and is ``now``."""
         # SEN-35: "When the clock is set back, watching MUST go on at once."
@@ -255,6 +264,7 @@ class Watch:
         self.sentinel.read_whole(state.shard_id, max(0, round(until - state.covered)), now)
         state.covered = max(state.covered, until)
         told = self._looked(state, now) + self._lag(state, now - until / 1000, now)
+        state.read_up_to_begin = state.read_up_to_begin or until >= state.began * 1000
         if not at_tip:
             self._again(state, now)
             return told

@@ -90,6 +90,7 @@ class WatchedShards:
             covered=now * 1000,
             place={},
             looked_at=now,
+            began=now,
             closed=not shard.open,
         )
         self.shards[shard.shard_id] = state
@@ -170,8 +171,14 @@ class WatchedShards:
 
     def up_to_date(self, now: float) -> bool:
         """See `Watch.up_to_date`."""
+        return bool(self.shards or self.ended) and not self.behind(now)
+
+    def behind(self, now: float) -> list[ShardWatch]:
+        """The shards that have something left to look at."""
         over = self.sampling.number(now * 1000) * self.sampling.period_ms
-        return bool(self.shards) and all(
-            state.looks or (state.window is not None and state.covered >= over)
-            for state in self.shards.values()
-        )
+
+        def done(state: ShardWatch) -> bool:
+            slot_read = state.window is not None and state.covered >= over
+            return bool(state.looks) or state.read_up_to_begin or slot_read
+
+        return [state for state in self.shards.values() if not done(state)]

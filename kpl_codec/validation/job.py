@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from ..captures import is_local, plan
+from ..captures import Location, plan
 from ..shards.shard_map import ShardMap
 from .repaired import Repaired, read_copied, read_logs
 from .results import Validation, finish, prepare_output
@@ -32,11 +31,11 @@ class Engine(Protocol):
         """The number of finished tasks and of all known tasks."""
 
 
-def run_knowing_repairs(run: Callable[[Repaired], None], output: str, known: Repaired) -> None:
+def run_knowing_repairs(run: Callable[[Repaired], None], output: Location, known: Repaired) -> None:
     """Calls ``run`` with the user records known to be repaired. If copies in the records show further repairs
     that may concern dropped user records, calls it again with these."""
     run(known)
-    found = known | read_copied(f"{work_folder(output)}/copies")
+    found = known | read_copied(work_folder(output) / "copies")
     tally = gather(work_folder(output))
     if found != known and any(kcl == "dropped" for *_, kcl in tally.groups):
         clear(output)
@@ -46,7 +45,7 @@ def run_knowing_repairs(run: Callable[[Repaired], None], output: str, known: Rep
 def validate(
     inputs: Sequence[str],
     shard_map: ShardMap,
-    output: str,
+    output: str | Location,
     *,
     engine: Engine,
     output_format: str = "parquet",
@@ -61,24 +60,23 @@ def validate(
     Raises InputError, OutputError and FormatError before it starts, and an engine's error if that fails; then
     ``output`` is as empty as before. Errors inside the input are never raised; they become findings.
     """
-    if is_local(output):
-        output = os.path.abspath(output)  # workers have other working folders
+    folder = Location(output)
     pieces = plan(inputs)
     if task_bytes is None:
         # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
         total = sum(piece.stop - piece.start for piece in pieces)
         task_bytes = max(2 << 20, min(64 << 20, total // (4 * engine.cores)))
     engine.check_format(output_format)
-    prepare_output(output)
+    prepare_output(folder)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
-    job = Job(pack(pieces, task_bytes=task_bytes), shard_map, output, read_logs(repairs))
+    job = Job(pack(pieces, task_bytes=task_bytes), shard_map, folder, read_logs(repairs))
 
     def run(repaired: Repaired) -> None:
         engine.run(replace(job, repaired=repaired), output_format)
 
     try:
-        run_knowing_repairs(run, output, job.repaired)
+        run_knowing_repairs(run, folder, job.repaired)
     except BaseException:
-        discard(output)
+        discard(folder)
         raise
-    return finish(output, shard_map, inputs=inputs, title=title)
+    return finish(folder, shard_map, inputs=inputs, title=title)

@@ -13,11 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs
 
 from ..arrow.layout import values_of
-from ..captures import InputError, open_path
-from .storage import whole_file
+from ..captures import InputError, Location
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
 TAG = "kpl_codec.repair"
@@ -69,6 +67,15 @@ class Repaired:
             return False
         return bool(self._bits.get((shard_id, number), 0) >> index & 1)
 
+    def add(self, place: tuple[str | None, str | None, int]) -> bool:
+        """Add a place; gives whether it is new. One without a shard or a number always is."""
+        shard_id, number, index = place
+        if shard_id is None or number is None or index < 0:
+            return True
+        before = self._bits.get((shard_id, number), 0)
+        self._bits[shard_id, number] = before | 1 << index
+        return not before >> index & 1
+
     def mark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of `check` with "repaired" as ``kcl`` where it says "dropped" and a copy was put."""
         if not self._bits:
@@ -100,21 +107,15 @@ def copied_places(batch: pa.RecordBatch) -> Iterator[str]:
             yield value
 
 
-def write_copied(values: Sequence[str], path: str) -> None:
+def write_copied(values: Sequence[str], file: Location) -> None:
     """Write the copies that a task found, for `read_copied`."""
-    with whole_file(path) as out:
-        out.write(json.dumps(list(values)).encode())
+    file.write(json.dumps(list(values)).encode())
 
 
-def read_copied(folder: str) -> Repaired:
+def read_copied(folder: Location) -> Repaired:
     """Read the copies that all tasks found, in ``folder``."""
-    system, inner = open_path(folder)
-    places: list[Place] = []
-    for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
-        if not file.base_name.startswith("."):
-            with system.open_input_stream(file.path) as source:
-                places += filter(None, map(_place, json.loads(source.read())))
-    return Repaired(places)
+    places = (_place(value) for file in folder.files() for value in json.loads(file.read()))
+    return Repaired(place for place in places if place is not None)
 
 
 def _place(value: str) -> Place | None:
@@ -137,21 +138,18 @@ def read_logs(results: Iterable[str]) -> Repaired:
     """The user records that were put, by the logs of repairs in these result folders. Raises InputError."""
     places: list[tuple[str | None, str | None, int]] = []
     for folder in results:
-        system, inner = open_path(folder)
-        for file in system.get_file_info(fs.FileSelector(f"{inner}/repair/log", allow_not_found=True)):
-            if file.base_name.endswith(".jsonl"):
-                places += read_log(system, file.path)
+        for file in (Location(folder) / "repair/log").files():
+            if file.name.endswith(".jsonl"):
+                places += read_log(file)
     return Repaired(
         (shard, number, index) for shard, number, index in places if shard and number and index >= 0
     )
 
 
-def read_log(system: fs.FileSystem, path: str) -> Iterator[tuple[str | None, str | None, int]]:
+def read_log(file: Location) -> Iterator[tuple[str | None, str | None, int]]:
     """Shard id, sequence number and sub-sequence number of each user record that was put, as the log of a
     repair says. Raises InputError (unreadable): a user record that is missed could be put twice."""
-    with system.open_input_stream(path) as source:
-        lines = source.read().split(b"\n")
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(file.read().split(b"\n"), 1):
         try:
             if not line.strip():
                 continue
@@ -166,5 +164,5 @@ def read_log(system: fs.FileSystem, path: str) -> Iterator[tuple[str | None, str
                     raise TypeError(f"{text!r} is no text")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             reason = f"line {number}: {type(error).__name__}: {error}"
-            raise InputError(code="unreadable", path=path, reason=reason) from None
+            raise InputError(code="unreadable", path=file.path, reason=reason) from None
         yield shard_id, sequence_number, index

@@ -13,9 +13,8 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from ..captures import open_path
+from ..captures import Location
 from ..report.model import Finding
 
 _KEYS = ["streamName", "shardId", "sequenceNumber"]
@@ -26,13 +25,11 @@ MAX_LISTED = 1000
 MAX_GROUPED = 1_000_000
 
 
-def repeated(work: str) -> list[Finding]:
+def repeated(work: Location) -> list[Finding]:
     """A finding for each of MAX_LISTED Kinesis records that tasks saw more than once, and one for all
     others."""
-    system, inner = open_path(work)
-    folder = f"{inner}/kinesis-records"
-    listing = system.get_file_info(fs.FileSelector(folder))
-    files = sorted(str(file.path) for file in listing if not file.base_name.startswith("."))
+    system, _ = work.opened()
+    files = [file.opened()[1] for file in (work / "kinesis-records").files()]
     count = -(-sum(pq.read_metadata(file, filesystem=system).num_rows for file in files) // MAX_GROUPED)
     listed: list[Finding] = []
     records = times = 0

@@ -19,10 +19,9 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from .. import __version__
-from ..captures import InputError, open_path
+from ..captures import Location
 from ..errors import KplError
 from ..report.build import build_report
 from ..report.counters import Tally
@@ -35,7 +34,6 @@ from ..report.whole import findings_of_the_whole
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from .repeats import repeated
-from .storage import move_folder, sweep, write_text
 from .task import gather, make_folders, work_folder
 
 #: Spark's output goes here if the output folder is local.
@@ -67,7 +65,7 @@ class Validation:
     """The report, and where the results are."""
 
     report: Report
-    output: str
+    output: Location
 
     @property
     def clean(self) -> bool:
@@ -77,38 +75,28 @@ class Validation:
 
 def read_shard_map(path: str, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
     """The shard map in a file as ``aws kinesis list-shards`` prints it. Raises InputError, ShardMapError."""
-    system, inner = open_path(path)
-    try:
-        with system.open_input_stream(inner) as source:
-            text = source.read()
-    except FileNotFoundError:
-        raise InputError(code="no-such-path", path=path) from None
-    except OSError as error:
-        raise InputError(code="unreadable", path=path, reason=str(error)) from None
-    return ShardMap.from_json(text, distribution, source=path)
+    return ShardMap.from_json(Location(path).read(), distribution, source=path)
 
 
-def check_output(path: str) -> None:
+def check_output(output: Location) -> None:
     """Raises OutputError if there is something in the folder already."""
-    system, inner = open_path(path)
-    info = system.get_file_info(inner)
     # SPK-20: "An output folder that is not empty MUST be refused: results of two runs must not mix."
-    held = system.get_file_info(fs.FileSelector(inner)) if info.type == fs.FileType.Directory else []
-    if info.type == fs.FileType.File or any(file.base_name != LOG for file in held):
-        raise OutputError(code="not-empty", path=path)
+    kind = output.kind()
+    if kind == "file" or (kind == "folder" and any(file.name != LOG for file in output.files())):
+        raise OutputError(code="not-empty", path=output.path)
 
 
-def prepare_output(path: str) -> None:
+def prepare_output(output: Location) -> None:
     """Make the output folder and the tasks' folders. Raises OutputError if it is in use or cannot be made."""
-    check_output(path)
+    check_output(output)
     try:
-        make_folders(work_folder(path))
+        make_folders(work_folder(output))
     except OSError as error:
-        raise OutputError(code="not-writable", path=path, reason=str(error)) from None
+        raise OutputError(code="not-writable", path=output.path, reason=str(error)) from None
 
 
 def finish(
-    output: str,
+    output: Location,
     shard_map: ShardMap,
     *,
     inputs: Sequence[str],
@@ -117,7 +105,6 @@ def finish(
 ) -> Validation:
     """Add up the tasks' counts, move their files to their final place, and write the report."""
     work = work_folder(output)
-    system, inner = open_path(output)
     tally = gather(work)
     repeats = repeated(work)
     report = write_report(
@@ -126,24 +113,22 @@ def finish(
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
     whole = [*repeats, *findings_of_the_whole(tally, shard_map)]
     if whole:
-        table = pa.Table.from_batches([findings_batch(whole)])
-        pq.write_table(table, f"{inner}/_work/findings/part-whole.parquet", filesystem=system)
+        with (work / "findings/part-whole.parquet").whole_file() as out:
+            pq.write_table(pa.Table.from_batches([findings_batch(whole)]), out)
     # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
     # worker that is lost MUST be an error, and none outlives the job."
     for name in ("user-records", "findings"):
-        written = f"{inner}/_work/{name}"
-        if system.get_file_info(written).type == fs.FileType.NotFound:
-            written = f"{inner}/{name}"
-        sweep(system, written)
-        if written != f"{inner}/{name}":
-            move_folder(system, written, f"{inner}/{name}")
-    system.delete_dir(f"{inner}/_work")
-    write_text(system, f"{inner}/shards.json", shard_map.to_json())
+        written = work / name if (work / name).kind() is not None else output / name
+        written.sweep()
+        if written != output / name:
+            written.move_to(output / name)
+    work.delete()
+    (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
 
 def write_report(
-    output: str,
+    output: Location,
     tally: Tally,
     shard_map: ShardMap,
     *,
@@ -167,8 +152,7 @@ def write_report(
         complete=complete,
         findings=findings,
     )
-    system, inner = open_path(output)
-    write_text(system, f"{inner}/summary.txt", summary_text(report))
-    write_text(system, f"{inner}/summary.json", report_json(report))
-    write_text(system, f"{inner}/report.html", render_page(report))
+    (output / "summary.txt").write(summary_text(report).encode())
+    (output / "summary.json").write(report_json(report).encode())
+    (output / "report.html").write(render_page(report).encode())
     return report

@@ -18,16 +18,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from ..captures import Piece, is_local, open_path, read_piece
+from ..captures import Location, Piece, read_piece
 from ..report.counters import Tally
 from ..report.scan import FINDINGS_SCHEMA, Scan
 from ..shards.shard_map import ShardMap
 from .check import check, checked_schema
 from .repaired import Repaired, copied_places, write_copied
 from .repeats import RECORDS_SCHEMA
-from .storage import whole_file
 
 #: What readers of user records filter by: only of these columns Parquet keeps the least and largest value.
 _FILTERED = ["shardId", "sequenceNumber", "approximateArrivalTimestamp", "placement", "kcl", "error"]
@@ -90,7 +88,7 @@ class Job:
 
     tasks: list[list[Piece]]
     shard_map: ShardMap
-    output: str
+    output: Location
     repaired: Repaired = field(default_factory=Repaired)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
@@ -111,32 +109,29 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}"
 
 
-def work_folder(output: str) -> str:
+def work_folder(output: Location) -> Location:
     """The folder for files that a finished job deletes or moves."""
-    return f"{output}/_work"
+    return output / "_work"
 
 
-def users_folder(output: str) -> str:
+def users_folder(output: Location) -> Location:
     """The folder for user records: the work folder, or in an object store, where moving means copying, the
     final one."""
-    return f"{work_folder(output) if is_local(output) else output}/user-records"
+    return (work_folder(output) if output.is_local else output) / "user-records"
 
 
-def make_folders(work: str) -> None:
+def make_folders(work: Location) -> None:
     """The folders that `judged` writes to."""
-    system, inner = open_path(work)
     for name in ("findings", "kinesis-records", "copies", "tally"):
-        system.create_dir(f"{inner}/{name}", recursive=True)
+        (work / name).make_folder()
 
 
-def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: str, name: str) -> int:
+def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Location, name: str) -> int:
     """Writes ``rows`` (batches of `check`) to a file in ``folder``, even if there are none; gives how many
     there were."""
-    system, inner = open_path(folder)
-    system.create_dir(inner, recursive=True)
     count = 0
     with (
-        whole_file(f"{folder}/{name}.parquet") as out,
+        (folder.make_folder() / f"{name}.parquet").whole_file() as out,
         pq.ParquetWriter(
             out,
             checked_schema(shard_map, dictionaries=True),
@@ -155,7 +150,7 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: str
 def judged(
     captured: Iterable[pa.RecordBatch],
     shard_map: ShardMap,
-    work: str,
+    work: Location,
     name: str,
     *,
     repaired: Repaired,
@@ -166,10 +161,10 @@ def judged(
     copies: list[str] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
-        whole_file(f"{work}/findings/{name}.parquet") as findings_file,
+        (work / f"findings/{name}.parquet").whole_file() as findings_file,
         pq.ParquetWriter(findings_file, FINDINGS_SCHEMA) as findings_writer,
         _RowGroups(findings_writer) as findings,
-        whole_file(f"{work}/kinesis-records/{name}.parquet") as records_file,
+        (work / f"kinesis-records/{name}.parquet").whole_file() as records_file,
         pq.ParquetWriter(records_file, RECORDS_SCHEMA) as records_writer,
         _RowGroups(records_writer) as records,
     ):
@@ -189,34 +184,22 @@ def judged(
                 yield kept
         findings.write(scan.finish())
     if copies:
-        write_copied(copies, f"{work}/copies/{name}.json")
-    with whole_file(f"{work}/tally/{name}.json") as out:
-        out.write(scan.tally.to_bytes())
+        write_copied(copies, work / f"copies/{name}.json")
+    (work / f"tally/{name}.json").write(scan.tally.to_bytes())
 
 
-def discard(output: str) -> None:
+def discard(output: Location) -> None:
     """Delete what tasks have written."""
-    for folder in (work_folder(output), users_folder(output)):
-        system, inner = open_path(folder)
-        if system.get_file_info(inner).type != fs.FileType.NotFound:
-            system.delete_dir(inner)
+    work_folder(output).delete()
+    users_folder(output).delete()
 
 
-def clear(output: str) -> None:
+def clear(output: Location) -> None:
     """Delete what tasks have written, so that they can run again."""
     discard(output)
     make_folders(work_folder(output))
 
 
-def gather(work: str) -> Tally:
-    """All counts that tasks left, added up."""
-    system, inner = open_path(work)
-    total = Tally()
-    # By name, so that the sum does not depend on the engine.
-    files = system.get_file_info(fs.FileSelector(f"{inner}/tally"))
-    for file in sorted(files, key=lambda file: str(file.path)):
-        if file.base_name.startswith("."):  # an attempt that was killed
-            continue
-        with system.open_input_stream(file.path) as source:
-            total.merge(Tally.from_bytes(source.read()))
-    return total
+def gather(work: Location) -> Tally:
+    """All counts that tasks left, added up by name, so that the sum does not depend on the engine."""
+    return Tally.merged(Tally.from_bytes(file.read()) for file in (work / "tally").files())

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from kpl_codec.aws.sentinel import StreamWatcher
 from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import FaultProxy, throttle
@@ -44,3 +45,23 @@ def test_everything_is_read_by_subscription_through_a_split_and_faults(kinesis_l
     assert running.kinds() <= {"naive-aggregator", "throttled"}
     assert "GetRecords" not in watch.measured.calls
     assert 5 <= watch.measured.calls["SubscribeToShard"] <= made
+
+
+@pytest.mark.requirement("SEN-37")
+def test_subscriptions_are_ended_also_where_reading_raises(kinesis_local, client, stream):
+    naive(client, stream, 5)
+
+    def broken(finding):
+        raise RuntimeError("a broken outlet")
+
+    with FaultProxy(kinesis_local.endpoint_url) as proxy:
+        pushed = kinesis_local.client(endpoint_url=proxy.endpoint_url)
+        consumer = StreamConsumers(pushed).active(stream, "sentinel")
+        watcher = StreamWatcher(
+            pushed, stream, share=1.0, since=60.0, consumer_arn=consumer, on_finding=broken
+        )
+        with pytest.raises(RuntimeError, match="broken outlet"):
+            watcher.run(30)
+        cursors = watcher._subscriptions._cursors.values()
+        assert len(cursors) == 2
+        assert [cursor._stream_of_events for cursor in cursors] == [None, None]

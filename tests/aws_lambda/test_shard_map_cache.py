@@ -108,8 +108,8 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     on_parent = {"Records": [r for r in event["Records"] if r["eventID"].startswith(low["ShardId"])]}
     process_user_records(on_parent, Handler(), shard_map=maps, sentinel=looking)
     (finding,) = [line for line in written if "kind" in line]
-    assert (finding["kind"], finding["shard_id"]) == ("naive-aggregator", low["ShardId"])
-    assert finding["lost_user_records"]["seen"] == 2  # the KCL drops the whole aggregate
+    assert (finding["kind"], finding["shardId"]) == ("naive-aggregator", low["ShardId"])
+    assert finding["lostUserRecords"]["seen"] == 2  # the KCL drops the whole aggregate
     assert calls["ListShards"] == known
     known -= 1  # the one after min_age
     # and again when it is old

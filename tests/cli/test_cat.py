@@ -104,6 +104,31 @@ def test_what_is_defective_is_shown_and_what_is_unreadable_is_told(
     assert err.count("other.json") >= 2
 
 
+def test_a_file_without_a_record_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shards.json").write_text('{"Shards": [{"ShardId": "shardId-000000000000"}]}')
+    assert main(["cat", str(tmp_path / "shards.json")]) == 1
+    assert "there is no Kinesis record in" in capsys.readouterr().err
+
+
+def test_what_is_broken_counts_also_when_the_reader_has_gone(tmp_path: Path) -> None:
+    frame = base64.b64encode(FRAME[:-1] + b"?").decode()
+    records = [{**ANSWER["Records"][0], "Data": frame, "SequenceNumber": str(n)} for n in range(2000)]
+    (tmp_path / "broken.json").write_text(json.dumps({**ANSWER, "Records": records}))
+    command = [sys.executable, "-m", "kpl_codec.cli.main", "cat", str(tmp_path / "broken.json")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 1
+
+
+@pytest.mark.parametrize("since", ["5m", "2h", "2026-01-02T03:30:00Z"])
+def test_since_is_a_span_or_a_time(since: str, capture: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cat", capture, "--since", since]) == 0
+    assert main(["watch", "--stream", "orders", "--since", since]) == 2
+    assert "--since needs --all" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "argv",
     [[], ["x", "--stream", "s"], ["x", "--follow"], ["/no/such"], ["--stream", "s", "--since", "noon"]],

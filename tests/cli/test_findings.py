@@ -34,15 +34,26 @@ def results(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def run(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    assert main(["findings", *argv]) == 0
+def run(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 1) -> str:
+    assert main(["findings", *argv]) == status
     return capsys.readouterr().out
+
+
+@pytest.mark.requirement("SPK-19")
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_the_status_says_whether_something_is_shown(
+    results: str, form: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["findings", results, *form]) == 1
+    assert main(["findings", results, *form, "--kind", "duplicate"]) == 1
+    assert main(["findings", results, *form, "--kind", "duplicate", "--fail-on", "error"]) == 0
+    assert main(["findings", results, *form, "--shard-id", "no such shard"]) == 0
 
 
 def test_the_worst_come_first_and_what_is_left_out_is_said(
     results: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["findings", results, "--limit", "20"]) == 0
+    assert main(["findings", results, "--limit", "20"]) == 1
     out, err = capsys.readouterr()
     assert [row.split() for row in out.splitlines()[:4]] == [
         ["findings", "severity", "kind"],
@@ -60,7 +71,7 @@ def test_filters(results: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "truncated" not in run(capsys, results, "--severity", "critical")
     assert "mixed-aggregate" not in run(capsys, results, "--kind", "truncated")
     assert "truncated" not in run(capsys, results, "--shard-id", "shardId-000000000001")
-    assert run(capsys, results, "--shard-id", "no-such") == ""
+    assert run(capsys, results, "--shard-id", "no-such", status=0) == ""
 
 
 def test_json_lines_hold_every_finding(results: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_loc
     assert gate.returncode == 1, gate.stderr
     rows = [json.loads(line) for line in gate.stdout.splitlines()]
     assert {row["kind"] for row in rows} == {"naive-aggregator"}
-    assert all(row["severity"] == "critical" and row["lost_user_records"]["seen"] for row in rows)
+    assert all(row["severity"] == "critical" and row["lostUserRecords"]["seen"] for row in rows)
     assert "an order" not in gate.stdout
     assert "customer" not in gate.stdout + gate.stderr
 
@@ -82,6 +83,35 @@ def test_nothing_looked_at_is_a_failure_not_a_clean_stream(kinesis_local, proxy,
     blind = run(arguments)
     assert blind.returncode == 2
     assert "could be looked at: most calls fail with AccessDeniedException" in blind.stderr
+
+
+@pytest.mark.parametrize("how", [["--once"], ["--all", "--since", "5m", "--once"]])
+def test_once_ends_where_no_call_succeeds(kinesis_local, proxy, stream, how):
+    from kpl_codec.testing.faults import error
+
+    proxy.on("GetRecords", error("AccessDeniedException"))
+    arguments = command(kinesis_local, stream, *how)
+    arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
+    blind = run(arguments)
+    assert blind.returncode == 2
+    assert "most calls fail with AccessDeniedException; check what the role" in blind.stderr
+
+
+def test_once_ends_while_records_come(kinesis_local, stream):
+    over = threading.Event()
+
+    def write():
+        while not over.is_set():
+            naive(kinesis_local.client(), stream, 1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once"))
+    finally:
+        over.set()
+        writer.join()
+    assert gate.returncode == 1, gate.stderr
 
 
 def test_a_port_in_use_is_named(kinesis_local, stream):

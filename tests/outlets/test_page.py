@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.captures import CAPTURE_SCHEMA
 from kpl_codec.outlets.page import PageServer, report_of
+from kpl_codec.report import build_report
+from kpl_codec.report.scan import Scan
+from kpl_codec.report.summary import counts, headline, verdict
 from kpl_codec.sentinel import Watch
 from kpl_codec.sentinel.measures import measures
+from kpl_codec.validation.check import check
 
 from ..report.browser import Browser
 from ..sentinel.model import START, ModelStream, key_on, open_map, run
@@ -113,3 +123,66 @@ def test_the_page_renews_itself(browser, monkeypatch):
             while "does not look at shards" not in page.evaluate("document.body.innerText"):
                 assert time.monotonic() < end
                 time.sleep(0.2)
+
+
+def frames(shard_map: kpl.ShardMap, shard: kpl.Shard) -> dict[str, tuple[str, bytes]]:
+    """A Kinesis record of each sort for ``shard``: its key and data."""
+    there = next(one for one in shard_map.open_shards if one != shard)
+    here, away = key_on(shard), key_on(there)
+    sound = kpl.encode([kpl.UserRecord(here, b"%d" % n) for n in range(3)])
+    # Field 1 of the third user record is the index of its key: 9 is past the table.
+    message = sound[4:-16].replace(b"\x1a\x05\x08\x00\x1a\x012", b"\x1a\x05\x08\x09\x1a\x012")
+    return {
+        "plain": (here, b"plain"),
+        "sound": (here, sound),
+        "mixed": (here, kpl.encode([kpl.UserRecord(here, b"in"), kpl.UserRecord(away, b"out")])),
+        "foreign": (here, kpl.encode([kpl.UserRecord(away, b"out"), kpl.UserRecord(away, b"too")])),
+        "index": (here, sound[:4] + message + hashlib.md5(message).digest()),
+        "digest": (here, sound[:-1] + bytes([sound[-1] ^ 1])),
+        "encoded": (here, base64.b64encode(sound)),
+    }
+
+
+@pytest.mark.requirement("SEN-38", "SEN-39")
+@given(st.lists(st.sampled_from(sorted(frames(open_map(2), open_map(2).open_shards[0]))), max_size=12))
+@settings(max_examples=30)
+def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> None:
+    stream = ModelStream(open_map(2))
+    shard = stream.shard_map.open_shards[0]
+    for number, sort in enumerate(sorts):
+        stream.put(shard.shard_id, START + number, *frames(stream.shard_map, shard)[sort])
+    watch = watched(stream, share=1.0, since=10.0)
+    run(watch, stream, START, START + 60)
+    report = report_of(watch, START + 60)
+    scan = Scan(stream.shard_map)
+    rows = [
+        {**dict.fromkeys(CAPTURE_SCHEMA.names), "shardId": shard.shard_id, "sequenceNumber": str(put.number)}
+        | {"partitionKey": put.key, "data": put.data, "file": "x"}
+        for put in stream.records.get(shard.shard_id, [])
+    ]
+    batches = [pa.RecordBatch.from_pylist(rows, CAPTURE_SCHEMA)]
+    for batch in check(batches, stream.shard_map):
+        scan.process(batch)
+    scan.finish()
+    checked = build_report(scan.tally, stream.shard_map, generated=report.generated, version="")
+    assert report.totals == checked.totals
+    found = {count.kind.name for count in report.kinds} - {"skewed-shard", "no-records", "hot-key"}
+    assert ("capture-encoded-frame" in found) == ("encoded" in sorts)
+    assert bool(found) == bool({"mixed", "foreign", "index", "digest", "encoded"} & set(sorts))
+    losses = {loss.reason: loss.user_records for loss in checked.kcl_losses}
+    assert {loss.reason: loss.user_records for loss in report.kcl_losses} == losses
+
+
+def test_a_sample_without_a_loss_is_not_called_clean() -> None:
+    stream = ModelStream(open_map(2))
+    Traffic(stream, rate=10).fill(START, START + 90)
+    watch = watched(stream)
+    run(watch, stream, START, START + 90)
+    report = report_of(watch, START + 90)
+    assert "Clean" not in headline(report) + verdict(report)
+    assert "5 % of each shard's time" in verdict(report)
+    assert "a second" not in str(counts(report)[0])
+    assert report.last_arrival is not None
+    assert report.last_arrival.timestamp() <= START + 90
+    # The minute that is not over is no cell: it would look like traffic that stops.
+    assert max(cell.start.timestamp() for cell in report.rate) + 60 <= START + 90

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.sentinel import Sentinel, Watch
@@ -17,7 +17,8 @@ from .test_watch import Traffic, split_map, watched
 CODES = ["LimitExceededException", "ResourceInUseException", "InternalFailure", "InvalidArgumentException"]
 
 
-@pytest.mark.requirement("SEN-34", "SEN-16")
+@pytest.mark.requirement("SEN-34", "SEN-16", "SEN-36")
+@example(odds=0.5, seed=40, rate=5.0)
 @given(odds=st.sampled_from([0.0, 0.1, 0.5]), seed=st.integers(0, 99), rate=st.sampled_from([0.1, 5.0]))
 @settings(max_examples=examples(15))
 def test_each_record_is_read_once_and_a_failure_is_given_five_seconds(odds, seed, rate):

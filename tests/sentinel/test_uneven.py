@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.sentinel import Look, Sentinel, Watch
@@ -56,3 +58,30 @@ def test_a_shard_that_is_read_whole_makes_no_key_hot():
         for shard in shards[1:]:
             look(shard, 20.0, 15, 50)
     assert not [f for f in sentinel.tick(START) if f.kind == "hot-key"]
+
+
+@pytest.mark.requirement("SEN-36")
+@given(
+    read=st.lists(st.integers(10, 40), min_size=2, max_size=5),
+    keys=st.lists(st.integers(1, 4), min_size=2, max_size=5),
+)
+@settings(max_examples=10)
+def test_how_much_of_a_shard_was_read_makes_no_key_hot(read: list[int], keys: list[int]) -> None:
+    """Every shard gets 50 user records a second; of each another number of seconds was read. A key is hot
+    where its shard has so few that one is half of what the mean shard gets."""
+    count = min(len(read), len(keys))
+    shards = open_map(count).open_shards
+    sentinel = Sentinel("orders")
+    sentinel.use(open_map(count), START)
+    numbers = iter(range(10**20, 10**21))
+    for shard, seconds, different in zip(shards, read, keys, strict=False):
+        names = [key_on(shard, n) for n in range(different)]
+        for _ in range(seconds):
+            records = [
+                kpl.KinesisRecord(names[n % different], b"x", str(next(numbers)), shard.shard_id)
+                for n in range(50)
+            ]
+            sentinel.observe(Look(shard.shard_id, next(numbers)), records, START)
+            sentinel.read_whole(shard.shard_id, 1000, START)
+    found = {f.shard_id for f in sentinel.tick(START) if f.kind == "hot-key"}
+    assert found == {shard.shard_id for shard, different in zip(shards, keys, strict=False) if different == 1}

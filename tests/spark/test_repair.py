@@ -13,13 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.aws import Producer, fetch_shard_map, read_stream
+from kpl_codec.adapters import to_get_records
+from kpl_codec.aws import Producer, fetch_shard_map, read_shard, read_stream
+from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.spark.repair import _put_file
-from kpl_codec.spark.repair_files import IDENTITY
+from kpl_codec.validation.repair import _put_file
+from kpl_codec.validation.repair_files import IDENTITY
 from tests.captures.test_captures import answer
 
 from .validation.test_stream import Stream, stream
@@ -73,11 +75,44 @@ def test_a_naive_stream_is_made_whole(spark: Any, stream: Stream, tmp_path: Path
     assert json.loads((out / "repair" / "record.json").read_text())["user_records"] == {"put": len(plan)}
     # Again: it is all written down, so nothing is put; nor on another stream.
     assert repair(stream, out, "--apply") == 0
-    assert repair(stream, out, "--apply", "--stream", "another") == 2
-    assert "another stream" in capsys.readouterr().err
+    stream.server.create_stream("another")
+    assert repair(stream, out, "--apply", "--stream", "another", "--other-stream") == 2
+    assert "applied to another stream" in capsys.readouterr().err
+    stream.server.delete_stream("another")
     assert at_the_kcl(stream) == stream.sent
     assert repair(stream, out) == 2  # one plan for one run of validate
     assert "a plan already" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("SPK-46")
+@pytest.mark.parametrize("named", [True, False])
+def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
+    named: bool, spark: Any, stream: Stream, tmp_path: Path, capsys: Any
+) -> None:
+    """Results that name their stream, and captures that do not: then the shards tell."""
+    stream.put(12, naive=True)
+    if named:
+        assert stream.validate(tmp_path / "out") == 1
+    else:
+        capture = tmp_path / "capture"
+        capture.mkdir()
+        shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
+        (tmp_path / "shards.json").write_text(shard_map.to_json())
+        for shard in shard_map:
+            records = read_shard(stream.client, stream.name, shard.shard_id, follow_children=False)
+            answer = to_get_records(records, dump=True)
+            (capture / f"{shard.shard_id}.json").write_text(json.dumps(answer))
+        given = ["--input", str(capture), "--shards", str(tmp_path / "shards.json")]
+        assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
+    assert repair(stream, tmp_path / "out") == 0
+    stream.server.create_stream("another", shards=2)
+    capsys.readouterr()
+    assert repair(stream, tmp_path / "out", "--apply", "--stream", "another") == 2
+    assert "its user records are of another stream" in capsys.readouterr().err
+    assert list(read_stream(stream.client, "another")) == []
+    assert repair(stream, tmp_path / "out", "--apply", "--stream", "another", "--other-stream") == 0
+    assert list(read_stream(stream.client, "another"))
+    stream.server.delete_stream("another")
 
 
 @pytest.mark.requirement("SPK-34", "SPK-32")
@@ -125,7 +160,7 @@ def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None
     settings = {"endpoint_url": stream.server.endpoint_url, "region": "us-east-1"}
 
     def put(_: int) -> Counter[str]:
-        return _put_file(str(tmp_path / "plan.parquet"), str(tmp_path), 0, settings, stream.name)
+        return _put_file(Location(tmp_path / "plan.parquet"), Location(tmp_path), 0, settings, stream.name)
 
     with ThreadPoolExecutor(2) as pool:
         counts = list(pool.map(put, range(2)))
@@ -184,7 +219,7 @@ def test_what_cannot_be_put_is_named(spark: Any, stream: Stream, tmp_path: Path,
     given = ["--input", str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
     assert main(["validate", "--quiet", "--repair", *given]) == 1
     assert "22 put" in capsys.readouterr().out
-    assert repair(stream, out, "--apply") == 1
+    assert repair(stream, out, "--apply", "--other-stream") == 1
     assert at_the_kcl(stream) == Counter(user.data for user in users if user.partition_key != "large")
     log = [
         json.loads(line)

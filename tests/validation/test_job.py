@@ -11,14 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
 
 import kpl_codec as kpl
-from kpl_codec.captures import plan
+from kpl_codec.captures import Location, plan
 from kpl_codec.cli.main import entry, main
 from kpl_codec.validation import repeats
 from kpl_codec.validation.check import checked_schema
-from kpl_codec.validation.storage import move_folder, sweep
 from kpl_codec.validation.task import Job, gather, make_folders, pack, work_folder, write_users
 
 from ..arrow.test_arrow import MAX, framed, shard
@@ -218,27 +216,27 @@ def test_thousands_of_files_of_skewed_sizes(run: Run) -> None:
 def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(answer(kpl.encode(sorted_by_shard(50)[UPPER]), b"x", shard=LOWER)) + "\n{")
-    job = Job(pack(plan([str(path)])), MAP, str(tmp_path / "out"))
-    work = Path(work_folder(job.output))
-    make_folders(str(work))
+    job = Job(pack(plan([str(path)])), MAP, Location(tmp_path / "out"))
+    work = work_folder(job.output)
+    make_folders(work)
     half = job.rows(0)
     next(half)  # an attempt that dies
     half.close()
     for _ in range(2):
         rows = job.run(0)
-    tally = gather(str(work))
+    tally = gather(work)
     assert (tally.kinesis_records, tally.plain_records, tally.kinds["capture-json"]) == (2, 1, [1, 0])
-    found = pq.read_table(work / "findings").to_pylist()
+    found = pq.read_table((work / "findings").path).to_pylist()
     assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
     assert rows == len(sorted_by_shard(50)[UPPER]) + 1
-    assert repeats.repeated(str(work)) == []
+    assert repeats.repeated(work) == []
 
 
 @pytest.mark.requirement("SPK-22")
 def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(json.dumps(answer(b"%d" % n, shard=LOWER, first=n)) for n in range(3)))
-    job = Job(pack(plan([str(path)])), MAP, str(tmp_path / "out"))
+    job = Job(pack(plan([str(path)])), MAP, Location(tmp_path / "out"))
     make_folders(work_folder(job.output))
     rows = list(job.rows(0))
     users = tmp_path / "users"
@@ -248,11 +246,11 @@ def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
         raise OSError("killed")
 
     with pytest.raises(OSError, match="killed"):
-        write_users(broken(), MAP, str(users), "part-00000")
+        write_users(broken(), MAP, Location(users), "part-00000")
     assert [path.name[:12] for path in users.iterdir()] == [".part-00000."]
     for _ in range(2):  # two attempts
-        assert write_users(rows, MAP, str(users), "part-00000") == 3
-    sweep(fs.LocalFileSystem(), str(users))
+        assert write_users(rows, MAP, Location(users), "part-00000") == 3
+    Location(users).sweep()
     assert [path.name for path in users.iterdir()] == ["part-00000.parquet"]
     written = pq.read_table(users)
     assert written["data"].to_pylist() == [b"0", b"1", b"2"]
@@ -271,16 +269,6 @@ def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: 
     assert [f["detail"] for f in found if f["sequenceNumber"] is None] == [
         "3 more Kinesis records were captured more than once; they are not listed"
     ]
-
-
-def test_results_reach_their_place_where_folders_cannot_be_moved(tmp_path: Path) -> None:
-    (tmp_path / "from").mkdir()
-    (tmp_path / "to").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "from" / name).write_text(name)
-    move_folder(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "from", "to")
-    assert {file.name: file.read_text() for file in (tmp_path / "to").iterdir()} == {"a": "a", "b": "b"}
-    assert not list((tmp_path / "from").iterdir())
 
 
 @pytest.mark.requirement("SPK-45")

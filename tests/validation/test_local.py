@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.captures import Piece, plan
+from kpl_codec.captures import Location, Piece, plan
 from kpl_codec.cli import engine as cli_engine
 from kpl_codec.validation import LocalEngine, local, validate
 from kpl_codec.validation.results import FormatError
@@ -61,7 +61,7 @@ def test_several_processes_do_what_one_does(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.requirement("SPK-42")
 def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> None:
     capture(tmp_path / "in", 1)
-    job = Job([plan([str(tmp_path / "in")])], MAP, str(tmp_path / "out"))
+    job = Job([plan([str(tmp_path / "in")])], MAP, Location(tmp_path / "out"))
     worker = local._Worker(job)
     worker._process.send_signal(signal.SIGKILL)
     with pytest.raises(local.WorkerLost, match="status -9"):
@@ -74,7 +74,7 @@ def test_an_error_of_a_worker_is_raised_here(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(local, "IN_PROCESS_BYTES", 0)
     capture(tmp_path / "in", 2)
     pieces = plan([str(tmp_path / "in")])
-    job = Job([[piece] for piece in pieces], MAP, str(tmp_path / "no" / "such" / "folder"))
+    job = Job([[piece] for piece in pieces], MAP, Location(tmp_path / "no" / "such" / "folder"))
     with pytest.raises(OSError, match="folder"):
         LocalEngine(cores=2).run(job)
 
@@ -222,7 +222,7 @@ def test_memory_bounds_the_workers() -> None:
 
 def test_the_local_engine_writes_parquet_only(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="Spark"):
-        LocalEngine().run(Job([], MAP, str(tmp_path)), "orc")
+        LocalEngine().run(Job([], MAP, Location(tmp_path)), "orc")
 
 
 @pytest.mark.parametrize("option", ["--cores=many", "--cores=0", "--memory=lots", "--memory=2", "--engine=x"])

@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.requirement("SPK-41"), pytest.mark.timeout(300)]
 #: A worker's work on a file of one task; prints its largest resident memory in bytes.
 WORK = """
 import sys
-from kpl_codec.captures import plan
+from kpl_codec.captures import Location, plan
 from kpl_codec.validation import read_shard_map
 from kpl_codec.validation.task import Job, make_folders, work_folder
-path, shards, output = sys.argv[1:]
+path, shards, output = *sys.argv[1:3], Location(sys.argv[3])
 make_folders(work_folder(output))
 records = Job([plan([path], piece_bytes=1 << 40)], read_shard_map(shards), output).run(0)
 # Not ru_maxrss: it begins with that of the process that started us.

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kpl_codec.captures import Location
 from kpl_codec.validation import repeats
 
 rows = st.lists(
@@ -42,7 +43,7 @@ def test_repeats_are_those_of_a_counter(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(repeats, "MAX_GROUPED", at_a_time)
         patched.setattr(repeats, "MAX_LISTED", most)
-        found = repeats.repeated(str(work))
+        found = repeats.repeated(Location(work))
     listed = [finding for finding in found if finding.sequence_number is not None]
     assert len(listed) == min(len(twice), most)
     assert sum(finding.user_records or 0 for finding in found) == sum(twice.values())

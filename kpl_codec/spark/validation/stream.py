@@ -17,7 +17,6 @@ files, which are named after the batch:
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -25,9 +24,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from ...captures import CAPTURE_SCHEMA, is_local, open_path
+from ...captures import CAPTURE_SCHEMA, Location
 from ...errors import KplError
 from ...report.counters import Tally
 from ...report.scan import findings_batch
@@ -35,8 +33,7 @@ from ...report.whole import findings_of_the_whole
 from ...shards.shard_map import ShardMap
 from ...validation.job import run_knowing_repairs
 from ...validation.repaired import Repaired, read_logs
-from ...validation.results import LOG, OutputError, Validation, finish, prepare_output, write_report
-from ...validation.storage import move_folder, sweep, write_text
+from ...validation.results import OutputError, Validation, check_output, finish, prepare_output, write_report
 from ...validation.task import (
     discard,
     gather,
@@ -61,7 +58,7 @@ def validate_stream(
     spark: SparkSession,
     options: Mapping[str, str],
     shard_map: ShardMap,
-    output: str,
+    output: str | Location,
     *,
     title: str | None = None,
     repairs: Sequence[str] = (),
@@ -73,7 +70,7 @@ def validate_stream(
     StreamUnavailable and DataLoss.
     """
     _register(spark)
-    output = os.path.abspath(output) if is_local(output) else output
+    output = Location(output)
     prepare_output(output)
     df = spark.read.format("kpl-kinesis").options(**_unopened(options)).load()
 
@@ -117,7 +114,7 @@ def _unopened(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _judge_and_write(
-    shard_map: ShardMap, work: str, users: str, repaired: Repaired
+    shard_map: ShardMap, work: Location, users: Location, repaired: Repaired
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow over Kinesis records: the judged user records go to the folder ``users``, findings
     and counts to ``work``."""
@@ -148,7 +145,7 @@ def follow(
     spark: SparkSession,
     options: Mapping[str, str],
     read_shard_map: Callable[[], ShardMap],
-    output: str,
+    output: str | Location,
     *,
     once: bool = False,
     interval: float = 30.0,
@@ -162,14 +159,10 @@ def follow(
     earlier `follow` left is resumed; any other that is not empty is refused (OutputError).
     """
     _register(spark)
-    output = os.path.abspath(output) if is_local(output) else output
-    system, inner = open_path(output)
-    if system.get_file_info(f"{inner}/checkpoint").type == fs.FileType.NotFound:
-        if system.get_file_info(inner).type == fs.FileType.Directory and any(
-            file.base_name != LOG for file in system.get_file_info(fs.FileSelector(inner))
-        ):
-            raise OutputError(code="not-empty", path=output)
-        system.create_dir(f"{inner}/totals", recursive=True)
+    output = Location(output)
+    if (output / "checkpoint").kind() is None:
+        check_output(output)
+        (output / "totals").make_folder()
 
     def each(df: DataFrame, number: int) -> None:
         shard_map = read_shard_map()
@@ -183,39 +176,35 @@ def follow(
 
 
 def _batch(
-    df: DataFrame, number: int, shard_map: ShardMap, output: str, stream: str, title: str | None
+    df: DataFrame, number: int, shard_map: ShardMap, output: Location, stream: str, title: str | None
 ) -> Validation:
     """One micro-batch; replaces the files of an earlier attempt."""
-    system, inner = open_path(output)
-    if system.get_file_info(f"{inner}/_work").type != fs.FileType.NotFound:
-        system.delete_dir(f"{inner}/_work")
+    work_folder(output).delete()
     # Each run has its own folder, because tasks of a failed run may still be writing.
-    own = f"_work/{number}-{uuid4().hex}"
-    work, users = f"{output}/{own}", f"{output}/{own}/user-records"
+    work = work_folder(output) / f"{number}-{uuid4().hex}"
+    users = work / "user-records"
     make_folders(work)
     if not df.mapInArrow(_judge_and_write(shard_map, work, users, Repaired()), WRITTEN).collect():
         write_users([], shard_map, users, part_name(0))  # a batch without tasks
     tally = gather(work)
     if number:
-        tally.merge(_totals(system, f"{inner}/totals/{number - 1}.json"))
+        tally.merge(_totals(output / f"totals/{number - 1}.json"))
     for name in ("user-records", "findings"):
-        sweep(system, f"{inner}/{own}/{name}")
-        target = f"{inner}/{name}/batch={number}"
-        if system.get_file_info(target).type != fs.FileType.NotFound:
-            system.delete_dir(target)
-        system.create_dir(f"{inner}/{name}", recursive=True)
-        move_folder(system, f"{inner}/{own}/{name}", target)
+        (work / name).sweep()
+        target = (output / name).make_folder() / f"batch={number}"
+        target.delete()
+        (work / name).move_to(target)
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
-    _write_totals(system, f"{inner}/totals/{number}.json", tally)
-    old = f"{inner}/totals/{number - 2}.json"
-    if number >= 2 and system.get_file_info(old).type == fs.FileType.File:
-        system.delete_file(old)
-    system.delete_dir(f"{inner}/_work")
+    _write_totals(output / f"totals/{number}.json", tally)
+    (output / f"totals/{number - 2}.json").delete()
+    work_folder(output).delete()
     return _report(tally, shard_map, output, stream, title)
 
 
-def _report(tally: Tally, shard_map: ShardMap, output: str, stream: str, title: str | None) -> Validation:
+def _report(
+    tally: Tally, shard_map: ShardMap, output: Location, stream: str, title: str | None
+) -> Validation:
     report = write_report(
         output,
         tally,
@@ -225,43 +214,40 @@ def _report(tally: Tally, shard_map: ShardMap, output: str, stream: str, title: 
         source=f"Kinesis stream {stream}, followed",
         complete=False,
     )
-    system, inner = open_path(output)
     whole = pa.Table.from_batches([findings_batch(findings_of_the_whole(tally, shard_map))])
-    pq.write_table(whole, f"{inner}/findings-of-the-whole.parquet", filesystem=system)
-    write_text(system, f"{inner}/shards.json", shard_map.to_json())
+    with (output / "findings-of-the-whole.parquet").whole_file() as out:
+        pq.write_table(whole, out)
+    (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
 
-def state(output: str, shard_map: ShardMap, stream: str, title: str | None = None) -> Validation | None:
+def state(
+    output: str | Location, shard_map: ShardMap, stream: str, title: str | None = None
+) -> Validation | None:
     """The result of all batches so far, from the newest totals; None before the first."""
-    system, inner = open_path(output)
-    numbers = [
-        int(file.base_name.removesuffix(".json"))
-        for file in system.get_file_info(fs.FileSelector(f"{inner}/totals"))
-        if file.base_name.removesuffix(".json").isdigit()
-    ]
+    output = Location(output)
+    names = [file.name.removesuffix(".json") for file in (output / "totals").files()]
+    numbers = [int(name) for name in names if name.isdigit()]
     if not numbers:
         return None
-    tally = _totals(system, f"{inner}/totals/{max(numbers)}.json")
-    return _report(tally, shard_map, output, stream, title)
+    return _report(_totals(output / f"totals/{max(numbers)}.json"), shard_map, output, stream, title)
 
 
-def _write_totals(system: fs.FileSystem, path: str, tally: Tally) -> None:
+def _write_totals(file: Location, tally: Tally) -> None:
     """Write the totals of all batches up to one."""
-    values = json.loads(tally.to_bytes())
-    write_text(system, path, json.dumps({"version": _TOTALS_VERSION, "tally": values}))
+    totals = {"version": _TOTALS_VERSION, "tally": json.loads(tally.to_bytes())}
+    file.write(json.dumps(totals).encode())
 
 
-def _totals(system: fs.FileSystem, path: str) -> Tally:
+def _totals(file: Location) -> Tally:
     """The totals that `_write_totals` wrote. Raises OutputError (other-state)."""
     # SPK-92: "Totals that another version of following wrote, or that are damaged, MUST be refused, with what
     # to do instead."
     try:
-        with system.open_input_stream(path) as source:
-            totals = json.loads(source.read())
+        totals = json.loads(file.read())
         if totals["version"] != _TOTALS_VERSION:
             raise ValueError(f"version {totals['version']}")
         return Tally.from_bytes(json.dumps(totals["tally"]).encode())
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         reason = "its totals are of another version, or damaged: follow into another folder"
-        raise OutputError(code="other-state", path=path, reason=reason) from None
+        raise OutputError(code="other-state", path=file.path, reason=reason) from None

@@ -8,21 +8,20 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pyarrow import fs
 
+from kpl_codec.captures import Location
 from kpl_codec.report.counters import Tally
 from kpl_codec.spark.validation.stream import _totals, _write_totals, state
 from kpl_codec.validation.results import OutputError
 from tests.validation.test_job import MAP
 
-LOCAL = fs.LocalFileSystem()
 TALLY = json.loads(Tally().to_bytes())
 
 
 @pytest.mark.requirement("SPK-92")
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    _write_totals(LOCAL, str(tmp_path / "0.json"), Tally())
-    assert _totals(LOCAL, str(tmp_path / "0.json")) == Tally()
+    _write_totals(Location(tmp_path / "0.json"), Tally())
+    assert _totals(Location(tmp_path / "0.json")) == Tally()
 
 
 @pytest.mark.requirement("SPK-92")
@@ -50,7 +49,7 @@ def test_what_is_not_of_this_version_is_refused(tmp_path: Path, changes: dict[st
     ):
         path.write_text(text)
         try:
-            found = _totals(LOCAL, str(path))
+            found = _totals(Location(path))
         except OutputError as error:
             assert error.code == "other-state"
         else:

@@ -13,13 +13,11 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from ..captures import InputError, readable
+from ..captures import InputError, Location, readable
 from ..errors import KplError
 from ..format.hash_keys import explicit_hash_key_value
-from ..validation import repaired
-from ..validation.storage import write_text
+from . import repaired
 
 #: Deliveries between two writes of the log; equally many more may be under way.
 LOG_EVERY = 250
@@ -39,17 +37,20 @@ _PLAN: Final = {
 }
 
 
-def planned(system: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
+def planned(plan: Location) -> Iterator[dict[str, Any]]:
     """The rows of a plan file: `_PLAN`. A row to put has a key, data and a place, and its explicit hash key
     as it may be written: "007" may be read, but is written as "7". Raises InputError."""
-    with readable(path), pq.ParquetFile(path, filesystem=system) as file:
+    system, inner = plan.opened()
+    with readable(plan.path), pq.ParquetFile(inner, filesystem=system) as file:
         number = 0
         for batch in file.iter_batches(LOG_EVERY, columns=list(_PLAN)):
             columns = [batch[name].cast(kind).to_pylist() for name, kind in _PLAN.items()]
             for values in zip(*columns, strict=True):
                 row = dict(zip(_PLAN, values, strict=True))
                 if (wrong := _wrong(row)) is not None:
-                    raise InputError(code="unreadable", path=path, reason=f"row {number}: {wrong}")
+                    raise InputError(
+                        code="unreadable", path=plan.path, reason=f"row {number}: {wrong}"
+                    )
                 yield row
                 number += 1
 
@@ -75,31 +76,31 @@ def _wrong(row: dict[str, Any]) -> str | None:
     return None
 
 
-def write_record(system: fs.FileSystem, path: str, stream: str, counts: Mapping[str, int]) -> None:
+def write_record(record: Location, stream: str, counts: Mapping[str, int]) -> None:
     """Write the stream that a plan was applied to, and the user records by outcome."""
-    write_text(system, path, json.dumps({"stream": stream, "user_records": dict(sorted(counts.items()))}))
+    told = {"stream": stream, "user_records": dict(sorted(counts.items()))}
+    record.write(json.dumps(told).encode())
 
 
-def recorded_stream(system: fs.FileSystem, path: str) -> str | None:
+def recorded_stream(record: Location) -> str | None:
     """The stream that the plan was applied to before; None if it was not. Raises InputError."""
-    if system.get_file_info(path).type == fs.FileType.NotFound:
+    if record.kind() is None:
         return None
     try:
-        with system.open_input_stream(path) as source:
-            stream = json.loads(source.read())["stream"]
+        stream = json.loads(record.read())["stream"]
         if not isinstance(stream, str):
             raise TypeError("the stream has no name")
-    except (ValueError, TypeError, KeyError, RecursionError, OSError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise InputError(code="unreadable", path=path, reason=reason) from None
+        raise InputError(code="unreadable", path=record.path, reason=reason) from None
     return stream
 
 
 class Log:
     """The log of one plan file's user records, in segments that become visible when complete."""
 
-    def __init__(self, system: fs.FileSystem, folder: str, number: int) -> None:
-        self._system, self._folder, self._prefix = system, folder, f"{number:05d}."
+    def __init__(self, folder: Location, number: int) -> None:
+        self._folder, self._prefix = folder, f"{number:05d}."
         self._attempt, self._segment = uuid4().hex, 0
         self._lines: list[str] = []
 
@@ -107,9 +108,9 @@ class Log:
         """Identities that earlier attempts have put. Raises InputError (unreadable)."""
         return {
             place
-            for file in self._system.get_file_info(fs.FileSelector(self._folder))
-            if file.base_name.startswith(self._prefix) and file.base_name.endswith(".jsonl")
-            for place in repaired.read_log(self._system, file.path)
+            for file in self._folder.files()
+            if file.name.startswith(self._prefix) and file.name.endswith(".jsonl")
+            for place in repaired.read_log(file)
         }
 
     def add(self, entry: dict[str, Any]) -> None:
@@ -119,8 +120,6 @@ class Log:
     def write(self) -> None:
         """Write the lines added since the last time."""
         if self._lines:
-            path = f"{self._folder}/{self._prefix}{self._attempt}.{self._segment:06d}.jsonl"
-            with self._system.open_output_stream(path + ".new") as out:
-                out.write("".join(line + "\n" for line in self._lines).encode())
-            self._system.move(path + ".new", path)
+            segment = self._folder / f"{self._prefix}{self._attempt}.{self._segment:06d}.jsonl"
+            segment.write("".join(line + "\n" for line in self._lines).encode())
             self._segment, self._lines = self._segment + 1, []

@@ -10,30 +10,27 @@ import tempfile
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from pyarrow import fs
 
 import kpl_codec as kpl
 from kpl_codec.aws import Producer
+from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
-from kpl_codec.spark.repair import CONFIG, plan_repair, put_rows
-from kpl_codec.spark.repair_files import Log, planned
+from kpl_codec.validation.repair import CONFIG, plan_repair, put_rows
+from kpl_codec.validation.repair_files import Log, planned
 
 from ..aws.model_client import ModelClient
 from ..captures.test_captures import WHEN
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 
 class RepairMachine(RuleBasedStateMachine):
     """A stream of two shards, careless writers, and an operator who follows the advice again and again."""
-
-    spark: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +57,7 @@ class RepairMachine(RuleBasedStateMachine):
     def the_operator_repairs(self, cut_off_after: int | None) -> None:
         missing = self.put - self.client.stream.delivered()
         output = self.validate(bool(missing))
-        decisions = plan_repair(self.spark, str(output))
+        decisions = plan_repair(str(output))
         assert decisions == ({"put": missing.total()} if missing else {})
         if cut_off_after is not None:
             self.apply(output, cut_off_after)
@@ -110,16 +107,14 @@ class RepairMachine(RuleBasedStateMachine):
     def apply(self, output: Path, rows: int | None = None) -> None:
         """Put what the plan says, or only the first rows of each of its files."""
         (output / "repair" / "log").mkdir(exist_ok=True)
-        system = fs.LocalFileSystem()
         for number, path in enumerate(sorted((output / "repair" / "plan").glob("*.parquet"))):
-            log = Log(system, str(output / "repair" / "log"), number)
+            log = Log(Location(output / "repair" / "log"), number)
             with Producer("orders", client=self.client, config=CONFIG) as producer:
-                put_rows(islice(planned(system, str(path)), rows), log, producer)
+                put_rows(islice(planned(Location(path)), rows), log, producer)
 
 
 @pytest.mark.requirement("SPK-30", "SPK-31", "SPK-32", "SPK-34")
-def test_repair_ends_with_every_user_record_once(spark: Any) -> None:
-    RepairMachine.spark = spark
+def test_repair_ends_with_every_user_record_once() -> None:
     quick = settings(
         max_examples=4,
         stateful_step_count=5,

@@ -1,0 +1,116 @@
+"""S3 as a file system of pyarrow, with the credentials, region and endpoint that boto3 finds: environment,
+profile (AWS_PROFILE), role, instance; AWS_ENDPOINT_URL_S3 for another server.
+
+    system = s3_file_system("bucket")
+
+A bucket is asked for once in each process: so one that is missing, or cannot be reached, is told in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from pyarrow import fs
+
+from ..aws_errors import what_to_check
+from ..errors import KplError
+from .calls import failure_of
+
+#: Seconds for a connection, and for an answer; tries of one call. Together 12 s at most.
+_CONNECT, _READ, _TRIES = 2.0, 4.0, 2
+
+
+class S3Error(KplError, OSError):
+    """A bucket that cannot be used. ``code``: of AWS or botocore; ``reason`` says what to check, too."""
+
+    code: str
+    bucket: str
+    reason: str
+    text = "{reason}"
+
+
+def s3_file_system(bucket: str) -> fs.S3FileSystem:
+    """The file system that has ``bucket``. Raises S3Error within 15 seconds."""
+    try:
+        session, client = _client(_settings())
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise _error(bucket, "NoCredentialsError", "no AWS credentials were found")
+        region = _region(_settings(), bucket)
+        frozen = credentials.get_frozen_credentials()  # botocore renews those that expire
+    except BotoCoreError as error:
+        raise _error(bucket, type(error).__name__, str(error)) from None
+    endpoint = client.meta.endpoint_url
+    return _file_system(
+        frozen.access_key,
+        frozen.secret_key,
+        frozen.token,
+        region,
+        None if urlsplit(endpoint).hostname.endswith((".amazonaws.com", ".amazonaws.com.cn")) else endpoint,
+    )
+
+
+def _settings() -> tuple[tuple[str, str], ...]:
+    """What decides credentials and endpoint: the variables of the environment that boto3 reads."""
+    return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+
+
+@lru_cache(maxsize=8)
+def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
+    session = boto3.Session()
+    config = Config(
+        connect_timeout=_CONNECT,
+        read_timeout=_READ,
+        retries={"total_max_attempts": _TRIES},
+        s3={"addressing_style": "path"},
+    )
+    return session, session.client("s3", region_name=session.region_name or "us-east-1", config=config)
+
+
+@lru_cache(maxsize=64)
+def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
+    """The bucket's region. Raises S3Error, BotoCoreError."""
+    _, client = _client(settings)
+    try:
+        answer = client.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        answer = error.response
+        status = answer["ResponseMetadata"]["HTTPStatusCode"]
+        found = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
+        if status == 404:
+            raise _error(bucket, "NoSuchBucket", f"there is no bucket {bucket}") from None
+        if found is None and status not in (301, 403):  # these buckets exist
+            failure = failure_of(error)
+            raise _error(bucket, failure.code, f"{failure.code}: {failure.reason}") from None
+    headers = answer["ResponseMetadata"]["HTTPHeaders"]
+    return str(headers.get("x-amz-bucket-region") or client.meta.region_name)
+
+
+@lru_cache(maxsize=8)
+def _file_system(
+    access_key: str, secret_key: str, token: str | None, region: str, endpoint: str | None
+) -> fs.S3FileSystem:
+    server: dict[str, Any] = {}
+    if endpoint is not None:
+        parts = urlsplit(endpoint)
+        server = {"endpoint_override": parts.netloc + parts.path, "scheme": parts.scheme}
+    return fs.S3FileSystem(
+        access_key=access_key,
+        secret_key=secret_key,
+        session_token=token,
+        region=region,
+        connect_timeout=_CONNECT,
+        request_timeout=30.0,
+        **server,
+    )
+
+
+def _error(bucket: str, code: str, reason: str) -> S3Error:
+    check: Final = what_to_check(code) or "check the name of the bucket and AWS_ENDPOINT_URL_S3"
+    return S3Error(code=code, bucket=bucket, reason=f"{reason}; {check}")

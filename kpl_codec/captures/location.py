@@ -1,0 +1,210 @@
+"""A file or a folder: on this machine, or in an object store. Whatever takes a path takes both.
+
+    output = Location("s3://bucket/checked/")
+    (output / "summary.txt").write(text.encode())
+    [file.name for file in (output / "findings").files()]
+
+S3 is read and written with the credentials, the region and the endpoint that boto3 finds (`aws.s3`). Other
+URIs (gs, abfs, hdfs) go to `pyarrow.fs` as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ..errors import CaptureError
+
+#: Schemes that name S3.
+_S3 = ("s3://", "s3a://", "s3n://")
+#: What hidden files are called until they are complete: see `whole_file`.
+_HIDDEN_DIGITS = 32
+
+
+class InputError(CaptureError):
+    """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
+
+    code: str
+    field: str = "path"
+    requirement = "SPK-10"
+    path: str
+    reason: str = ""
+    _WHAT: ClassVar = {
+        "no-such-path": "no such file or folder",
+        "no-files": "there is no file in it",
+    }
+
+    def describe(self) -> str:
+        """The path, and why it cannot be read."""
+        return f"cannot read {self.path}: {self.reason or self._WHAT.get(self.code, self.code)}"
+
+
+class Location:
+    """A path of this machine, made absolute, or a URI. Nothing is opened before it is asked for.
+
+    Methods raise what `pyarrow.fs` raises, OSError mostly, where they do not say InputError.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str | os.PathLike[str] | Location) -> None:
+        text = path.path if isinstance(path, Location) else os.fspath(path)
+        if text.startswith("file:"):
+            text = unquote(urlsplit(text).path)
+        if text.startswith(_S3):
+            text = f"s3://{text.partition('://')[2]}"
+        #: The whole path: absolute, or a URI. It ends in no slash.
+        self.path: str = text.rstrip("/") if "://" in text else os.path.abspath(text)
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(f"{self.path}/{name}")
+
+    def __str__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"Location({self.path!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Location) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine."""
+        return "://" not in self.path
+
+    def opened(self) -> tuple[fs.FileSystem, str]:
+        """The file system, and the path in it, for functions of pyarrow. Raises InputError (bad-path)."""
+        if "\0" in self.path or not _is_utf_8(self.path):
+            raise InputError(
+                code="bad-path", path=self.path, reason="the name is not UTF-8, or has a zero byte"
+            )
+        if self.is_local:
+            return fs.LocalFileSystem(), self.path
+        # SPK-47: "A path in S3 MUST be as good as one of this machine, for every argument that is a path,
+        # with or without a slash at its end, with the credentials of `--profile`."
+        if self.path.startswith("s3://"):
+            from ..aws.s3 import S3Error, s3_file_system
+
+            inner = self.path.removeprefix("s3://")
+            try:
+                return s3_file_system(inner.partition("/")[0]), inner
+            except S3Error as error:
+                raise InputError(code="bad-path", path=self.path, reason=error.describe()) from None
+        uri = self.path
+        if uri.startswith(("gs://", "gcs://")) and "?" not in uri:
+            uri += "?retry_limit_seconds=10"  # pyarrow's own limit is minutes
+        try:
+            return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(code="bad-path", path=self.path, reason=str(error)) from None
+
+    # -- what is there --------------------------------------------------------------------------
+
+    def kind(self) -> Literal["file", "folder", "other"] | None:
+        """What is there; None where nothing is. "other": a pipe, for example."""
+        system, inner = self.opened()
+        found = system.get_file_info(inner).type
+        kinds: dict[Any, Any] = {fs.FileType.NotFound: None, fs.FileType.File: "file"}
+        return "folder" if found == fs.FileType.Directory else kinds.get(found, "other")
+
+    def files(self) -> list[Location]:
+        """What is in the folder, by name, without files that `whole_file` has not finished; nothing where it
+        is not there."""
+        system, inner = self.opened()
+        listed = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+        names = sorted(file.base_name for file in listed)
+        return [self / name for name in names if not _is_unfinished(name)]
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def read(self) -> bytes:
+        """All of the file. Raises InputError (no-such-path, unreadable)."""
+        system, inner = self.opened()
+        try:
+            with system.open_input_stream(inner) as source:
+                return bytes(source.read())
+        except FileNotFoundError:
+            raise InputError(code="no-such-path", path=self.path) from None
+        except OSError as error:
+            raise InputError(
+                code="unreadable", path=self.path, reason=error.strerror or str(error)
+            ) from None
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def make_folder(self) -> Location:
+        """Make the folder and those above it, where they are missing."""
+        system, inner = self.opened()
+        system.create_dir(inner, recursive=True)
+        return self
+
+    def delete(self) -> None:
+        """Delete the file, or the folder with all that is in it; nothing where it is not there."""
+        kind = self.kind()
+        if kind is not None:
+            system, inner = self.opened()
+            (system.delete_dir if kind == "folder" else system.delete_file)(inner)
+
+    @contextmanager
+    def whole_file(self) -> Iterator[Any]:
+        """A file that gets its name when it is complete. Several attempts may write it in parallel."""
+        system, inner = self.opened()
+        folder, _, name = inner.rpartition("/")
+        hidden = f"{folder}/.{name}.{uuid4().hex}"
+        with system.open_output_stream(hidden) as out:
+            yield out
+        system.move(hidden, inner)
+
+    def write(self, data: bytes) -> None:
+        """Write the file so that readers see the old one or the new one, never a part of one."""
+        if self.is_local:
+            with self.whole_file() as out:
+                out.write(data)
+            return
+        system, inner = self.opened()
+        with system.open_output_stream(inner) as out:  # an object is there when it is complete
+            out.write(data)
+
+    def sweep(self) -> None:
+        """Delete the files in the folder that killed attempts left unfinished."""
+        system, inner = self.opened()
+        for file in system.get_file_info(fs.FileSelector(inner)):
+            if _is_unfinished(file.base_name):
+                system.delete_file(file.path)
+
+    def move_to(self, target: Location) -> None:
+        """Move the folder's files to ``target``: at once, or one by one in an object store, which has no
+        folders to move."""
+        system, inner = self.opened()
+        _, goal = target.opened()
+        if self.is_local:
+            system.move(inner, goal)
+            return
+        for file in system.get_file_info(fs.FileSelector(inner)):
+            system.move(file.path, f"{goal}/{file.base_name}")
+
+
+def _is_unfinished(name: str) -> bool:
+    start, _, digits = name.rpartition(".")
+    return start.startswith(".") and len(digits) == _HIDDEN_DIGITS and set(digits) <= set("0123456789abcdef")
+
+
+def _is_utf_8(path: str) -> bool:
+    """Whether pyarrow can take the path: Python's own names may have bytes that are not UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in path)

@@ -1,0 +1,236 @@
+"""Puts the user records again that the KCL drops: first a plan, then the puts with a log.
+
+    plan_repair("out/")                                       # out/ as `validate` left it; nothing is put
+    apply_repair("out/", {"region": "eu-west-1"}, "orders")
+
+The plan has a decision for every user record that the KCL drops:
+
+    put                   it is put again, aggregated per shard
+    already-delivered     an equal user record (keys and data) is delivered: its producer sent it again when
+                          a shard was split. Looked for only where a reshard explains the drop
+    cannot                its partition key is not known, or may not be written
+
+Each copy has a tag that names its original (`validation.repaired`). By it the next `validate` reports the
+originals as repaired, and no plan has them again.
+
+Applying logs each delivery (old place, new place) and skips user records in the log, so a second run after a
+failure puts the rest. If a process is killed, at most 2 * LOG_EVERY (500) user records were put without a log
+entry; the next run puts them again. A new `validate` and a new plan do not: they know the copies by their
+tags.
+
+    out/repair/plan/      Parquet, with the user records themselves, one file for some shards
+    out/repair/log/       JSON Lines: one per user record put, or given up with its error
+    out/repair/record.json   the sums
+Memory of a plan: the lost user records of some shards, and about 300 bytes for each of their Kinesis records.
+Specification: spec/07-spark.md, SPK-30 to SPK-33 and SPK-46.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from ..captures import Location
+from ..errors import EncodeError, KplError
+from ..format.records import Tag
+from ..producer import DeliveryError, ProducerConfig
+from ..shards.lineage import Lineage
+from ..shards.stream import stream_of
+from . import repaired
+from .repair_files import IDENTITY, LOG_EVERY, Log, planned, recorded_stream, write_record
+from .repair_plan import streams_of, write_plan
+from .results import read_shard_map
+
+if TYPE_CHECKING:
+    from ..aws.delivery_future import DeliveryFuture
+    from ..aws.producer import Producer
+
+#: A user record that is put again may wait long: nobody waits for it.
+CONFIG = ProducerConfig(record_ttl=300_000)
+#: Plan files that are put at the same time.
+_FILES_AT_ONCE = 4
+
+
+class RepairError(KplError, ValueError):
+    """The results in ``path`` cannot be repaired; ``code`` says why, the text what to do."""
+
+    code: Literal["no-results", "several-streams", "no-plan", "planned", "other-stream", "another-stream"]
+    requirement = "SPK-30"
+    requirements: ClassVar = {"another-stream": "SPK-46"}
+    path: str
+    text = "cannot repair from {path}: {code}"
+    _WHY: ClassVar = {
+        "no-results": "it holds no results of kpl-codec validate",
+        "several-streams": "the results are of several streams; validate each by itself",
+        "no-plan": "there is no plan yet; run it without --apply first",
+        "planned": "there is a plan already; --apply puts it (to plan anew, delete repair/)",
+        "other-stream": "its plan was applied to another stream",
+        "another-stream": "its user records are of another stream (--other-stream puts them all the same)",
+    }
+
+    def describe(self) -> str:
+        """The text without the requirement."""
+        return f"cannot repair from {self.path}: {self._WHY.get(self.code, self.code)}"
+
+
+def check_results(output: Location, *, planned: bool) -> None:
+    """Raises RepairError: no-results, no-plan where one must be ``planned``, planned where none may be."""
+    # The shard map is what validate writes last.
+    if (output / "user-records").kind() is None or (output / "shards.json").kind() is None:
+        raise RepairError(code="no-results", path=output.path)
+    if ((output / "repair/plan/_SUCCESS").kind() is not None) != planned:
+        raise RepairError(code="no-plan" if planned else "planned", path=output.path)
+
+
+def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
+    """Raises RepairError (another-stream) unless the results are of ``stream``, whose shards are ``lineage``:
+    by the name in them, and by their shards, one of which the stream must still list."""
+    # SPK-46: "User records MUST NOT be put to another stream than the results are of, by its name or its
+    # shards, unless that is asked for."
+    name = stream_of(stream).name
+    named = {stream_of(other).name for other in streams_of(output)}
+    shards = read_shard_map((output / "shards.json").path)
+    known = any(
+        (other := lineage.get(shard.shard_id)) is not None
+        and other.hash_key_range == shard.hash_key_range
+        and shard.starting_sequence_number in (None, other.starting_sequence_number)
+        for shard in shards
+    )
+    if named - {name} or not known:
+        raise RepairError(code="another-stream", path=output.path)
+
+
+def plan_repair(output: str | Location) -> dict[str, int]:
+    """Write the plan. Returns the number of user records by decision. Raises RepairError (no-results,
+    planned, several-streams).
+
+    An incomplete plan that a killed process left is replaced.
+    """
+    folder = Location(output)
+    check_results(folder, planned=False)
+    # A plan is applied to one stream; it must not contain records of another.
+    if len(streams_of(folder)) > 1:
+        raise RepairError(code="several-streams", path=folder.path)
+    return write_plan(folder)
+
+
+def apply_repair(
+    output: str | Location,
+    connection: Mapping[str, Any],
+    stream: str,
+    *,
+    on_file: Callable[[int, int], None] = lambda done, files: None,
+) -> dict[str, int]:
+    """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
+    this run), put-before, failed, already-delivered, cannot.
+
+    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client` (region, profile, role_arn ...).
+    ``stream``: a name or an ARN. If ``output`` is a local folder, two runs at once share the plan files;
+    elsewhere only one run is allowed. ``on_file``: called with the plan files that are done, and all.
+    Raises RepairError (no-plan, other-stream).
+    """
+    folder = Location(output)
+    check_results(folder, planned=True)
+    # SPK-30: "Nothing MUST be put before a plan was written that names every user record concerned and what
+    # becomes of it."
+    files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]
+    (folder / "repair/log").make_folder()
+    record = folder / "repair/record.json"
+    if recorded_stream(record) not in (None, stream):
+        raise RepairError(code="other-stream", path=folder.path)
+    write_record(record, stream, {})
+    counts: Counter[str] = Counter()
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        work = [pool.submit(_put_file, file, folder, n, connection, stream) for n, file in enumerate(files)]
+        try:
+            for done, one in enumerate(work):
+                on_file(done, len(files))
+                counts += one.result()
+        finally:
+            for one in work:
+                one.cancel()
+    write_record(record, stream, counts)
+    return dict(counts)
+
+
+def _put_file(
+    file: Location, output: Location, number: int, connection: Mapping[str, Any], stream: str
+) -> Counter[str]:
+    from ..aws.client import kinesis_client
+    from ..aws.producer import Producer
+
+    log = Log(output / "repair/log", number)
+    lock = output / f"repair/log/{number:05d}.lock"
+    with (
+        _turn(lock.path) if output.is_local else nullcontext(),
+        Producer(stream, config=CONFIG, client=kinesis_client(**connection)) as producer,
+    ):
+        return put_rows(planned(file), log, producer)
+
+
+@contextmanager
+def _turn(path: str) -> Iterator[None]:
+    """Wait until no other process holds the lock ``path``. It ends with the process that holds it."""
+    with open(path, "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Counter[str]:
+    """Put the rows of a plan file (see `planned`) that the log does not have; the number by outcome, as of
+    `apply_repair`. Raises InputError for a log that cannot be read."""
+    # SPK-32: "What an earlier run has put MUST NOT be put again."
+    done = log.done()
+    counts: Counter[str] = Counter()
+    waiting: deque[tuple[tuple[Any, ...], Any]] = deque()
+
+    def settle(keep: int) -> None:
+        while len(waiting) > keep:
+            old, future = waiting.popleft()
+            try:
+                delivery = future.result()
+            except DeliveryError as error:
+                # SPK-33: "A user record that cannot be put MUST be named with the reason."
+                log.add({"old": old, "outcome": "failed", "error": str(error), "stored": error.may_be_stored})
+                counts["failed"] += 1
+            else:
+                new = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
+                log.add({"old": old, "outcome": "put", "new": new})
+                counts["put"] += 1
+        log.write()
+
+    try:
+        for number, row in enumerate(rows, 1):
+            old = tuple(row[name] for name in IDENTITY)
+            if row["decision"] != "put":
+                counts[row["decision"]] += 1
+            elif old in done:
+                counts["put-before"] += 1
+            else:
+                try:
+                    future = _put(producer, row, old)
+                except EncodeError as error:  # larger than the producer may put
+                    log.add({"old": old, "outcome": "failed", "error": str(error), "stored": False})
+                    counts["failed"] += 1
+                else:
+                    waiting.append((old, future))
+            if number % LOG_EVERY == 0:
+                settle(keep=LOG_EVERY)
+    finally:  # also what was put before a row that cannot be read
+        producer.flush()
+        settle(keep=0)
+    return counts
+
+
+def _put(producer: Producer, row: dict[str, Any], old: tuple[Any, ...]) -> DeliveryFuture:
+    """Puts a copy of the user record, with a tag that names the original. Raises EncodeError."""
+    tags = tuple(Tag(tag["key"], tag["value"]) for tag in row["tags"] or ())
+    key, data, hash_key = row["partitionKey"], row["data"], row["explicitHashKey"]
+    try:
+        return producer.put(key, data, hash_key, (*tags, Tag(repaired.TAG, repaired.tag_value(old))))
+    except EncodeError:  # too large with the tag; then only the log has it
+        return producer.put(key, data, hash_key, tags)

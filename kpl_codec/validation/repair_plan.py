@@ -1,0 +1,209 @@
+"""The plan of a repair, from the user records and findings of a validate job.
+
+    lost user records -> decisions -> one bucket for some shards -> sorted by shard and sequence number
+
+Buckets are files in a temporary folder until they are sorted: memory is that of the largest.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ..arrow.layout import values_of
+from ..captures import Location, readable
+from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..shards.misplacement_causes import ACROSS_SHARDS
+from . import repaired
+
+#: The columns of a plan, in order.
+_SCHEMA = pa.schema(
+    [
+        ("shardId", pa.string()),
+        ("sequenceNumber", pa.string()),
+        ("subSequenceNumber", pa.int64()),
+        ("expectedShardId", pa.string()),
+        ("partitionKey", pa.string()),
+        ("explicitHashKey", pa.string()),
+        ("data", pa.large_binary()),
+        ("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
+        ("decision", pa.string()),
+        ("cause", pa.string()),
+    ]
+)
+#: Files that the shards of a plan share.
+_BUCKETS = 64
+#: (partition key, explicit hash key, digest of the data): user records that are equal.
+_Contents = tuple[str | None, str | None, bytes]
+
+
+class _Row(NamedTuple):
+    """A user record as far as a decision needs it."""
+
+    shard_id: str | None
+    sequence_number: str | None
+    sub_sequence_number: int
+    partition_key: str | None
+    explicit_hash_key: str | None
+
+    @property
+    def order(self) -> tuple[int, str, int]:
+        """Where it lies in its shard."""
+        number = self.sequence_number or ""
+        return len(number), number, self.sub_sequence_number
+
+
+_KEYS = ["shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "explicitHashKey"]
+
+
+def streams_of(output: Location) -> set[str]:
+    """The names of the streams that lost user records are of, as far as they are known."""
+    names = {
+        name
+        for batch in _batches(output / "user-records", ["streamName"], ds.field("kcl") == "dropped")
+        for name in pc.unique(batch["streamName"]).to_pylist()
+    }
+    return names - {None}
+
+
+def write_plan(output: Location) -> dict[str, int]:
+    """Write ``output``/repair/plan; gives the number of user records by decision."""
+    causes = _causes(output)
+    delivered = _already_delivered(output, {record for record, cause in causes.items() if _sent_again(cause)})
+    plan = output / "repair/plan"
+    plan.delete()
+    plan.make_folder()
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="kpl-codec-repair-") as scratch:
+        _fill_buckets(output, causes, delivered, Path(scratch), counts)
+        for bucket in sorted(Path(scratch).iterdir()):
+            with pa.OSFile(str(bucket)) as source:
+                table = pa.ipc.open_stream(source).read_all()
+            with (plan / f"part-{bucket.name}.parquet").whole_file() as out:
+                pq.write_table(_sorted(table), out)
+    (plan / "_SUCCESS").write(b"")
+    return dict(counts)
+
+
+def _sent_again(cause: str) -> bool:
+    """Whether a producer that noticed may have sent the user records again."""
+    return cause != ACROSS_SHARDS
+
+
+def _batches(folder: Location, columns: list[str], wanted: ds.Expression) -> Iterator[pa.RecordBatch]:
+    system, inner = folder.opened()
+    with readable(folder.path):
+        rows = ds.dataset(inner, filesystem=system, format="parquet")
+        for batch in rows.to_batches(columns=columns, filter=wanted):
+            if batch.num_rows:
+                yield batch
+
+
+def _causes(output: Location) -> dict[tuple[str | None, str | None], str]:
+    """Why the user records of a Kinesis record lie outside their shard, by shard and sequence number."""
+    columns = ["shardId", "sequenceNumber", "cause"]
+    return {
+        (shard_id, number): cause
+        for batch in _batches(output / "findings", columns, ds.field("cause").is_valid())
+        for shard_id, number, cause in zip(*(values_of(batch[name]) for name in columns), strict=True)
+    }
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[_Row]:
+    return map(_Row._make, zip(*(values_of(batch[name]) for name in _KEYS), strict=True))
+
+
+def _contents(row: _Row, data: Any) -> _Contents:
+    return row.partition_key, row.explicit_hash_key, sha256(data.as_py()).digest()
+
+
+def _already_delivered(output: Location, sent_again: set[tuple[str | None, str | None]]) -> set[_Row]:
+    """The lost user records of these Kinesis records of which an equal one is delivered: as many as are, the
+    last ones."""
+    if not sent_again:
+        return set()
+    lost: dict[_Contents, set[_Row]] = defaultdict(set)
+    for batch in _batches(output / "user-records", [*_KEYS, "data"], ds.field("kcl") == "dropped"):
+        for row, data in zip(_rows(batch), batch["data"], strict=True):
+            if row[:2] in sent_again:
+                lost[_contents(row, data)].add(row)
+    keys = pa.array({contents[0] for contents in lost}, pa.string())
+    copies: dict[_Contents, set[_Row]] = defaultdict(set)
+    for batch in _batches(output / "user-records", [*_KEYS, "data", "tags"], ds.field("kcl") == "delivered"):
+        batch = batch.filter(pc.is_in(batch["partitionKey"].cast(pa.string()), value_set=keys))
+        for row, data, tags in zip(_rows(batch), batch["data"], batch["tags"].to_pylist(), strict=True):
+            # A copy from a repair replaces only the user record that its tag names, not an equal one.
+            if not any(tag["key"] == repaired.TAG for tag in tags or ()):
+                contents = _contents(row, data)
+                if contents in lost:
+                    copies[contents].add(row)
+    # SPK-31: "A user record that a producer has sent again after a reshard, and that is delivered, MUST NOT
+    # be put once more; one of an aggregate that no reshard explains MUST be put."
+    return {
+        row
+        for contents, rows in lost.items()
+        for row in sorted(rows, key=lambda row: row.order, reverse=True)[: len(copies[contents])]
+    }
+
+
+def _fill_buckets(
+    output: Location,
+    causes: dict[tuple[str | None, str | None], str],
+    delivered: set[_Row],
+    scratch: Path,
+    counts: Counter[str],
+) -> None:
+    """Write the lost user records with their decisions to files in ``scratch``, each once."""
+    seen = repaired.Repaired()
+    columns = [name for name in _SCHEMA.names if name not in ("decision", "cause")]
+    writers: dict[int, pa.RecordBatchWriter] = {}
+    try:
+        for batch in _batches(output / "user-records", [*columns, "error"], ds.field("kcl") == "dropped"):
+            usable = pc.is_null(batch["error"]).to_pylist()
+            rows = list(_rows(batch))
+            first = [seen.add(row[:3]) for row in rows]
+            decisions = [
+                "already-delivered" if row in delivered else "put" if ok and _may_be_put(row) else "cannot"
+                for row, ok in zip(rows, usable, strict=True)
+            ]
+            counts.update(decision for decision, new in zip(decisions, first, strict=True) if new)
+            values = {name: batch[name] for name in columns}
+            values["decision"] = pa.array(decisions)
+            values["cause"] = pa.array([causes.get(row[:2]) for row in rows], pa.string())
+            made = pa.RecordBatch.from_arrays(
+                [values[field.name].cast(field.type) for field in _SCHEMA], schema=_SCHEMA
+            )
+            shards = values_of(made["expectedShardId"])
+            places = [crc32((shard or "").encode()) % _BUCKETS for shard in shards]
+            for place in set(places):
+                chosen = [new and other == place for new, other in zip(first, places, strict=True)]
+                if any(chosen):
+                    if place not in writers:
+                        writers[place] = pa.ipc.new_stream(str(scratch / f"{place:05d}"), _SCHEMA)
+                    writers[place].write_batch(made.filter(pa.array(chosen)))
+    finally:
+        for writer in writers.values():
+            writer.close()
+
+
+def _may_be_put(row: _Row) -> bool:
+    key = row.partition_key
+    return key is not None and 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH and row.sequence_number is not None
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """By shard, then in the order of the stream."""
+    lengths = pc.utf8_length(table["sequenceNumber"])
+    names = ["expectedShardId", "length", "sequenceNumber", "subSequenceNumber"]
+    keys = pa.table([table[names[0]], lengths, table[names[2]], table[names[3]]], names=names)
+    return table.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names]))

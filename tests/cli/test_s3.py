@@ -1,0 +1,207 @@
+"""Every path argument of every command, in S3 and on this machine, with and without a slash at the end: the
+same answers, the same files. The S3 is moto's, over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow.parquet as pq
+import pytest
+from moto.server import ThreadedMotoServer
+
+from kpl_codec import UserRecord, encode
+from kpl_codec.captures import Location
+from kpl_codec.cli.main import main
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
+BUCKET = "captures"
+MAP = ShardMap(
+    Shard(f"shardId-{n:012d}", held, starting_sequence_number="1")
+    for n, held in enumerate(ALL_HASH_KEYS.split(2))
+)
+#: Command, the path it is given (AT is a folder of this machine or of S3), and its exit status.
+COMMANDS = [
+    ("cat AT/in/", 1),
+    ("cat AT/in/shardId-000000000000.json", 0),
+    ("findings AT/out/", 1),
+    ("findings AT/out/ --json", 1),
+    ("generate --output AT/generated/ --user-records 100", 0),
+    ("inspect AT/frame.bin", 0),
+    ("inspect AT/in/shardId-000000000001.json --sequence-number 9", 1),
+    ("keys allocate 2 --existing AT/keys.txt", 0),
+    ("keys allocate 2 --shards AT/shards.json", 0),
+    ("keys hash --keys-from AT/keys.txt", 0),
+    ("keys hot AT/out/", 0),
+    ("keys skew --shard-count 2 a b --svg AT/skew.svg", 0),
+    ("repair AT/out/", 0),
+    ("shards history --shards AT/shards.json --svg AT/history.svg", 0),
+    ("shards list --shards AT/shards.json --svg AT/list.svg", 0),
+    ("shards predict --shards AT/shards.json a", 0),
+    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/", 1),
+    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/ --repair", 1),
+    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/ --repaired AT/out/", 1),
+]
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Any]:
+    """A client of a moto server; nothing else of AWS is in the environment."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*server.get_host_and_port()))
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "mine")
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        yield client
+    server.stop()
+
+
+def captured(folder: Location) -> None:
+    """A capture of two shards, with an aggregate that the KCL drops and a broken one; its results."""
+    users = [UserRecord(f"customer-{n}", b"%d" % n) for n in range(20)]
+    frame = encode(users)
+    for shard, frames in zip(MAP, ([frame, b"plain"], [frame[:-1] + b"\0"]), strict=True):
+        records = [
+            {"SequenceNumber": str(9 + n), "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
+            for n, data in enumerate(frames)
+        ]
+        answer = json.dumps({"StreamName": "orders", "Records": records})
+        (folder / f"in/{shard.shard_id}.json").write(answer.encode())
+    (folder / "shards.json").write(MAP.to_json().encode())
+    (folder / "frame.bin").write(encode(users[:2]))
+    (folder / "keys.txt").write(b"17\n4\n")
+    given = ["--input", f"{folder}/in", "--shards", f"{folder}/shards.json", "--output", f"{folder}/out"]
+    assert main(["validate", "--quiet", *given]) == 1
+
+
+@pytest.fixture
+def places(s3: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The same capture on this machine and in S3."""
+    (tmp_path / "in").mkdir()
+    at = [str(tmp_path), f"s3://{BUCKET}/{tmp_path.name}"]
+    for place in at:
+        captured(Location(place))
+    capsys.readouterr()
+    return at
+
+
+def held(folder: Location) -> dict[str, Any]:
+    """Every file under ``folder``, by name; of Parquet its rows, of pages and pictures only that it is
+    there."""
+    found: dict[str, Any] = {}
+    for item in folder.files():
+        if item.kind() == "folder":
+            found |= {f"{item.name}/{name}": content for name, content in held(item).items()}
+        elif item.name.endswith(".parquet"):
+            system, inner = item.opened()
+            found[item.name] = pq.read_table(inner, filesystem=system).to_pylist()
+        elif not item.name.endswith((".html", ".svg")):
+            found[item.name] = item.read()
+        else:
+            found[item.name] = len(item.read()) > 100
+    return found
+
+
+def without_place(value: Any, place: str) -> Any:
+    """``value`` with AT for the place, and without times."""
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "TIME", repr(value))
+    # A line is folded where its words end, which depends on how long the place is.
+    return "".join(text.replace(place, "AT").replace("\\n", "").split())
+
+
+@pytest.mark.parametrize("slash", [True, False])
+@pytest.mark.parametrize(("line", "status"), COMMANDS)
+def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
+    line: str, status: int, slash: bool, places: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = []
+    for place in places:
+        words = [word if slash else word.rstrip("/") for word in line.replace("AT", place).split()]
+        assert main(words) == status, capsys.readouterr().err
+        said = capsys.readouterr()
+        results.append(without_place((said.out, said.err, held(Location(place))), place))
+    assert results[0] == results[1]
+
+
+def test_a_capture_in_s3_is_named_as_it_was_given(places: list[str]) -> None:
+    rows = held(Location(places[1]) / "out/findings")
+    files = {row["file"] for part in rows.values() for row in part if row["file"]}
+    assert files == {f"{places[1]}/in/shardId-{n:012d}.json" for n in (0, 1)}
+    assert all(Location(file).read() for file in files)
+
+
+def test_a_bucket_that_is_not_there_is_told(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cat", "s3://no-such-bucket/in/"]) == 2
+    assert "there is no bucket no-such-bucket" in capsys.readouterr().err
+    assert main(["cat", f"s3://{BUCKET}/nothing/"]) == 2
+    assert "no such file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9", "check the network"),
+        ("AWS_ENDPOINT_URL_S3", "http://no-such-host.invalid", "check the network"),
+        ("AWS_ACCESS_KEY_ID", "", "give --profile"),
+    ],
+)
+def test_a_store_that_cannot_be_reached_is_told_within_15_seconds(
+    name: str,
+    value: str,
+    said: str,
+    s3: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    began = time.monotonic()
+    for line in ("cat AT", "validate --input x --shards AT --output y", "findings AT", "repair AT"):
+        assert main(line.replace("AT", f"s3://{BUCKET}/x").split()) == 2
+        assert said in capsys.readouterr().err
+    assert time.monotonic() - began < 4 * 15
+
+
+def test_a_profile_has_the_credentials_for_s3(
+    places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also beside other credentials in the environment; and what is started meanwhile has them, too."""
+    config = tmp_path / "config"
+    config.write_text("[profile theirs]\naws_access_key_id = theirs\naws_secret_access_key = x\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    keys: list[str] = []
+    from kpl_codec.aws import s3 as module
+
+    real = module._file_system
+    monkeypatch.setattr(module, "_file_system", lambda *given: keys.append(given[0]) or real(*given))
+    before = dict(os.environ)
+    given = f"--input {places[1]}/in --shards {places[1]}/shards.json --output {places[1]}/theirs".split()
+    assert main(["validate", "--quiet", *given, "--profile", "theirs"]) == 1
+    assert set(keys) == {"theirs"}
+    assert dict(os.environ) == before
+    keys.clear()
+    assert main(["cat", f"{places[1]}/in"]) == 1
+    assert set(keys) == {"mine"}
+    capsys.readouterr()
+    assert main(["cat", f"{places[1]}/in", "--profile", "nobody"]) == 2
+    assert "nobody" in capsys.readouterr().err
