@@ -124,8 +124,8 @@ def library(message: bytes) -> str:
     data = frame(message)
     end = len(data) - 16
     try:
-        tables = wire.scan(data, 4, end, dialect=kcl.JAVA)
-        records = list(wire.records(data, 4, end, dialect=kcl.JAVA))
+        tables = wire.Message(data, 4, end, dialect=kcl.JAVA)
+        records = list(tables.records())
     except MalformedMessage:
         return "ERR"
     if any(kcl._unreadable(record) for record in records):

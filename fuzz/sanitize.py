@@ -106,8 +106,9 @@ def fuzz(seconds: float, seed: int) -> None:
             if parts is None:
                 continue
             read += 1
-            assert wire.first_defect(frame, 4, len(frame) - 16) is None, body.hex()
-            expected = codec._walk(frame, 4, len(frame) - 16)
+            walked = wire.Message(frame, 4, len(frame) - 16)
+            assert walked.first_defect() is None, body.hex()
+            expected = codec.aggregated_record(walked)
             assert AggregatedRecord(*parts).columns() == expected.columns(), body.hex()
             with contextlib.suppress(kpl.KplError):
                 written = codec.encode_in_python(list(expected))

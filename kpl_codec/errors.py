@@ -9,6 +9,7 @@
         MissingField           a required field is absent
         InvalidKey             a table entry is not UTF-8, or too long
         InvalidHashKey         an explicit hash key that is not a number from 0 to 2^128 - 1
+        UnusedHashKey          the same, but no user record uses it: a warning, never raised
         IndexOutOfTable        a user record points past the end of a key table
         NoUserRecords          an aggregate without user records
       EncodeError            the caller's user record is at fault; ``field``, ``record_index``
@@ -235,6 +236,18 @@ class InvalidHashKey(DecodeError):
     text = "entry {index} of explicit_hash_key_table is no hash key"
 
 
+class UnusedHashKey(DecodeError):
+    """Entry ``index`` of the explicit hash key table is no hash key, and no user record uses it.
+
+    A warning, never raised: every consumer delivers all user records.
+    """
+
+    code = "unused-hash-key"
+    requirement = "KEY-8"
+    index: int
+    text = "entry {index} of explicit_hash_key_table is no hash key; no user record uses it"
+
+
 class IndexOutOfTable(DecodeError):
     """A user record's ``index`` into ``table`` is not below the table's ``size``."""
 
@@ -361,7 +374,7 @@ class CaptureError(KplError, ValueError):
         "duplicate-member": "has an object with a member twice",
         "unknown-shape": "is not a Kinesis record of a known shape",
         "not-representable": "has no place in this shape",
-        "no-data-column": "do not hold Kinesis data",
+        "no-data-column": "is missing: Kinesis records have a binary column of that name",
     }
 
     def describe(self) -> str:

@@ -67,7 +67,7 @@ USES = {
     "aio": Use("from kpl_codec.aws import AsyncProducer", "AsyncProducer('orders')"),
     "spark": Use(
         "from kpl_codec.arrow import deaggregate_table",
-        "import pyarrow; assert deaggregate_table(pyarrow.table({'data': [data]})).num_rows == 2",
+        "import pyarrow; assert deaggregate_table(pyarrow.table({'data': [data]})).table.num_rows == 2",
     ),
     "spark-local": Use(
         "from kpl_codec.spark import deaggregate, local_session",

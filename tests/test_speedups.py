@@ -46,9 +46,13 @@ OBSERVED = [
 def walked(body: bytes) -> AggregatedRecord | None:
     """What the byte walker, the authority, makes of a message; None: it finds a defect."""
     data = MAGIC + body + bytes(16)
-    if wire.first_defect(data, 4, len(data) - 16) is not None:
+    try:
+        walked = wire.Message(data, 4, len(data) - 16)
+    except kpl.MalformedMessage:
         return None
-    return codec._walk(data, 4, len(data) - 16)
+    if walked.first_defect() is not None:
+        return None
+    return codec.aggregated_record(walked)
 
 
 def framed(body: bytes) -> bytes:
@@ -74,8 +78,8 @@ def hold_equal(body: bytes) -> None:
     else:
         assert status == 3
     certain = len(frame) > 20 and speedups.parse(body) is not None
-    rows, after, aggregates, stuck = frames.take(0, None, None)
-    assert (after, aggregates, stuck) == (int(not stuck), int(certain), status == 3 and not certain)
+    rows, after, aggregates, stop = frames.take(0, None, None)
+    assert (after, aggregates, stop) == (int(not stop), int(certain), 2 if status == 3 and not certain else 0)
     if certain:
         assert expected is not None
         assert [row[:4] for row in rows] == [tuple(expected[i]) for i in range(len(expected))]
@@ -271,7 +275,7 @@ def test_deaggregate_gives_the_same_with_and_without(
     compiled = outcome()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message, "speedups", None)
-        for module in ("policies", "rows"):
+        for module in ("opener", "rows"):
             patch.setattr(sys.modules[f"kpl_codec.deaggregation.{module}"], "speedups", None)
         assert outcome() == compiled
 
@@ -308,7 +312,7 @@ def test_columns_are_the_same_with_and_without(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow, "speedups", None)
         patch.setattr(message, "speedups", None)
-        for module in ("policies", "rows"):
+        for module in ("opener", "rows"):
             patch.setattr(sys.modules[f"kpl_codec.deaggregation.{module}"], "speedups", None)
         assert columns() == compiled
 

@@ -93,6 +93,16 @@ cdef class JudgedFrames(Frames):
             seen |= where
         return 3 if seen == 1 else 1 if seen == 2 else 2 if seen == 3 else 0
 
+    def first_outside(self, size_t record):
+        """The number, within its Kinesis record, of the first user record that is out of range."""
+        cdef size_t i
+        if record >= self.count or self.codes == NULL:
+            raise IndexError(record)
+        for i in range(self.starts[record], self.starts[record + 1]):
+            if self.codes[self.deciding(&self.m.rows.at[i])] // 2 % 3 == 1:
+                return i - self.starts[record]
+        raise ValueError(record)
+
     cdef int check_judged(self, size_t start, size_t stop) except -1:
         if self.codes == NULL:
             raise ValueError("not judged")

@@ -4,6 +4,12 @@ cdef enum:
     MOST_RECORDS = 1024  # read together at most
     ROWS_AT_A_TIME = 512  # about so many are made before the first is returned
 
+cdef enum Stop:  # why `take` stops at a record
+    NO_STOP = 0
+    DROPPED = 1  # the KCL drops the aggregate
+    UNDECIDED_MESSAGE = 2  # the digest is right
+    UNDECIDED_FRAME = 3
+
 
 cdef extern from "Python.h":
     object _PyLong_FromByteArray(const unsigned char *at, size_t size, int little_endian, int is_signed)
@@ -106,15 +112,14 @@ cdef class FrameRows(JudgedFrames):
             raise MemoryError
         return 0
 
-    cdef bint read_now(self, size_t record) except -1:
-        """Reads the message of one record, over the one before. Returns whether it is sound."""
+    cdef int read_now(self, size_t record) except -1:
+        """Reads the message of one record, over the one before, and sets its state."""
         cdef Answer answer
         self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
         answer = self.read_one(record, self.tags)
         if answer == NO_MEMORY:
             raise MemoryError
-        self.make_room()
-        return answer == SOUND
+        return self.make_room()
 
     cdef void forget(self) noexcept:
         """Frees the objects of one Kinesis record's texts: no other record uses them."""
@@ -162,17 +167,19 @@ cdef class FrameRows(JudgedFrames):
         return SOUND if add_text(&self.m.ehks, at, size, i) else NO_MEMORY
 
     def take(self, size_t first, words, tuple expected_ids):
-        """(rows, next record, number of aggregates, whether Python must open the next record): the user
-        records of certain records from ``first`` on.
+        """(rows, next record, number of aggregates, why it stops there): the user records of certain records
+        from ``first`` on.
 
-        It ends at a record that is not certain (or dropped), or when some hundred rows are made.
+        It stops at a record that the KCL drops (1), or that Python must open (2: its digest is right; 3: it was
+        not looked at, or is wrong), or when some hundred rows are made (0).
         ``words``: gives (verdict, expected shard id, in range) for a code of `judge`; ``expected_ids``: the id for
         each number of an expected shard. Both are used where every row gets a placement.
         """
         cdef list out = []
         cdef size_t record = first, aggregates = 0, start, stop, i
         cdef char kind = 0
-        cdef bint stuck = False, atoms
+        cdef Stop why = NO_STOP
+        cdef bint atoms
         cdef tuple source
         if first > self.count:
             raise IndexError(first)
@@ -189,17 +196,18 @@ cdef class FrameRows(JudgedFrames):
             if self.state[record] == PLAIN:
                 out.append(self.plain_row(source, record, atoms))
             else:
-                if self.judged:
-                    stuck = self.state[record] != AGGREGATED
-                    start, stop = self.starts[record], self.starts[record + 1]
-                else:
-                    stuck = self.state[record] == UNCERTAIN or not self.read_now(record)
-                    start, stop = 0, self.m.rows.count
-                if not stuck and self.judged:
-                    kind = self.kind(record)
-                    stuck = self.drops and kind >= 2
-                if stuck:
+                if not self.judged and self.state[record] in (UNREAD, AGGREGATED):
+                    self.read_now(record)
+                if self.state[record] != AGGREGATED:
+                    why = UNDECIDED_MESSAGE if self.state[record] == UNREAD else UNDECIDED_FRAME
                     break
+                start, stop = 0, self.m.rows.count
+                if self.judged:
+                    start, stop = self.starts[record], self.starts[record + 1]
+                    kind = self.kind(record)
+                    if self.drops and kind >= 2:
+                        why = DROPPED
+                        break
                 aggregates += 1
                 while <size_t>len(self.numbers) < stop - start:
                     self.numbers.append(len(self.numbers))
@@ -207,17 +215,7 @@ cdef class FrameRows(JudgedFrames):
                     out.append(self.user_row(source, i, i - start, kind, atoms))
             self.forget()
             record += 1
-        return out, record, aggregates, bool(stuck)
-
-    def first_outside(self, size_t record):
-        """The number, within its Kinesis record, of the first user record that is out of range."""
-        cdef size_t i
-        if record >= self.count or self.codes == NULL:
-            raise IndexError(record)
-        for i in range(self.starts[record], self.starts[record + 1]):
-            if self.codes[self.deciding(&self.m.rows.at[i])] // 2 % 3 == 1:
-                return i - self.starts[record]
-        raise ValueError(record)
+        return out, record, aggregates, <int>why
 
     cdef inline object user_row(self, tuple source, size_t i, Py_ssize_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]

@@ -2,17 +2,16 @@
 
     for batch in deaggregate_batches(batches, policy="report", shard_map=shard_map):
         ...
-    users = deaggregate_table(table)  # at once, on all cores
-    users = deaggregate_table(table, columns=["partitionKey", "data"])  # makes no other columns
+    users, counts = deaggregate_table(table)  # at once, on all cores
+    users, _ = deaggregate_table(table, columns=["partitionKey", "data"])  # makes no other columns
 
 The input is anything with Arrow's PyCapsule interface: pyarrow's own objects, data frames of polars and
 pandas, relations of DuckDB. It needs a binary column ``data``. ``streamName``, ``shardId``,
 ``sequenceNumber``, ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if
 present; all other columns are copied. The columns equal the objects that `kpl_codec.deaggregate` gives for
 the same Kinesis records under the same policy. Compiled code writes the columns of sound records
-(compiled_columns.py). Without it numpy finds the user records of most sound aggregates (outlines.py). All
-others are opened as `deaggregate` opens them (fallback.py): the columns of sound aggregates are made of their
-parts (aggregates.py), those of defective ones of an object per user record.
+(compiled_columns.py). All others, and all aggregates without it, are opened as `deaggregate` opens them, and
+their columns are made of the objects (object_columns.py).
 
 Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before. They stay
 unchanged, so running twice does no harm. Output batches have a maximum size in bytes. Memory is limited to
@@ -23,17 +22,17 @@ Specification: spec/07-spark.md, SPK-1 to SPK-4, SPK-75; spec/03-deaggregation.m
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..compiled import speedups
-from ..deaggregation.counts import Counts
+from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import Opener, Policy, check_policy
-from ..errors import CaptureError, KplError
+from ..errors import CaptureError
 from ..format.compression import max_decompressed_size
-from ..format.message import AggregatedRecord
+from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..limits import MAGIC
 from ..shards.placement import Judge
@@ -44,13 +43,12 @@ with needing_extras("kpl_codec.arrow"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-from .aggregates import SoundAggregate
+from .coalescing import coalesce
 from .compiled_columns import CompiledColumns
 from .decompressed import NEEDED, decompressed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
-from .fallback import no_data_batches, object_batches
 from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
-from .outlines import sound_aggregates
+from .object_columns import no_data_batches, object_batches
 from .unopened import UnopenedRows
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
@@ -86,8 +84,10 @@ def output_schema(
 
 
 class Deaggregator:
-    """Turns batches of ``schema`` into batches of ``.schema``; ``counts``: what was opened so far.
+    """Turns batches of ``schema`` into batches of ``.schema``.
 
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``decompress``: as in `kpl_codec.deaggregate`. ``counts``:
+    what was opened so far; those of the caller, if given.
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
     ``columns``: the names of the columns that are wanted, None for all; others are not made.
     ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but sequence
@@ -101,6 +101,9 @@ class Deaggregator:
         policy: Policy = "strict",
         *,
         shard_map: ShardMap | None = None,
+        hash_key_range: HashKeyRange | None = None,
+        on_drop: Callable[[Drop], None] | None = None,
+        counts: Counts | None = None,
         tags: bool = False,
         decompress: bool | int = False,
         columns: Iterable[str] | None = None,
@@ -110,19 +113,23 @@ class Deaggregator:
         check_policy(policy)
         self.policy = policy
         self.shard_map = shard_map
-        self.counts = Counts()
+        self.counts = Counts() if counts is None else counts
+        self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         placement = shard_map is not None
-        layout = Layout(plain_schema(schema), policy, placement, tags, columns, dictionaries=dictionaries)
+        ranged = hash_key_range is not None
+        layout = Layout(
+            plain_schema(schema), policy, placement, tags, columns, ranged=ranged, dictionaries=dictionaries
+        )
         self._schema = layout.schema
         self._max_decompressed = max_decompressed_size(decompress)
         if self._max_decompressed is not None and columns is not None:
             layout = layout.having(NEEDED)
         self._layout = layout
-        self._judge = Judge(shard_map) if self._layout.judged else None
-        self._opener = Opener(policy, self._judge, self.counts, sound_rows=SoundAggregate)
+        self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
+        self._opener = Opener(policy, self._judge, self.counts, on_drop)
         self._unopened = UnopenedRows(self._layout, self._judge, self.counts)
 
     @property
@@ -153,9 +160,6 @@ class Deaggregator:
         if speedups is not None:
             compiled = CompiledColumns(source, self._layout, self._judge, self.policy)
         ways = self._ways(source, compiled)
-        known: dict[int, AggregatedRecord] = {}
-        if compiled is None:
-            known = sound_aggregates(source, np.flatnonzero(ways == _OBJECTS))
         limit = self.max_batch_bytes
         ends = [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]
         start = 0
@@ -166,9 +170,12 @@ class Deaggregator:
             else:
                 self._unopened.forget()
             if way == _COMPILED and compiled is not None:
+                if self._on_drop is not None:
+                    for drop in compiled.drops(start, end):
+                        self._on_drop(drop)
                 yield from compiled.batches(start, end, self.counts, limit)
             elif way == _OBJECTS:
-                yield from object_batches(source, start, end, self._layout, self._opener, known, limit)
+                yield from object_batches(source, start, end, self._layout, self._opener, limit)
             elif way == _NO_DATA:
                 # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict
                 # policy."
@@ -192,28 +199,52 @@ class Deaggregator:
         return ways
 
 
+class Batches(Iterator[pa.RecordBatch]):
+    """The iterator that `deaggregate_batches` returns; ``counts``: what was opened so far."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> None:
+        self._batches = batches
+        self.counts = counts
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+
+class Users(NamedTuple):
+    """What `deaggregate_table` returns: the user records, and what was opened and dropped."""
+
+    table: pa.Table
+    counts: Counts
+
+
 def deaggregate_batches(
     batches: ArrowData,
     policy: Policy = "strict",
     *,
     shard_map: ShardMap | None = None,
+    hash_key_range: HashKeyRange | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
     tags: bool = False,
     decompress: bool | int = False,
     columns: Iterable[str] | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """The user records of ``batches``, which share one schema, lazily and in order.
 
     ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
-    ``decompress``: as in `kpl_codec.deaggregate`; of rows that were opened before, too. Small batches are
-    joined up to ``max_batch_bytes`` (hostile input can make very many).
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``decompress``: as in `kpl_codec.deaggregate`; data is
+    decompressed in rows that were opened before, too. Small batches are joined up to ``max_batch_bytes``
+    (hostile input can make very many).
     ``columns``: the names of the columns that are wanted, in that order; others are not made.
     Raises what `Deaggregator` raises, TypeError for what is no Arrow data; ``strict`` raises DecodeError
     while iterating.
     """
-    deaggregator: Deaggregator | None = None
+    counts = Counts()
     options: dict[str, Any] = {
         "shard_map": shard_map,
+        "hash_key_range": hash_key_range,
+        "on_drop": on_drop,
+        "counts": counts,
         "tags": tags,
         "decompress": decompress,
         "columns": columns,
@@ -221,13 +252,13 @@ def deaggregate_batches(
     }
 
     def process() -> Iterator[pa.RecordBatch]:
-        nonlocal deaggregator
+        deaggregator: Deaggregator | None = None
         for batch in batches_of(batches):
             if deaggregator is None:
                 deaggregator = Deaggregator(batch.schema, policy, **options)
             yield from deaggregator.process(batch)
 
-    return coalesce(process(), max_batch_bytes)
+    return Batches(coalesce(process(), max_batch_bytes), counts)
 
 
 def deaggregate_table(
@@ -235,17 +266,19 @@ def deaggregate_table(
     policy: Policy = "strict",
     *,
     shard_map: ShardMap | None = None,
+    hash_key_range: HashKeyRange | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
     tags: bool = False,
     decompress: bool | int = False,
     columns: Iterable[str] | None = None,
     threads: int | None = None,
-) -> pa.Table:
-    """The user records of ``table``, in order, as one table.
+) -> Users:
+    """The user records of ``table``, in order, as one table, and the counts of what was opened.
 
     ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
     at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the rows are the same for any, the chunks
-    are not. A chunk holds what at most 16 MiB of data become, cut at 64 MiB.
-    ``columns``: the names of the columns that are wanted, in that order; others are not made.
+    are not. A chunk holds what at most 16 MiB of data become, cut at 64 MiB. ``on_drop`` is called in the
+    caller's thread, at the end. Other arguments as in `deaggregate_batches`.
     Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
     one thread, and for no batch at all, which has no columns.
     """
@@ -260,9 +293,62 @@ def deaggregate_table(
         raise ValueError("no batches: a table without rows has columns, an empty list has none")
     columns = None if columns is None else list(columns)
     layout = Layout(first.schema, policy, shard_map is not None, tags, columns)
-    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(first.schema.names)
-    batches = [first, *source]
-    # Of a large batch as many parts for each thread, all about as large.
+    shares = _shares([first, *source], layout, threads)
+    waiting = iter(enumerate(shares))
+    done: list[list[pa.RecordBatch]] = [[] for _ in shares]
+    drops: list[list[Drop]] = [[] for _ in shares]
+    refused: dict[int, Exception] = {}
+
+    def work(counts: Counts) -> None:
+        dropped: list[Drop] = []
+        deaggregator = Deaggregator(
+            first.schema,
+            policy,
+            shard_map=shard_map,
+            hash_key_range=hash_key_range,
+            on_drop=None if on_drop is None else dropped.append,
+            counts=counts,
+            tags=tags,
+            decompress=decompress,
+            columns=columns,
+            max_batch_bytes=_CHUNK_BYTES,
+        )
+        for number, share in waiting:
+            try:
+                made = (batch for part in share for batch in deaggregator.process(part))
+                done[number] = list(coalesce(made, DEFAULT_BATCH_BYTES))
+            except Exception as error:  # noqa: BLE001 - raised below, if its record is the first of these
+                refused[number] = error
+            drops[number], dropped[:] = list(dropped), ()
+            if refused:
+                return
+
+    # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
+    # threads MUST NOT change what comes out."
+    own, *others = (Counts() for _ in range(max(1, min(threads, len(shares)))))
+    started = [threading.Thread(target=work, args=(of,), name="kpl-codec-arrow") for of in others]
+    for thread in started:
+        thread.start()
+    try:
+        work(own)
+    finally:
+        for _ in waiting:
+            pass  # nothing is left, but after an interrupt or a record that is refused
+        for thread in started:
+            thread.join()
+    if on_drop is not None:
+        for drop in chain.from_iterable(drops[: min(refused, default=len(shares)) + 1]):
+            on_drop(drop)
+    if refused:
+        raise refused[min(refused)]
+    for of in others:
+        own.add(of)
+    return Users(pa.Table.from_batches(chain.from_iterable(done), layout.schema), own)
+
+
+def _shares(batches: list[pa.RecordBatch], layout: Layout, threads: int) -> list[list[pa.RecordBatch]]:
+    """``batches`` in parts for threads: of a large one as many for each thread, all about as large."""
+    may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(batches[0].schema.names)
     size = sum(batch.nbytes for batch in batches)
     rounds = -(-size // (threads * _PART_BYTES)) or 1
     part_bytes = max(_LEAST_PART_BYTES, -(-size // (threads * rounds)))
@@ -273,89 +359,7 @@ def deaggregate_table(
             shares[-1].append(part)
         else:
             shares.append([part])
-    waiting = iter(enumerate(shares))
-    done: list[list[pa.RecordBatch]] = [[] for _ in shares]
-    refused: dict[int, Exception] = {}
-
-    def work(deaggregator: Deaggregator) -> None:
-        for number, share in waiting:
-            try:
-                made = (batch for part in share for batch in deaggregator.process(part))
-                done[number] = list(coalesce(made, DEFAULT_BATCH_BYTES))
-            except Exception as error:  # noqa: BLE001 - raised below, if its record is the first of these
-                refused[number] = error
-            if refused:
-                return
-
-    # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
-    # threads MUST NOT change what comes out."
-    own, *others = (
-        Deaggregator(
-            first.schema,
-            policy,
-            shard_map=shard_map,
-            tags=tags,
-            decompress=decompress,
-            columns=columns,
-            max_batch_bytes=_CHUNK_BYTES,
-        )
-        for _ in range(max(1, min(threads, len(shares))))
-    )
-    started = [threading.Thread(target=work, args=(other,), name="kpl-codec-arrow") for other in others]
-    for thread in started:
-        thread.start()
-    try:
-        work(own)
-    finally:
-        for _ in waiting:
-            pass  # nothing is left, but after an interrupt or a record that is refused
-        for thread in started:
-            thread.join()
-    if refused:
-        raise refused[min(refused)]
-    return pa.Table.from_batches(chain.from_iterable(done), layout.schema)
-
-
-def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches: small neighbours are joined up to ``max_batch_bytes``. A batch of a
-    quarter of that stays as it is, without a copy. Dictionary arrays count as if written out.
-
-    If ``batches`` raises, the rows held so far come before the error.
-    """
-    held: list[pa.RecordBatch] = []
-    size = 0
-    try:
-        for batch in batches:
-            more = _size(batch)
-            large = more >= max_batch_bytes // 4
-            if held and (large or size + more > max_batch_bytes):
-                yield _join(held)
-                held, size = [], 0
-            if large:
-                yield batch
-                continue
-            held.append(batch)
-            size += more
-    except KplError:
-        if held:
-            yield _join(held)
-        raise
-    if held:
-        yield _join(held)
-
-
-def _size(batch: pa.RecordBatch) -> int:
-    """Bytes of a batch whose dictionary arrays are written out, at most."""
-    coded = (column.dictionary for column in batch.columns if pa.types.is_dictionary(column.type))
-    longest = (pc.max(pc.binary_length(words)).as_py() or 0 for words in coded)
-    return int(batch.nbytes + batch.num_rows * sum(longest))
-
-
-def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    table = pa.Table.from_batches(batches).combine_chunks()
-    return table.to_batches()[0]
+    return shares
 
 
 __all__ = [
@@ -365,7 +369,9 @@ __all__ = [
     "FIELDS",
     "PLACEMENT_FIELDS",
     "TAGS_FIELD",
+    "Batches",
     "Deaggregator",
+    "Users",
     "coalesce",
     "deaggregate_batches",
     "deaggregate_table",

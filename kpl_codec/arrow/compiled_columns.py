@@ -6,7 +6,7 @@ column of their user records in one call. fallback.py opens the records that it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..compiled import speedups
-from ..deaggregation.counts import Counts
+from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
 from ..shards.placement import AGGREGATE_KINDS, Judge
@@ -70,6 +70,7 @@ class CompiledColumns:
         self._words: _Words | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
         self._lost = np.zeros(source.rows, np.int64)
+        self._outside: dict[int, int] = {}  # of each record that the KCL drops: its first one out of range
         if judge is not None:
             self._words = _Words(self._frames, source, judge, layout)
             self._kinds = np.frombuffer(self._frames.kinds(), np.uint8).astype(np.int32)
@@ -77,7 +78,16 @@ class CompiledColumns:
             if policy == "kcl" and dropped.any():
                 starts = np.array([self._frames.start(i) for i in range(source.rows + 1)])
                 self._lost[dropped] = np.diff(starts)[dropped]
+                rows = np.flatnonzero(dropped).tolist()
+                self._outside = {row: self._frames.first_outside(row) for row in rows}
                 self._frames.drop(dropped.astype(np.uint8))
+
+    def drops(self, first: int, last: int) -> Iterable[Drop]:
+        """What the KCL drops of the rows ``first`` to before ``last``."""
+        numbers, shard_ids = (self._source.columns[name] for name in ("sequenceNumber", "shardId"))
+        for row in (np.flatnonzero(self._lost[first:last]) + first).tolist():
+            place = numbers[row].as_py(), shard_ids[row].as_py()
+            yield Drop(*place, int(self._lost[row]), "out-of-range", self._outside[row])
 
     def batches(self, first: int, last: int, counts: Counts, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """The user records of certain rows ``first`` to before ``last``, in batches of at most

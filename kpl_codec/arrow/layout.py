@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,8 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 class Layout:
-    """The columns of the input and the output; ``columns``: those that are wanted, None for all.
+    """The columns of the input and the output; ``columns``: those that are wanted, None for all. ``ranged``:
+    the range of the one shard is known.
 
     Raises TypeError, CaptureError, ValueError.
     """
@@ -98,9 +99,11 @@ class Layout:
         tags: bool,
         columns: Iterable[str] | None = None,
         *,
+        ranged: bool = False,
         dictionaries: bool = False,
     ) -> None:
         self._arguments = schema, policy, placement, tags
+        self._ranged = ranged
         self.input = schema
         self.report = policy == "report"
         self.tags = tags
@@ -111,7 +114,8 @@ class Layout:
             if positions and not _fits(schema.field(positions[0]).type, field.type):
                 raise TypeError(f"column {field.name} is {schema.field(positions[0]).type}, not {field.type}")
         if schema.get_field_index("data") < 0:
-            raise CaptureError(code="no-data-column", field="data")
+            hint = f"there are {', '.join(schema.names)[:200] or 'no columns'}"
+            raise CaptureError(code="no-data-column", field="the column data", hint=hint)
         arrival = schema.get_field_index("approximateArrivalTimestamp")
         fields = list(FIELDS)
         if arrival >= 0:
@@ -143,13 +147,14 @@ class Layout:
         self._made = ours.intersection(self.schema.names)
         #: Whether a column tells the placement, and whether anything depends on it.
         self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), "inRange")
-        self.judged = placement and (policy == "kcl" or self.placement or self.wants("kcl"))
+        self.judged = (placement or ranged) and (policy == "kcl" or self.placement or self.wants("kcl"))
         self.shared = [name for name in names if name in self.schema.names]
 
     def having(self, names: Iterable[str]) -> Layout:
         """The same with more columns: those of ``names`` that there are."""
         more = [name for name in names if name in self._possible and name not in self.schema.names]
-        return Layout(*self._arguments, [*self.schema.names, *more], dictionaries=bool(self.coded))
+        wanted = [*self.schema.names, *more]
+        return Layout(*self._arguments, wanted, ranged=self._ranged, dictionaries=bool(self.coded))
 
     def wants(self, *names: str) -> bool:
         """Whether the output has a column of one of these names that is not copied from the input's carried
@@ -260,14 +265,6 @@ class Source:
         opened = pc.or_(pc.fill_null(flags, False), known).to_numpy(zero_copy_only=False)
         return opened if opened.any() else None
 
-    def bytes_of_data(self) -> tuple[Numbers, Numbers]:
-        """The bytes that hold the data of all rows, and where each row's data starts in them; then where the
-        last one's ends."""
-        wide = pa.types.is_large_binary(self.data.type)
-        _, offsets, data = self.data.buffers()
-        starts = np.frombuffer(offsets, np.int64 if wide else np.int32)[self.data.offset :]
-        return np.frombuffer(data or b"", np.uint8), starts[: self.rows + 1].astype(np.int64)
-
     def shards(self) -> tuple[list[str | None], Numbers]:
         """The distinct shard ids (the last is None), and the index of each row's shard id among them."""
         if self._shards is None:
@@ -296,15 +293,12 @@ class Source:
             self._width = width
         return self._width
 
-    def kinesis_records(self, start: int, end: int, parsed: Container[int]) -> list[KinesisRecord]:
-        """Rows as objects. They have no time: its column is copied. The data of ``parsed`` rows is not read,
-        and null data becomes empty bytes."""
+    def kinesis_records(self, start: int, end: int) -> list[KinesisRecord]:
+        """Rows as objects. They have no time: its column is copied. Null data becomes empty bytes."""
         names = ("partitionKey", "sequenceNumber", "shardId", "explicitHashKey")
         columns = (values_of(self.columns[name].slice(start, end - start)) for name in names)
         return [
-            KinesisRecord(
-                pk, b"" if row in parsed else self.data[row].as_py() or b"", number, shard_id, None, ehk
-            )
+            KinesisRecord(pk, self.data[row].as_py() or b"", number, shard_id, None, ehk)
             for row, pk, number, shard_id, ehk in zip(range(start, end), *columns, strict=True)
         ]
 

@@ -77,15 +77,7 @@ async def process_user_records(
     poisoned: dict[int, Unit] = {}
     # User records in event order, by partition key: each lane runs in order.
     lanes: dict[str | None, list[tuple[int, Unit, DeaggregatedRecord]]] = {}
-    for index, unit in enumerate(units(event, policy, shard_map, on_drop, decompress)):
-        if unit.poison is not None and on_poison is not None:
-            poisoned[index] = unit
-        elif unit.poison is not None and not settle_poison(unit.poison, on_poison):
-            failed[index] = unit
-            if after_failure == "stop":
-                break
-        for record in unit.user_records:
-            lanes.setdefault(record.partition_key, []).append((index, unit, record))
+    gate = asyncio.Semaphore(concurrency)
 
     async def work(lane: list[tuple[int, Unit, DeaggregatedRecord]]) -> None:
         for index, unit, record in lane:
@@ -104,11 +96,25 @@ async def process_user_records(
                     failed.setdefault(index, unit)
                     return
 
-    gate = asyncio.Semaphore(concurrency)
-    await asyncio.gather(*map(work, lanes.values()))
+    async def run_lanes() -> None:
+        await asyncio.gather(*map(work, lanes.values()))
+        lanes.clear()
+
+    for index, unit in enumerate(units(event, policy, shard_map, on_drop, decompress)):
+        if unit.poison is not None and after_failure == "continue":
+            poisoned[index] = unit
+        elif unit.poison is not None:
+            # Whether anything after it may start is known when all before it has ended, and the hook, too.
+            await run_lanes()
+            if not failed and not settle_poison(unit.poison, on_poison):
+                failed[index] = unit
+            if failed:
+                break
+        for record in unit.user_records:
+            lanes.setdefault(record.partition_key, []).append((index, unit, record))
+    await run_lanes()
     for index, unit in poisoned.items():
-        # After a failure it comes again, so the hook is not called now.
-        again = bool(failed) and index > min(failed)
-        if unit.poison is not None and (again or not settle_poison(unit.poison, on_poison)):
+        comes_again = bool(failed) and index > min(failed)
+        if unit.poison is not None and not settle_poison(unit.poison, on_poison, comes_again=comes_again):
             failed[index] = unit
     return answer(failed[index].sequence_number for index in sorted(failed))

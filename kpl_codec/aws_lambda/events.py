@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from ..adapters.reading import captured, kinesis_records
 from ..adapters.shapes import shape_of
 from ..deaggregation.counts import Drop
-from ..deaggregation.policies import Policy, deaggregate
+from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord
@@ -77,16 +77,18 @@ def user_records(
     policy: Policy = "strict",
     *,
     shard_map: ShardMap | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
     decompress: bool | int = False,
-) -> Iterator[DeaggregatedRecord]:
-    """The user records of ``event``, in order, lazily; ``data`` is bytes.
+) -> Deaggregation:
+    """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: what was opened.
 
-    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``decompress``: as in
-    `kpl_codec.deaggregate`.
+    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``on_drop``,
+    ``decompress``: as in `kpl_codec.deaggregate`.
     Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
     record to Lambda, use `process_user_records`.
     """
-    return iter(deaggregate(kinesis_records(event), policy, shard_map=shard_map, decompress=decompress))
+    records = kinesis_records(event)
+    return deaggregate(records, policy, shard_map=shard_map, on_drop=on_drop, decompress=decompress)
 
 
 def stream_of(record: Mapping[str, Any]) -> str:
@@ -189,12 +191,17 @@ def done(result: object) -> object:
     return result
 
 
-def settle_poison(poison: Poison, on_poison: Callable[[Poison], object] | None) -> bool:
+def settle_poison(
+    poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
+) -> bool:
     """Give a record that cannot be opened to ``on_poison``. Returns whether that took it; if not, it has
-    failed."""
-    # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, unless the caller's
-    # poison hook took it; it MUST NOT be passed over."
-    if on_poison is None:
+    failed.
+
+    ``comes_again``: one before it has failed, so Lambda sends it again; then the hook is not called now.
+    """
+    # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
+    # caller's poison hook took it; it MUST NOT be passed over."
+    if on_poison is None or comes_again:
         log("kinesis record cannot be opened: %s", poison.error)
         return False
     try:
@@ -249,8 +256,7 @@ def process_user_records(
     failed: list[str] = []
     failed_keys: set[str | None] = set()
     for unit in units(event, policy, shard_map, on_drop, decompress):
-        # After a failure it comes again, so the hook is not called now.
-        if unit.poison is not None and (failed or not settle_poison(unit.poison, on_poison)):
+        if unit.poison is not None and not settle_poison(unit.poison, on_poison, comes_again=bool(failed)):
             failed.append(unit.sequence_number)
         for record in unit.user_records:
             # LMB-3: "After a failure no user record of the same partition key MUST be handled in the same

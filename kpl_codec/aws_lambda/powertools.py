@@ -91,23 +91,22 @@ def _kinesis(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return nested if isinstance(nested, Mapping) else raw
 
 
-def user_record_event(event: Mapping[str, Any], policy: Policy = "strict") -> dict[str, Any]:
+def user_record_event(
+    event: Mapping[str, Any], policy: Policy = "strict", *, on_drop: Callable[[Drop], None] | None = None
+) -> dict[str, Any]:
     """``event`` with its records deaggregated, for anything that reads Lambda's Kinesis events:
     Powertools' ``KinesisStreamEvent``, ``KinesisDataStreamModel``, envelopes.
 
+    ``on_drop``: called with what the KCL drops; the policy ``kcl`` needs it.
     Raises DecodeError or CaptureError if any Kinesis record cannot be opened.
     """
     rows: list[dict[str, Any]] = []
     records = event_records(event, "Records")
-    for raw, unit in zip(records, units(event, policy, None, _ignore), strict=True):
+    for raw, unit in zip(records, units(event, policy, None, on_drop), strict=True):
         if unit.poison is not None:
             raise unit.poison.error
         rows += [user_record_dict(raw, record) for record in unit.user_records]
     return {**event, "Records": rows}
-
-
-def _ignore(drop: Drop) -> None:
-    """Ignores drops: the caller chose the kcl policy by name."""
 
 
 class _Poison(dict[str, Any]):

@@ -76,7 +76,8 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
     # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
     # may be base64 or not."
     if "data" not in found:
-        raise CaptureError(code="no-data-column", field=f"the columns {', '.join(schema.names)[:200]}")
+        hint = f"there are {', '.join(schema.names)[:200]}"
+        raise CaptureError(code="no-data-column", field="the column data", hint=hint)
     kind = schema.field(found["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary

@@ -12,7 +12,7 @@ from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
-from ..pictures.labels import utc
+from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
 from .source import UsageError, add_connection, at_least, client_of, since, stream_type
@@ -150,8 +150,8 @@ def _write(args: argparse.Namespace, told: dict[str, Any], data: bytes) -> None:
     if args.data_only:
         sys.stdout.flush()
         out = getattr(sys.stdout, "buffer", None)
-        if out is None:
-            write_on(data.decode("utf-8", "backslashreplace") + "\n")
+        if out is None or sys.stdout.isatty():
+            write_on(safe_lines(data.decode("utf-8", "backslashreplace")) + "\n")
         else:
             out.write(data + b"\n")
             out.flush()

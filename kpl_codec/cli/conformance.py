@@ -14,7 +14,7 @@ from .. import conformance
 from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, vector_files
 from ..conformance.running import load
 from ..errors import KplError
-from ..pictures.labels import camel_keys
+from ..pictures.labels import camel_keys, safe
 from ..pictures.terminal import note, show_json, write
 from .source import UsageError, seconds
 
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
                 for judgement in result.judgements:
                     if judgement.grade != "pass":
                         said = f"{judgement.vector_id}: {judgement.grade}: {judgement.detail}"
-                        write(f"{result.name}: {said}\n")
+                        write(safe(f"{result.name}: {said}") + "\n")
     return 0 if all(result.conforms for result in results) else 1
 
 

@@ -30,6 +30,10 @@ HELP = {
     "MissingField": Help(_READERS, _REPORT),
     "InvalidKey": Help(_READERS, _REPORT),
     "InvalidHashKey": Help(_READERS, _REPORT),
+    "UnusedHashKey": Help(
+        "Nobody: a warning, never raised. Every consumer delivers all user records of the aggregate.",
+        "Nothing. Its writer should leave the entry out.",
+    ),
     "IndexOutOfTable": Help(_READERS, _REPORT),
     "NoUserRecords": Help(_READERS, "Find the writer: the aggregate's user records are not on the stream."),
     "DecompressionError": Help(

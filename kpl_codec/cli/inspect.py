@@ -200,6 +200,7 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
     lines += [
         line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
     ]
+    lines += [line((f"warning: {warning}", "yellow")) for warning in found.warnings]
     if found.omitted:
         lines.append(line((f"... and {found.omitted:,} more, not listed (--max-nodes)", "dim")))
     show(*lines)
@@ -255,16 +256,8 @@ def _facts(
         "sound": not defects,
         "canonical": found.canonical,
         "userRecords": found.user_records,
-        "defects": [
-            {
-                "code": defect.code,
-                "requirement": defect.requirement,
-                "offset": defect.offset,
-                "recordIndex": defect.record_index,
-                "text": defect.describe(),
-            }
-            for defect in defects
-        ],
+        "defects": list(map(_defect, defects)),
+        "warnings": list(map(_defect, found.warnings)),
         "kcl": camel_keys(found.kcl._asdict()),
         "others": answers,
         "omitted": found.omitted,
@@ -281,6 +274,16 @@ def _facts(
                 for record in decode(data)
             ]
     return facts
+
+
+def _defect(defect: DecodeError) -> dict[str, Any]:
+    return {
+        "code": defect.code,
+        "requirement": defect.requirement,
+        "offset": defect.offset,
+        "recordIndex": defect.record_index,
+        "text": defect.describe(),
+    }
 
 
 def _tree(node: Node) -> dict[str, Any]:

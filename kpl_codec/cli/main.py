@@ -153,7 +153,9 @@ def _complete() -> None:
 def _failed(reason: str) -> int:
     # Standard error may be ASCII, and the reason may quote a name that is not.
     encoding = sys.stderr.encoding or "ascii"
-    said = f"kpl-codec: {reason}\n".encode(encoding, "backslashreplace").decode(encoding)
+    from ..pictures.labels import safe_lines
+
+    said = f"kpl-codec: {safe_lines(reason)}\n".encode(encoding, "backslashreplace").decode(encoding)
     with suppress(OSError):  # nobody can be told
         sys.stderr.write(said)
         sys.stderr.flush()

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..conformance import Program, ProgramError, adapter_command
+from ..conformance import ProgramError, adapter_command, run
+from ..conformance.judging import decode_vector
 from ..deaggregation.kcl import Outcome
-from ..errors import DecodeError
-from ..format.codec import decode
-from ..format.records import UserRecord
 from ..pictures.labels import plural
 from ..pictures.terminal import Part
 
@@ -18,62 +16,37 @@ OTHERS = ("aws_kinesis_agg",)
 
 
 def ask(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Runs each of `OTHERS` on ``data``, in its own process.
-
-    ``outcome``: same, plain, lost, differs, refused, crashed, not-installed; with ``delivered``, the
-    number of user records, and ``detail``.
-    """
-    try:
-        expected: list[UserRecord] | None = list(decode(data))
-    except DecodeError:
-        expected = None
+    """Runs each of `OTHERS` on ``data``, in its own process: the grade of its answer
+    (`conformance.GRADES`, or not-installed) and what it did."""
+    vector = decode_vector(data)
     for name in OTHERS:
         try:
-            with Program(adapter_command(name), timeout=20) as program:
-                version = str(program.hello.get("version", "?"))
-                answer = program.ask({"op": "decode", "id": "inspect", "data": data.hex()})
+            result = run(adapter_command(name), [vector])
         except ProgramError as error:
-            yield name, {"outcome": "not-installed", "detail": str(error)}
+            yield name, {"grade": "not-installed", "detail": str(error)}
         else:
-            yield f"{name} {version}", _compared(answer, expected)
+            (judgement,) = result.judgements
+            yield f"{result.name} {result.version}", {"grade": judgement.grade, "detail": judgement.detail}
 
 
-def _compared(answer: dict[str, Any], expected: list[UserRecord] | None) -> dict[str, Any]:
-    if "error" in answer:
-        return {"outcome": "refused", "detail": str(answer["error"])}
-    if answer.get("plain"):
-        return {"outcome": "plain", "delivered": 1}
-    if "user_records" not in answer:
-        return {"outcome": "crashed", "detail": str(answer)}
-    got = [
-        (r.get("partition_key"), r.get("explicit_hash_key"), r.get("data")) for r in answer["user_records"]
-    ]
-    if expected is None:
-        return {"outcome": "differs" if got else "lost", "delivered": len(got)}
-    ours = [(r.partition_key, r.explicit_hash_key, r.data.hex()) for r in expected]
-    if got == ours:
-        return {"outcome": "same", "delivered": len(got)}
-    wrong = sum(a != b for a, b in zip(got, ours, strict=False))
-    outcome = "lost" if len(got) < len(ours) else "differs"
-    return {"outcome": outcome, "delivered": len(got), "expected": len(ours), "wrong": wrong}
+#: What a grade means for this one record, and its style.
+_SAID = {
+    "pass": ("agrees with this library", "green"),
+    "refused": ("refuses it", "yellow"),
+    "unopened": ("hands it on unopened, as a plain record", "yellow"),
+    "accepted": ("delivers user records out of a broken frame", "red"),
+    "lost": ("loses user records in silence", "red"),
+    "wrong": ("delivers other user records", "red"),
+    "failed": ("fails", "red"),
+    "not-installed": ("could not be asked (is it installed?)", "dim"),
+}
 
 
-def text(outcome: dict[str, Any]) -> Part:
-    """An outcome of `ask` for people."""
-    kind, delivered = outcome["outcome"], outcome.get("delivered", 0)
-    if kind == "same":
-        return f"delivers the same {delivered} user records", "green"
-    if kind == "plain":
-        return "hands it on unopened, as a plain record"
-    if kind == "not-installed":
-        return "could not be asked (is it installed?)", "dim"
-    if kind in ("refused", "crashed"):
-        return f"{kind}: {outcome['detail'][:200]}", "yellow"
-    if "expected" in outcome:
-        said = f"delivers {delivered} of {outcome['expected']} user records, {outcome['wrong']} of them wrong"
-    else:
-        said = f"delivers {delivered} user records out of a broken frame"
-    return said + (", and loses the rest in silence" if kind == "lost" else ""), "red"
+def text(answer: dict[str, Any]) -> Part:
+    """An answer of `ask` for people."""
+    said, style = _SAID[answer["grade"]]
+    detail = answer["detail"][:200] if answer["grade"] != "not-installed" else ""
+    return f"{said}: {detail}" if detail else said, style
 
 
 def kcl_text(outcome: Outcome) -> Part:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..aws_errors import what_to_check
-from ..pictures.labels import plural
+from ..pictures.labels import plural, safe_lines
 from ..pictures.terminal import drop_output, json_line, note, write, write_on
 from ..sentinel import Finding, Limits, Watch
 from ..sentinel.findings import SEVERITIES, at_least_as_bad
@@ -355,7 +355,7 @@ class _Terminal:
     def _say(self, text: str, style: str = "") -> None:
         from rich.text import Text
 
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        self._console.print(Text(safe_lines(text), style=style), soft_wrap=True)
 
 
 def _table(stream: str, watch: Watch, now: float) -> Any:

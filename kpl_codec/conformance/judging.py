@@ -7,6 +7,7 @@
     unopened     delivered a frame as a plain record               no: the bytes are all there
     accepted     user records out of what is invalid               may be: nobody is told
     lost         fewer user records, and no error                  yes
+    other-bytes  encoded the same user records as other bytes      no: every decoder reads them
     wrong        other user records or another result              yes
     failed       crash, hang, or an invalid answer                 yes
 
@@ -16,10 +17,16 @@ error is any error: codes are specific to this library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-GRADES = ("pass", "refused", "unopened", "accepted", "lost", "wrong", "failed")
+from ..errors import DecodeError, NotAggregated
+from ..format.codec import decode
+from ..format.records import UserRecord
+from .serving import user_record
+
+GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
 
 #: Kind of vector -> the members of its result a program has to give.
 _RESULTS = {
@@ -114,6 +121,9 @@ def judge(vector: Mapping[str, Any], answer: Mapping[str, Any]) -> Judgement:
     given = vector["input"].get("user_records", [])
     if vector["kind"] == "encode" and len(given) == 1 and answer.get("data") == given[0]["data"]:
         return grade("pass", "a lone user record is sent bare, as the KPL does")
+    found = answer.get("data")
+    if vector["kind"] == "encode" and found != vector["data"] and _holds(found, given):
+        return grade("other-bytes", "decode gives the same user records")
     for name in _RESULTS[vector["kind"]]:
         if answer.get(name) != vector[name]:
             return grade("wrong", f"{name} differs")
@@ -139,9 +149,10 @@ def _judge_decode(
         elif _without_tags(found) == _without_tags(expected):
             result = grade("pass", "tags are not delivered")
         elif len(found) < len(expected):
-            result = grade("lost", f"{len(found)} of {len(expected)} user records")
+            of = f"{len(found)} of {len(expected)} user records"
+            result = grade("lost", of + differences(found, expected))
         else:
-            result = grade("wrong", "other user records")
+            result = grade("wrong", "other user records" + differences(found, expected))
     elif vector.get("plain"):
         result = grade("lost", f"a plain record became {len(answer['user_records'])} user records")
     elif not answer["user_records"]:
@@ -151,6 +162,45 @@ def _judge_decode(
     else:
         result = grade("accepted", f"expected {vector['error']['code']}")
     return result
+
+
+def _holds(data: Any, user_records: list[Any]) -> bool:
+    """Whether ``data`` is an aggregated record of these user records."""
+    try:
+        found = [user_record(*record) for record in _in_order(decode(bytes.fromhex(data)))]
+    except (ValueError, TypeError):  # no hex, or a DecodeError
+        return False
+    return found == user_records
+
+
+def _in_order(records: Iterable[UserRecord]) -> Iterator[tuple[Any, ...]]:
+    """The arguments of `serving.user_record`."""
+    return ((r.partition_key, r.data, r.explicit_hash_key, r.tags) for r in records)
+
+
+def decode_vector(data: bytes) -> dict[str, Any]:
+    """The vector of a frame: what `decode` says of it."""
+    vector: dict[str, Any] = {"id": "data", "kind": "decode", "result": "valid"}
+    vector["input"] = {"data": data.hex()}
+    try:
+        vector["user_records"] = [user_record(*record) for record in _in_order(decode(data))]
+    except NotAggregated:
+        vector["plain"] = True
+    except DecodeError as error:
+        vector |= {"result": "invalid", "error": {"code": error.code}}
+    return vector
+
+
+def differences(found: list[Any], expected: list[Any]) -> str:
+    """Which parts of user records differ, and of how many: "; partition_key of 2, data of 1"."""
+    wrong = Counter(
+        name
+        for one, other in zip(found, expected, strict=False)
+        for name in ("partition_key", "explicit_hash_key", "data")
+        if not isinstance(one, Mapping) or one.get(name) != other.get(name)
+    )
+    said = ", ".join(f"{name} of {count}" for name, count in wrong.items())
+    return f"; {said} differs" if said else ""
 
 
 def _without_tags(records: list[Any]) -> list[Any]:

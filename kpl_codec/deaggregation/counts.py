@@ -20,17 +20,31 @@ class Drop(NamedTuple):
 
 
 class Counts:
-    """Counts of what was opened so far. ``dropped``: user records by reason (policy ``kcl``). ``defects``:
-    rows by the code of their first defect (policy ``report``)."""
+    """Counts of what was opened so far. ``dropped``: user records by reason (policy ``kcl``).
+    ``empty_records``: aggregated records in which the KCL finds no user record, so that nothing comes of them
+    (policy ``kcl``). ``defects``: rows by the code of their first defect (policy ``report``)."""
 
-    __slots__ = ("aggregated_records", "defects", "dropped", "kinesis_records", "user_records")
+    __slots__ = (
+        *("aggregated_records", "defects", "dropped", "empty_records", "kinesis_records"),
+        "user_records",
+    )
 
     def __init__(self, kinesis_records: int = 0, aggregated_records: int = 0, user_records: int = 0) -> None:
         self.kinesis_records = kinesis_records
         self.aggregated_records = aggregated_records
         self.user_records = user_records
+        self.empty_records = 0
         self.dropped: Counter[str] = Counter()
         self.defects: Counter[str] = Counter()
+
+    def add(self, other: Counts) -> None:
+        """Count what ``other`` has counted, too."""
+        self.kinesis_records += other.kinesis_records
+        self.aggregated_records += other.aggregated_records
+        self.user_records += other.user_records
+        self.empty_records += other.empty_records
+        self.dropped.update(other.dropped)
+        self.defects.update(other.defects)
 
     def _values(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}

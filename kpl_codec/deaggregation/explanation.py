@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated, NoUserRecords
+from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated
 from ..format import fields, frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
@@ -54,7 +54,8 @@ class Explanation(NamedTuple):
     (wrong digest), "broken message", "defective" (parts of it are wrong), "aggregated". ``defects``: in the
     order of the bytes; `decode` raises the first. ``user_records``: how many, None where that cannot be
     known. ``canonical``: `encode` would write the same bytes. ``kcl``: what
-    the KCL does with it. ``omitted``: nodes and defects counted but not listed.
+    the KCL does with it. ``omitted``: nodes and defects counted but not listed. ``warnings``: what a writer
+    should not have written and every consumer reads all the same.
     """
 
     size: int
@@ -65,6 +66,7 @@ class Explanation(NamedTuple):
     canonical: bool = False
     kcl: Outcome = RAW
     omitted: int = 0
+    warnings: tuple[DecodeError, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -77,6 +79,7 @@ class Explanation(NamedTuple):
             value = f"  {node.value}" if node.value else ""
             lines.append(f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}{node.name}{value}")
         lines += [f"defect: {defect}" for defect in self.defects]
+        lines += [f"warning: {warning}" for warning in self.warnings]
         if self.omitted:
             lines.append(f"... and {self.omitted} more, not listed")
         return "\n".join(lines)
@@ -127,16 +130,19 @@ def explain(
     children, reached = _message(data, start, end, budget)
     kind = "aggregated"
     records = None
+    warnings: tuple[DecodeError, ...] = ()
+    defects: list[DecodeError]
     if broken is not None:
-        kind = "broken frame"
-        defects: list[DecodeError] = [broken]
+        kind, defects = "broken frame", [broken]
     else:
-        defects = _defects(data, start, end, budget)
-        if any(isinstance(defect, MalformedMessage) for defect in defects):
-            kind = "broken message"
+        try:
+            walked = wire.Message(data, start, end)
+        except MalformedMessage as error:
+            kind, defects = "broken message", [error]
         else:
-            records = wire.scan(data, start, end).record_count
+            defects = _defects(walked, budget)
             kind = "defective" if defects else "aggregated"
+            records, warnings = walked.record_count, () if walked.unused is None else (walked.unused,)
     if reached < end:
         children.append(Node(reached, end, "unread", f"{end - reached} bytes"))
     digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
@@ -159,23 +165,18 @@ def explain(
         not defects and is_canonical(data),
         kcl.outcome(data, hash_key_range),
         budget.omitted,
+        warnings,
     )
 
 
-def _defects(data: bytes, start: int, end: int, budget: _Budget) -> list[DecodeError]:
-    try:
-        tables = wire.scan(data, start, end)
-    except MalformedMessage as error:
-        return [error]
-    for defect in tables.defects:
+def _defects(walked: wire.Message, budget: _Budget) -> list[DecodeError]:
+    for defect in walked.defects:
         budget.add(defect)
-    budget.omitted += tables.defect_count - len(tables.defects)
-    if not tables.record_count and not tables.defects:
-        return [NoUserRecords(offset=start)]
-    for record in wire.records(data, start, end):
-        for defect in wire.check(record, tables):
+    budget.omitted += walked.defect_count - len(walked.defects)
+    for record in walked.records():
+        for defect in walked.defects_of(record):
             budget.add(defect)
-    first = wire.first_defect(data, start, end)
+    first = walked.first_defect()
     rest = sorted((d for d in budget.defects if d != first), key=lambda defect: defect.offset or 0)
     return [] if first is None else [first, *rest]
 

@@ -79,23 +79,17 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
     """What the KCL does with ``data`` from a shard with this range (None: it knows no range)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
     # delivered unopened."
-    if not is_aggregated(data):
+    walked = _walked(data) if is_aggregated(data) else None
+    if walked is None or any(map(_unreadable, walked.records())):
         return RAW
-    end = len(data) - DIGEST_SIZE
-    try:
-        tables = wire.scan(data, 4, end, dialect=JAVA)
-        if any(_unreadable(record) for record in wire.records(data, 4, end, dialect=JAVA)):
-            return RAW
-    except MalformedMessage:
-        return RAW
-    total = tables.record_count
+    total = walked.record_count
     # KCL-2: "An aggregate without user records delivers nothing."
     if not total:
         return Outcome(False, 0, 0, "no-user-records")
     # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
     judge = Judge(None, hash_key_range or ALL_HASH_KEYS).on(None)
     judged: dict[tuple[int | None, int | None], DropReason | None] = {}
-    for record, pk, ehk in _keyed(data, tables):
+    for record, pk, ehk in _keyed(walked):
         pair = record.partition_key_index, record.explicit_hash_key_index
         if pair not in judged:  # hash each key only once: it may be long, and used by many
             judged[pair] = _refusal(pk, ehk, judge)
@@ -127,11 +121,20 @@ def _refusal(pk: str | None, ehk: str | None, judge: ShardJudge) -> DropReason |
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
     """The first ``count`` user records as the KCL delivers them: partition key, data, explicit hash key.
     ``count``: `Outcome.delivered`; tags are discarded (KCL-7)."""
-    tables = wire.scan(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA)
+    walked = _walked(data)
+    assert walked is not None
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
-    for record, pk, ehk in islice(_keyed(data, tables), count):
+    for record, pk, ehk in islice(_keyed(walked), count):
         start, end = record.data or (0, 0)
         yield pk or "", data[start:end], ehk
+
+
+def _walked(data: bytes) -> wire.Message | None:
+    """The message of a frame as Java reads it; None where it refuses it."""
+    try:
+        return wire.Message(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA)
+    except MalformedMessage:
+        return None
 
 
 def _unreadable(record: wire.WireRecord) -> bool:
@@ -143,14 +146,14 @@ def _unreadable(record: wire.WireRecord) -> bool:
     )
 
 
-def _keyed(data: bytes, tables: wire.Scan) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
+def _keyed(walked: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
     """Every user record with its keys as Java looks them up; partition key None: Java throws."""
-    for record in wire.records(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA):
+    for record in walked.records():
         keys: list[str | None] = []
         failed = False
         for index, table in (
-            (record.partition_key_index, tables.partition_keys),
-            (record.explicit_hash_key_index, tables.explicit_hash_keys),
+            (record.partition_key_index, walked.partition_keys),
+            (record.explicit_hash_key_index, walked.explicit_hash_keys),
         ):
             if index is None:
                 keys.append(None)

@@ -7,12 +7,11 @@ from itertools import count, repeat
 from typing import TypeVar
 
 from ..compiled import speedups
-from ..errors import DecodeError, HashKeyError
+from ..errors import DecodeError, HashKeyError, MalformedMessage
 from ..format import wire
 from ..format.hash_keys import effective_hash_key, hash_key_from_bytes, partition_key_hashes
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord
-from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, PlacedAggregate, Placement, ShardJudge, aggregate_kind
 from . import kcl
 from .kcl import Fate
@@ -64,8 +63,9 @@ def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> PlacedAggregate:
     if ehks is None:
         hash_keys = _partition_key_hashes(parsed, judge)
     else:
-        # For every text that a decoder accepts (KEY-3), int gives the same number.
-        hash_keys = list(map(int, explicit_hash_keys))
+        # For every text that a decoder accepts (KEY-3), int gives the same number. The text of an entry that
+        # is none (KEY-8) is empty, and not used.
+        hash_keys = [int(text or 0) for text in explicit_hash_keys]
         used = ehks
         if min(ehks) < 0:
             first = len(hash_keys)
@@ -142,17 +142,24 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
 
 
 def defective_rows(
-    record: KinesisRecord, tables: wire.Scan, outcome: kcl.Outcome, judge: ShardJudge | None
+    record: KinesisRecord,
+    walked: wire.Message,
+    outcome: kcl.Outcome,
+    judge: ShardJudge | None,
+    unreadable: MalformedMessage | None = None,
 ) -> Iterator[DeaggregatedRecord]:
-    """Every user record in the bytes, with its defects and its fate at the KCL."""
-    data, start, end = record.data, 4, len(record.data) - DIGEST_SIZE
+    """Every user record in the bytes, with its defects and its fate at the KCL.
+
+    ``unreadable``: why only the KCL can read the message; then ``walked`` is as it reads it.
+    """
+    data = record.data
     seen_by_kcl = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
     judged: dict[tuple[int | None, int | None], Placement] = {}
 
     def keys(found: wire.WireRecord) -> tuple[str | None, str | None]:
         return (
-            _entry(tables.partition_keys, found.partition_key_index),
-            _entry(tables.explicit_hash_keys, found.explicit_hash_key_index),
+            _entry(walked.partition_keys, found.partition_key_index),
+            _entry(walked.explicit_hash_keys, found.explicit_hash_key_index),
         )
 
     def placement(found: wire.WireRecord) -> Placement | None:
@@ -163,17 +170,24 @@ def defective_rows(
             pk, ehk = keys(found)
             # An explicit hash key that cannot be read still decides the shard.
             known = ehk is not None or (pk is not None and found.explicit_hash_key_index is None)
-            judged[pair] = judge.place(effective_hash_key(pk or "", ehk) if known else None, certain=True)
+            judged[pair] = judge.place(hash_key_or_none(pk or "", ehk) if known else None, certain=True)
         return judged[pair]
 
+    def defects(found: wire.WireRecord) -> Iterator[DecodeError]:
+        own = walked.defects_of(found)
+        if unreadable is not None and not own:
+            own = [MalformedMessage(**{**unreadable.fields, "record_index": found.record_index})]
+        for defect in own:
+            yield defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+
     # The bytes are read twice: kept defects would take hundreds of times the memory of their bytes.
-    kind = _kind(placement(found) for found in _if(judge, wire.records(data, start, end)))
-    for found in wire.records(data, start, end):
+    kind = _kind(placement(found) for found in _if(judge, walked.records()))
+    for found in walked.records():
         pk, ehk = keys(found)
         begin, stop = found.data or (0, 0)
         fate: Fate = "raw" if outcome.raw else "dropped"
         if not outcome.raw and found.record_index < outcome.delivered:
-            same = next(seen_by_kcl, None) == (pk, data[begin:stop], ehk)
+            same = next(seen_by_kcl, None) == (pk, data[begin:stop], ehk) and unreadable is None
             fate = "delivered" if same else "altered"
         yield DeaggregatedRecord(
             pk,
@@ -186,10 +200,7 @@ def defective_rows(
             record.shard_id,
             record.approximate_arrival_timestamp,
             _of(placement(found), kind),
-            tuple(
-                defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
-                for defect in wire.check(found, tables)
-            ),
+            tuple(defects(found)),
             fate,
         )
 

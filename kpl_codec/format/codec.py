@@ -57,26 +57,27 @@ def decode_message(message: bytes, data: bytes) -> AggregatedRecord:
     parsed = parse(message)
     if parsed is not None:
         return parsed
-    start, end = 4, len(data) - DIGEST_SIZE
-    defect = wire.first_defect(data, start, end)
+    walked = wire.Message(data, 4, len(data) - DIGEST_SIZE)
+    defect = walked.first_defect()
     if defect is not None:
         raise defect
-    return _walk(data, start, end)
+    return aggregated_record(walked)
 
 
-def _walk(data: bytes, start: int, end: int) -> AggregatedRecord:
-    """Decodes a sound message that the fast decoder could not decide: unknown fields, long varints."""
-    tables = wire.scan(data, start, end)
+def aggregated_record(walked: wire.Message) -> AggregatedRecord:
+    """The user records of a message without a defect that the fast decoder could not decide: unknown fields,
+    long varints."""
+    data = walked.data
     pk_indices, ehk_indices, payloads, tags = [], [], [], []
-    for record in wire.records(data, start, end):
+    for record in walked.records():
         pk_indices.append(record.partition_key_index or 0)
         ehk_indices.append(-1 if record.explicit_hash_key_index is None else record.explicit_hash_key_index)
         begin, stop = record.data or (0, 0)
         payloads.append(data[begin:stop])
         tags.append(record.tags)
     return AggregatedRecord(
-        tuple(key or "" for key in tables.partition_keys),
-        tuple(key or "" for key in tables.explicit_hash_keys),
+        tuple(key or "" for key in walked.partition_keys),
+        tuple(key or "" for key in walked.explicit_hash_keys),
         pk_indices,
         ehk_indices if max(ehk_indices) >= 0 else None,
         payloads,

@@ -1,12 +1,13 @@
-"""Detects aggregated records that were turned into text. No consumer opens them: they look like plain
-data."""
+"""Detects aggregated records that were turned into text, or written with other first bytes. No consumer opens
+them: they look like plain data."""
 
 from __future__ import annotations
 
 import binascii
-from typing import Literal
+import hashlib
+from typing import Final, Literal
 
-from ..limits import MAGIC
+from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
 
 Disguise = Literal[
     "base64",
@@ -15,6 +16,7 @@ Disguise = Literal[
     "Latin-1 text",
     "text with lost bytes",
     "a Python literal",
+    "a frame with a foreign magic",
 ]
 
 #: The first bytes of each disguise. In base64 the four bytes of the magic fill five digits and part of a
@@ -32,10 +34,16 @@ BEGINNINGS: dict[bytes, Disguise] = {
 }
 
 
+#: Only data with one of these can be a frame with a foreign magic: the last three bytes of the magic (erlmld
+#: and ex_kpl change the first), or a field of an aggregated record after four bytes. Not all is hashed.
+MAGIC_END: Final = MAGIC[1:]
+FIRST_TAGS: Final = (b"\x0a", b"\x12", b"\x1a")
+
+
 def disguise_of(data: bytes) -> Disguise | None:
     """The disguise of an aggregated record in ``data``, None if it has none.
 
-    It checks only the first bytes, and for base64 whether the digits decode.
+    It checks only the first bytes, for base64 whether the digits decode, and for a foreign magic the digest.
     """
     found = next((name for start, name in BEGINNINGS.items() if data.startswith(start)), None)
     if found == "base64 of base64":
@@ -43,7 +51,19 @@ def disguise_of(data: bytes) -> Disguise | None:
         return found if inner == "base64" else None
     if found == "base64" and not _decoded(data.strip(b'"')).startswith(MAGIC):
         return None
+    if found is None and _has_foreign_magic(data):
+        return "a frame with a foreign magic"
     return found
+
+
+def _has_foreign_magic(data: bytes) -> bool:
+    """Whether ``data`` ends in the digest of what follows its first four bytes, which are not the magic."""
+    if len(data) <= FRAME_OVERHEAD or data.startswith(MAGIC):
+        return False
+    if data[1:4] != MAGIC_END and data[4:5] not in FIRST_TAGS:
+        return False
+    message = data[len(MAGIC) : -DIGEST_SIZE]
+    return hashlib.md5(message, usedforsecurity=False).digest() == data[-DIGEST_SIZE:]
 
 
 def _decoded(text: bytes) -> bytes:

@@ -70,24 +70,6 @@ def parse(message: bytes) -> Parts | None:
     )
 
 
-def key_tables(message: bytes) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Both key tables. None: they may be broken, or have an entry of more than 127 bytes, or ``message`` may
-    hold more than them."""
-    try:
-        parsed = COLUMNS.FromString(message)
-        partition_keys = tuple(parsed.partition_key_table[:])
-        explicit_hash_keys = tuple(parsed.explicit_hash_key_table[:])
-        size = len("".join(partition_keys).encode()) + len("".join(explicit_hash_keys))
-    except (DecodeError, UnicodeError, TypeError):  # upb returns bytes where the text is not UTF-8
-        return None
-    # A tag, a length of one byte and its text are the least that an entry takes.
-    if size + 2 * (len(partition_keys) + len(explicit_hash_keys)) != len(message):
-        return None
-    if explicit_hash_keys and not _are_hash_keys(explicit_hash_keys):
-        return None
-    return partition_keys, explicit_hash_keys
-
-
 def _tags(records: Any) -> list[tuple[Tag, ...]] | None:
     try:
         tags = [tuple(Tag(t.key, t.value if t.HasField("value") else None) for t in r.tags) for r in records]

@@ -11,7 +11,7 @@ Specification: spec/01-aggregated-record.md, MSG-1 to MSG-10.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import (
     DecodeError,
@@ -19,9 +19,9 @@ from ..errors import (
     IndexOutOfTable,
     InvalidHashKey,
     InvalidKey,
-    MalformedMessage,
     MissingField,
     NoUserRecords,
+    UnusedHashKey,
     WrongWireType,
 )
 from ..limits import MAX_PARTITION_KEY_LENGTH
@@ -29,7 +29,7 @@ from .fields import LENGTH_DELIMITED, STRICT, VARINT, Dialect, Field, fields
 from .hash_keys import explicit_hash_key_value
 from .records import Tag
 
-#: How many frame-level defects `scan` keeps; it counts the rest.
+#: How many frame-level defects a `Message` keeps; it counts the rest.
 MAX_KEPT_DEFECTS = 100
 
 #: Field numbers, names and wire types of kpl.proto, message by message.
@@ -60,26 +60,123 @@ class WireRecord(NamedTuple):
     defects: tuple[DecodeError, ...]
 
 
-class Scan:
-    """The key tables of a message, how many user records follow, and the defects outside of them.
+class Message:
+    """The message between ``start`` and ``end``, walked once: its key tables, how many user records follow,
+    and the defects outside of them. Raises MalformedMessage.
 
     A table entry that is not a valid key is None. ``defects`` holds the first MAX_KEPT_DEFECTS of
-    ``defect_count``, in the order of the bytes.
+    ``defect_count``, in the order of the bytes. ``unused``: the first entry that is no explicit hash key and
+    that no user record uses, which is a warning and no defect. If ``dialect`` is not strict, a field with the
+    wrong wire type is unknown, and ``dialect.text`` decodes the entries.
     """
 
-    __slots__ = ("defect_count", "defects", "explicit_hash_keys", "partition_keys", "record_count")
+    __slots__ = (
+        *("_bounds", "_dialect", "_used", "data", "defect_count", "defects", "explicit_hash_keys"),
+        *("partition_keys", "record_count", "unused"),
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> None:
+        self.data = data
+        self._bounds = start, end
+        self._dialect = dialect
+        self._used: set[int | None] | None = None
         self.partition_keys: list[str | None] = []
         self.explicit_hash_keys: list[str | None] = []
         self.record_count = 0
         self.defects: list[DecodeError] = []
         self.defect_count = 0
+        self.unused: UnusedHashKey | None = None
+        for field in fields(data, start, end, dialect=dialect):
+            name, wire_type = AGGREGATED_RECORD.get(field.number, ("", -1))
+            if not name:
+                continue  # MSG-11: "Unknown fields MUST be skipped, whatever their number and wire type."
+            if field.wire_type != wire_type:
+                if dialect.strict:
+                    self._add(_wrong_wire_type(name, field, wire_type, None))
+            elif name == "records":
+                self._walk_record(field)
+            else:
+                self._add_entry(name, field)
 
-    def add(self, defect: DecodeError) -> None:
+    def _add(self, defect: DecodeError) -> None:
         self.defect_count += 1
         if len(self.defects) < MAX_KEPT_DEFECTS:
             self.defects.append(defect)
+
+    def _walk_record(self, outer: Field) -> None:
+        """Every user record is walked, too: if one is malformed, the whole message is."""
+        index, dialect = self.record_count, self._dialect
+        for field in fields(
+            self.data, outer.start, outer.end, nesting=1, dialect=dialect, record_index=index
+        ):
+            if field.number == 4 and field.wire_type == LENGTH_DELIMITED:
+                for _ in fields(
+                    self.data, field.start, field.end, nesting=2, dialect=dialect, record_index=index
+                ):
+                    pass
+        self.record_count += 1
+
+    def _add_entry(self, name: str, field: Field) -> None:
+        table = self.partition_keys if field.number == 1 else self.explicit_hash_keys
+        raw = self.data[field.start : field.end]
+        entry: str | DecodeError
+        if self._dialect.strict:
+            entry = _strict_key(raw, name, len(table), field.start)
+        else:
+            entry = self._dialect.text(raw)
+        if isinstance(entry, InvalidHashKey):
+            # KEY-8: "An entry of the explicit hash key table that is no hash key and that no user record uses
+            # MUST NOT make an aggregate defective; the report policy names it."
+            if self._used is None:
+                self._used = {record.explicit_hash_key_index for record in self.records()}
+            if entry.index in self._used:
+                self._add(entry)
+            elif self.unused is None:
+                self.unused = UnusedHashKey(index=entry.index, offset=entry.offset)
+        elif isinstance(entry, DecodeError):
+            self._add(entry)
+        table.append(None if isinstance(entry, DecodeError) else entry)
+
+    def records(self) -> Iterator[WireRecord]:
+        """The user records, one at a time, each with the defects of its own fields."""
+        index = 0
+        for field in fields(self.data, *self._bounds, dialect=self._dialect):
+            if field.number == 3 and field.wire_type == LENGTH_DELIMITED:
+                yield _record(self.data, field, index, self._dialect)
+                index += 1
+
+    def defects_of(self, record: WireRecord) -> list[DecodeError]:
+        """Everything wrong with one user record, in the order of the bytes: its own fields, and its indices
+        into the tables (a bad table entry is a defect of every user record that uses it)."""
+        found = list(record.defects)
+        for table, index, entries in (
+            ("partition_key_table", record.partition_key_index, self.partition_keys),
+            ("explicit_hash_key_table", record.explicit_hash_key_index, self.explicit_hash_keys),
+        ):
+            if index is None:
+                continue
+            at: dict[str, Any] = {"offset": record.offset, "record_index": record.record_index}
+            # MSG-7: "An index MUST be below the number of entries of its table, all 64 bits of it counted."
+            if index >= len(entries):
+                found.append(IndexOutOfTable(table=table, index=index, size=len(entries), **at))
+            elif entries[index] is None:
+                found.append(InvalidKey(code="key-unusable", table=table, index=index, **at))
+        return sorted(found, key=_offset)
+
+    def first_defect(self) -> DecodeError | None:
+        """The defect that `decode` raises: the first in the order of the bytes. None if there is none."""
+        first = self.defects[0] if self.defects else None
+        # MSG-10: "An aggregated record without user records MUST be refused."
+        if not self.record_count and first is None:
+            return NoUserRecords(offset=self._bounds[0])
+        for record in self.records():
+            if first is not None and record.offset > _offset(first):
+                break
+            # The user record comes before the broken table entry it uses: the entry is the defect.
+            found = [defect for defect in self.defects_of(record) if defect.code != "key-unusable"]
+            if found:
+                return found[0] if first is None or _offset(found[0]) < _offset(first) else first
+        return first
 
 
 def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | DecodeError:
@@ -100,53 +197,6 @@ def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | Decod
     return text
 
 
-def scan(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Scan:
-    """Read the key tables of the message between ``start`` and ``end`` and check its structure.
-
-    If ``dialect`` is not strict, a field with the wrong wire type is unknown, and ``dialect.text`` decodes
-    the entries. Raises MalformedMessage.
-    """
-    result = Scan()
-    for field in fields(data, start, end, dialect=dialect):
-        name, wire_type = AGGREGATED_RECORD.get(field.number, ("", -1))
-        if not name:
-            continue  # MSG-11: "Unknown fields MUST be skipped, whatever their number and wire type."
-        if field.wire_type != wire_type:
-            if dialect.strict:
-                result.add(_wrong_wire_type(name, field, wire_type, None))
-            continue
-        if name == "records":
-            # Every user record is walked, too: if one is malformed, the whole message is.
-            for inner in fields(
-                data, field.start, field.end, nesting=1, dialect=dialect, record_index=result.record_count
-            ):
-                if inner.number == 4 and inner.wire_type == LENGTH_DELIMITED:
-                    for _ in fields(
-                        data,
-                        inner.start,
-                        inner.end,
-                        nesting=2,
-                        dialect=dialect,
-                        record_index=result.record_count,
-                    ):
-                        pass
-            result.record_count += 1
-            continue
-        table = result.partition_keys if field.number == 1 else result.explicit_hash_keys
-        raw = data[field.start : field.end]
-        entry: str | DecodeError
-        if dialect.strict:
-            entry = _strict_key(raw, name, len(table), field.start)
-        else:
-            entry = dialect.text(raw)
-        if isinstance(entry, DecodeError):
-            result.add(entry)
-            table.append(None)
-        else:
-            table.append(entry)
-    return result
-
-
 def _wrong_wire_type(name: str, field: Field, expected: int, record_index: int | None) -> WrongWireType:
     # MSG-5: "A known field with another wire type MUST be refused."
     return WrongWireType(
@@ -156,18 +206,6 @@ def _wrong_wire_type(name: str, field: Field, expected: int, record_index: int |
         offset=field.offset,
         record_index=record_index,
     )
-
-
-def records(data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> Iterator[WireRecord]:
-    """The user records of the message, one at a time, each with the defects of its own fields.
-
-    Call `scan` first: this relies on its checks.
-    """
-    index = 0
-    for field in fields(data, start, end, dialect=dialect):
-        if field.number == 3 and field.wire_type == LENGTH_DELIMITED:
-            yield _record(data, field, index, dialect)
-            index += 1
 
 
 def _record(data: bytes, outer: Field, index: int, dialect: Dialect) -> WireRecord:
@@ -239,58 +277,3 @@ def _tag(data: bytes, outer: Field, record_index: int, dialect: Dialect, defects
 
 def _offset(defect: DecodeError) -> int:
     return defect.offset or 0
-
-
-def check(record: WireRecord, tables: Scan) -> list[DecodeError]:
-    """Everything wrong with one user record, in the order of the bytes: its own fields, and its
-    indices into ``tables`` (a bad table entry is a defect of every user record that uses it)."""
-    found = list(record.defects)
-    for table, index, entries in (
-        ("partition_key_table", record.partition_key_index, tables.partition_keys),
-        ("explicit_hash_key_table", record.explicit_hash_key_index, tables.explicit_hash_keys),
-    ):
-        if index is None:
-            continue
-        # MSG-7: "An index MUST be below the number of entries of its table, all 64 bits of it counted."
-        if index >= len(entries):
-            found.append(
-                IndexOutOfTable(
-                    table=table,
-                    index=index,
-                    size=len(entries),
-                    offset=record.offset,
-                    record_index=record.record_index,
-                )
-            )
-        elif entries[index] is None:
-            found.append(
-                InvalidKey(
-                    code="key-unusable",
-                    table=table,
-                    index=index,
-                    offset=record.offset,
-                    record_index=record.record_index,
-                )
-            )
-    return sorted(found, key=_offset)
-
-
-def first_defect(data: bytes, start: int, end: int) -> DecodeError | None:
-    """The defect that `decode` raises: a malformed message, or else the first in the order of the
-    bytes. None if the message is sound."""
-    try:
-        tables = scan(data, start, end)
-    except MalformedMessage as error:
-        return error
-    first = tables.defects[0] if tables.defects else None
-    # MSG-10: "An aggregated record without user records MUST be refused."
-    if not tables.record_count and first is None:
-        return NoUserRecords(offset=start)
-    for record in records(data, start, end):
-        if first is not None and record.offset > _offset(first):
-            break
-        # The user record comes before the broken table entry it uses: the entry is the defect.
-        found = [defect for defect in check(record, tables) if defect.code != "key-unusable"]
-        if found:
-            return found[0] if first is None or _offset(found[0]) < _offset(first) else first
-    return first

@@ -26,12 +26,22 @@ def safe(text: object) -> str:
     return _UNSAFE.sub("\ufffd", str(text))
 
 
+def safe_lines(text: object) -> str:
+    """The same for a text of several lines, which stay lines."""
+    return "\n".join(map(safe, str(text).split("\n")))
+
+
+def safe_json(text: str) -> str:
+    """JSON with those characters as escapes; they can only stand in its texts, and mean the same."""
+    return _UNSAFE.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
 def short_id(shard_id: str) -> str:
     """``shardId-000000000012`` as ``12``; other ids as they are, at most 16 characters."""
     prefix, dash, digits = shard_id.partition("-")
     if prefix == "shardId" and dash and digits.isascii() and digits.isdigit() and len(digits) < 15:
         return str(int(digits))
-    return shard_id[:16]
+    return safe(shard_id[:16])
 
 
 def share(hash_key_range: HashKeyRange, of: HashKeyRange | None = None) -> str:

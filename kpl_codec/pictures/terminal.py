@@ -21,7 +21,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from .labels import safe
+from .labels import safe, safe_json
 
 #: A piece of text, or a piece of text with a rich style ("bold", "red", "bold red", "dim").
 Part = str | tuple[str, str]
@@ -91,12 +91,13 @@ def show(*parts: RenderableType) -> None:
 
 def show_json(value: Any) -> None:
     """One JSON value. Hash keys and sequence numbers are strings in it: JSON readers lose digits."""
-    write(json.dumps(value, indent=2, ensure_ascii=_ascii_only(sys.stdout)) + "\n")
+    write(safe_json(json.dumps(value, indent=2, ensure_ascii=_ascii_only(sys.stdout))) + "\n")
 
 
 def json_line(value: Any) -> str:
     """One JSON value on one line, ending in a newline."""
-    return json.dumps(value, ensure_ascii=_ascii_only(sys.stdout), separators=(", ", ": ")) + "\n"
+    text = json.dumps(value, ensure_ascii=_ascii_only(sys.stdout), separators=(", ", ": "))
+    return safe_json(text) + "\n"
 
 
 def write(text: str) -> None:
@@ -117,7 +118,7 @@ def write_on(text: str) -> None:
 def note(text: str) -> None:
     """One line to standard error; dropped where nobody can be told."""
     with suppress(OSError):
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(safe(text) + "\n")
         sys.stderr.flush()
 
 

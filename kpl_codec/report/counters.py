@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime, timezone
 from hashlib import blake2b
@@ -79,7 +79,8 @@ class Tally:
     ``shards``: shard -> [Kinesis records, aggregated records, first arrival, last arrival] (seconds).
     ``cells``: (bucket start in seconds, shard) -> [user records, bytes, dropped].
     ``slots``: per 1/256 of the key space [user records, misplaced].
-    ``losses``: reason -> [aggregates, user records]. ``causes``: cause -> the same.
+    ``losses``: reason -> [aggregates, user records].
+    ``causes``: cause -> [aggregates, user records, dropped].
     ``kinds``: kind -> [findings, user records]. ``examples``: kind -> findings.
     """
 
@@ -166,9 +167,10 @@ class Tally:
         """One Kinesis record of which the KCL drops ``user_records``."""
         _add(self.losses, reason, (1, user_records))
 
-    def add_cause(self, cause: str, user_records: int) -> None:
-        """Count an aggregate with user records outside its shard's range, and its cause if known."""
-        _add(self.causes, cause, (1, user_records))
+    def add_cause(self, cause: str, user_records: int, dropped: int) -> None:
+        """Count an aggregate with user records outside its shard's range, and its cause if known.
+        ``dropped``: how many of its user records the KCL drops."""
+        _add(self.causes, cause, (1, user_records, dropped))
 
     def add_finding(self, finding: Finding) -> None:
         """Count a finding, and keep it if it is drawn as an example."""
@@ -258,8 +260,8 @@ class Tally:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _add(into: dict[str, list[int]], name: str, counts: Iterable[int]) -> None:
-    have = into.setdefault(name, [0, 0])
+def _add(into: dict[str, list[int]], name: str, counts: Sequence[int]) -> None:
+    have = into.setdefault(name, [0] * len(counts))
     for index, count in enumerate(counts):
         have[index] += count
 

@@ -92,7 +92,8 @@ BYTES = (
         "missing-field",
         "A required field is missing",
         "A user record lacks its partition key index or its data. The KCL hands the whole record on "
-        "unopened; the Python and Node deaggregators invent a value.",
+        "unopened; the Python and Node deaggregators invent a value. The usual cause is a writer with a "
+        "proto3 schema: it leaves out index 0 and empty data.",
         "MSG-6",
     ),
     _broken(
@@ -123,9 +124,20 @@ BYTES = (
     _broken(
         "hash-key",
         "An invalid explicit hash key",
-        "It is not a decimal number from 0 to 2^128 - 1. The KCL stops at it or drops the whole aggregate, "
-        "depending on the text.",
+        "A user record has it. It is not a decimal number from 0 to 2^128 - 1. The KCL stops at it or drops "
+        "the whole aggregate, depending on the text.",
         "KEY-3",
+    ),
+    Kind(
+        "unused-hash-key",
+        "warning",
+        "An entry that is no hash key, and that nobody uses",
+        "The table of explicit hash keys has an entry that is not a decimal number from 0 to 2^128 - 1. No "
+        "user record uses it. KPLNET writes such an entry into every aggregate.",
+        "Nobody: every consumer, the KCL too, delivers all user records of the aggregate.",
+        "Nothing has to be done. Its writer should leave the entry out.",
+        _BROKEN,
+        "KEY-8",
     ),
     _broken(
         "no-user-records",

@@ -70,12 +70,13 @@ INPUT = (
     Kind(
         "capture-encoded-frame",
         "error",
-        "An aggregated record that was turned into text",
-        "The data of this Kinesis record is an aggregated record as base64, hexadecimal digits or text. No "
-        "consumer opens it: all user records in it arrive as one piece of text.",
-        "If the stream holds the text: KCL, Lambda, Firehose, Spark and plain readers all get it.",
-        "If the stream holds the text, fix the writer: it encodes bytes that boto3 encodes again. If only "
-        "the capture does, decode it once.",
+        "An aggregated record that no consumer can know",
+        "The data of this Kinesis record is an aggregated record as base64, hexadecimal digits or text, or "
+        "with other first four bytes (erlmld writes 00 89 9A C2). No consumer opens it: all user records in "
+        "it arrive as one piece.",
+        "If the stream holds it like this: KCL, Lambda, Firehose, Spark and plain readers get it unopened.",
+        "If the stream holds text, fix the writer: it encodes bytes that boto3 encodes again. If only "
+        "the capture does, decode it once. With a foreign magic, only its own library reads it.",
         ("shard_id", "sequence_number", *CAPTURED),
         "SPK-45",
     ),

@@ -126,11 +126,12 @@ class KclLoss:
 @dataclass(frozen=True, slots=True)
 class CauseCount:
     """Aggregates with user records outside their shard's range that have one cause, a key of
-    `shards.misplacement_causes.CAUSES`, and all user records in them."""
+    `shards.misplacement_causes.CAUSES`, all user records in them, and those that the KCL drops."""
 
     cause: str
     aggregates: int
     user_records: int
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +243,9 @@ class Report:
 
     @property
     def caught_by_reshard(self) -> int:
-        """User records in aggregates that a reshard overtook: a producer that notices sends them again, so
-        they may be on the stream twice, and delivered once."""
-        return sum(count.user_records for count in self.causes if count.cause == "reshard")
+        """User records that the KCL drops in aggregates that a reshard overtook: a producer that notices
+        sends them again, so they may be on the stream twice, and delivered once."""
+        return sum(count.dropped for count in self.causes if count.cause == "reshard")
 
     @property
     def clean(self) -> bool:

@@ -281,7 +281,7 @@ class Scan:
             tally.aggregates[kind] += 1
         cause = self._cause(run)
         if cause is not None:
-            tally.add_cause(cause.name, run.user_records)
+            tally.add_cause(cause.name, run.user_records, run.dropped)
         held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
         of = "user record is" if outside == 1 else "user records are"
         yield Finding(

@@ -43,7 +43,7 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
             requirement=KINDS["no-records"].requirement,
             detail="there is not one Kinesis record in the input",
         )
-    aggregates, user_records = tally.causes.get(ACROSS_SHARDS, (0, 0))
+    aggregates, user_records, _ = tally.causes.get(ACROSS_SHARDS, (0, 0, 0))
     if aggregates:
         many = plural(aggregates, "aggregate holds", "aggregates hold")
         example = next(

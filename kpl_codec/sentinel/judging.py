@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
+from ..errors import UnusedHashKey
 from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
@@ -178,7 +179,9 @@ class Judge:
             # SEN-38: "A Kinesis record that is an aggregated record turned into text MUST be a finding here,
             # as in a validation."
             found.add(Wrong(ENCODED, writer, None), record.sequence_number, 0, inside=inside)
-        defect = next((row.defects[0] for row in rows if row.defects), None)
+        defects = [row.defects[0] for row in rows if row.defects]
+        # The warning stands first; what loses user records is told before it.
+        defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
         if defect is not None:
             found.add(Wrong(defect.code, writer, None), record.sequence_number, lost, inside=inside)
         elif lost:

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
-from ..format.disguises import BEGINNINGS, disguise_of
+from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
+from ..limits import MAGIC
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import ShardMap
 
@@ -118,15 +119,22 @@ def _shard_of(file: str, sequence_number: str | None, only: str | None) -> tuple
 
 
 def _disguised(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """A row about every Kinesis record whose data is an aggregated record turned into text; the records
-    themselves stay plain records."""
-    begins = [pc.starts_with(batch["data"], pattern) for pattern in BEGINNINGS]
+    """A row about every Kinesis record whose data is an aggregated record turned into text, or with a foreign
+    magic; the records themselves stay plain records."""
+    data = batch["data"]
+    begins = [pc.starts_with(data, pattern) for pattern in BEGINNINGS]
+    tags = pa.array(FIRST_TAGS, data.type)
+    foreign = pc.or_(
+        pc.equal(pc.binary_slice(data, 1, 4), pa.scalar(MAGIC_END, data.type)),
+        pc.is_in(pc.binary_slice(data, 4, 5), value_set=tags),
+    )
+    begins.append(pc.and_not(foreign, pc.starts_with(data, MAGIC)))
     rows = pc.indices_nonzero(pc.fill_null(reduce(pc.or_, begins), False))
     found = [(row, disguise_of(batch["data"][row].as_py())) for row in rows.to_pylist()]
     told = [(row, name) for row, name in found if name is not None]
     if told:
         # SPK-45: "Data that is an aggregated record turned into text (base64 of base64, hexadecimal digits,
-        # text with lost bytes) MUST be a finding."
+        # text with lost bytes), or a frame with another magic, MUST be a finding."
         texts = [f"an aggregated record as {name}: no consumer opens it" for _, name in told]
         taken = batch.take(pa.array([row for row, _ in told]))
         codes = pa.array(["encoded-frame"] * len(told))

@@ -244,9 +244,6 @@ def parse_message(message: bytes) -> list[UserRecord]:
     outer = _Reader(message, 0, {1: LENGTH_DELIMITED, 2: LENGTH_DELIMITED, 3: LENGTH_DELIMITED}, broken)
     partition_keys = [_key(value, broken) for value in outer.values[1]]
     explicit_hash_keys = [_key(value, broken) for value in outer.values[2]]
-    for text in explicit_hash_keys:
-        if text is not None and not is_hash_key(text):
-            broken.add("KEY-3")
     if not outer.values[3]:
         broken.add("MSG-10")
 
@@ -263,6 +260,8 @@ def parse_message(message: bytes) -> list[UserRecord]:
         record = _Reader(value, 1, {1: VARINT, 2: VARINT, 3: LENGTH_DELIMITED, 4: LENGTH_DELIMITED}, broken)
         partition_key = entry(partition_keys, record.last(1, required=True))
         explicit_hash_key = entry(explicit_hash_keys, record.last(2))
+        if explicit_hash_key is not None and not is_hash_key(explicit_hash_key):  # KEY-8: only those in use
+            broken.add("KEY-3")
         data = record.last(3, required=True)
         tags = []
         for inner in record.values[4]:

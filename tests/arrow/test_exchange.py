@@ -98,7 +98,7 @@ FORMS: dict[str, Callable[[pa.RecordBatch], Any]] = {
 def test_arrow_data_of_any_library_goes_in(form: str, run: Any) -> None:
     want = pa.Table.from_batches(deaggregate_batches([BATCH], "report", shard_map=MAPS[1])).to_pylist()
     made = run(FORMS[form](BATCH), "report", shard_map=MAPS[1])
-    rows = (made if run is deaggregate_table else pa.Table.from_batches(made)).to_pylist()
+    rows = (made.table if run is deaggregate_table else pa.Table.from_batches(made)).to_pylist()
     nested = [row.pop("nested", None) for row in rows]
     assert rows == want
     assert form != "views" or nested == [[f"{n}", None] for n in range(40) for _ in range(3)]
@@ -107,8 +107,8 @@ def test_arrow_data_of_any_library_goes_in(form: str, run: Any) -> None:
 def test_a_data_frame_of_pandas_goes_in() -> None:
     names = ["data", "shardId", "sequenceNumber"]
     frame = pd.DataFrame({name: BATCH.column(name).to_pylist() for name in names})
-    made = deaggregate_table(frame)
-    assert made.to_pylist() == deaggregate_table(pa.table(BATCH).select(names)).to_pylist()
+    made, _ = deaggregate_table(frame)
+    assert made.to_pylist() == deaggregate_table(pa.table(BATCH).select(names)).table.to_pylist()
     assert made.num_rows == 120
 
 
@@ -121,7 +121,7 @@ def test_a_batch_of_any_library_goes_in_alone() -> None:
 
 @pytest.mark.parametrize("form", ["table", "reader", "only a stream"])
 def test_a_table_without_rows_keeps_its_columns(form: str) -> None:
-    made = deaggregate_table(FORMS[form](BATCH.slice(0, 0)), "report", shard_map=MAPS[1])
+    made, _ = deaggregate_table(FORMS[form](BATCH.slice(0, 0)), "report", shard_map=MAPS[1])
     assert made.num_rows == 0
     assert made.schema == output_schema(BATCH.schema, "report", placement=True)
 
@@ -172,7 +172,7 @@ def test_threads_change_nothing(
     schema = output_schema(batch.schema, policy, placement=shard_map is not None, tags=tags)
     want = outcome(lambda: pa.Table.from_batches(deaggregate_batches(batches, **options), schema))
     with row_by_row():
-        got = outcome(lambda: deaggregate_table(batches, threads=threads, **options))
+        got = outcome(lambda: deaggregate_table(batches, threads=threads, **options).table)
     assert got == want
 
 
@@ -186,17 +186,17 @@ def test_threads_work_at_the_same_time() -> None:
         return process(self, part)
 
     with row_by_row(), mock.patch.object(Deaggregator, "process", waiting):
-        assert deaggregate_table(BATCH.slice(0, 2), threads=2).num_rows == 6
+        assert deaggregate_table(BATCH.slice(0, 2), threads=2).table.num_rows == 6
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_every_thread_gets_a_part_of_a_large_batch(threads: int) -> None:
     frames = [kpl.encode([kpl.UserRecord("a", bytes([n]) * 40_000)]) for n in range(160)]
     batch = pa.RecordBatch.from_pydict({"data": pa.array(frames, pa.binary())})
-    made = deaggregate_table(batch, threads=threads, columns=["data"])
+    made, _ = deaggregate_table(batch, threads=threads, columns=["data"])
     assert threads <= made["data"].num_chunks <= 2 * threads
     assert made["data"].to_pylist() == [bytes([n]) * 40_000 for n in range(160)]
-    few = deaggregate_table(batch.slice(0, 3), threads=threads, columns=["data"])
+    few, _ = deaggregate_table(batch.slice(0, 3), threads=threads, columns=["data"])
     assert few["data"].num_chunks == 1
 
 
@@ -214,6 +214,6 @@ def test_the_first_record_that_is_refused_is_named() -> None:
     broken = framed(b"\x0a")
     records = [kpl.KinesisRecord("a", broken if n in (20, 35) else b"plain", str(n)) for n in range(40)]
     with row_by_row():
-        found = outcome(lambda: deaggregate_table(batch_of(records), threads=3))
-    assert found == outcome(lambda: deaggregate_table(batch_of(records[:21]), threads=1))
+        found = outcome(lambda: deaggregate_table(batch_of(records), threads=3).table)
+    assert found == outcome(lambda: deaggregate_table(batch_of(records[:21]), threads=1).table)
     assert issubclass(found[0], kpl.DecodeError)

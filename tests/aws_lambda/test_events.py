@@ -22,6 +22,7 @@ from kpl_codec.aws_lambda import (
     process_window,
     user_records,
 )
+from kpl_codec.limits import MAGIC
 
 from .conftest import FIRST, KINESIS_RECORDS, SHARD, STREAM, as_row, expected_user_records
 from .source_mapping import deliver
@@ -408,6 +409,56 @@ def test_the_loop_lives_on_between_invocations() -> None:
 
 def test_the_fixture_is_what_the_tests_think() -> None:
     assert [len(list(kpl.deaggregate([r]))) for r in KINESIS_RECORDS] == [1, 5, 2]
+
+
+@pytest.mark.requirement("LMB-1", "LMB-4", "LMB-14")
+@pytest.mark.parametrize("after_failure", ["stop", "continue"])
+@pytest.mark.parametrize("hook", ["none", "takes", "raises"])
+@given(st.lists(st.sampled_from(["sound", "fails", "poison"]), max_size=6))
+def test_async_with_one_lane_does_what_the_plain_loop_does(
+    hook: str, after_failure: Any, kinds: list[str]
+) -> None:
+    """The same answer, and the same user records handled, in the same order; poison is logged or taken."""
+    data = {"sound": b"sound", "fails": b"fails", "poison": MAGIC + bytes(30)}
+    rows = [kpl.KinesisRecord("k", data[kind], str(number), SHARD) for number, kind in enumerate(kinds)]
+    event = adapters.to_lambda(rows, stream_arn=STREAM)
+
+    def outcome(run: Any) -> tuple[Any, list[str], list[str], int]:
+        handled: list[str] = []
+        taken: list[str] = []
+        lines: list[str] = []
+
+        def handle(record: kpl.DeaggregatedRecord) -> None:
+            handled.append(str(record.sequence_number))
+            if record.data == b"fails":
+                raise ValueError
+
+        def on_poison(poison: Any) -> None:
+            taken.append(poison.kinesis_record.sequence_number)
+            if hook == "raises":
+                raise ValueError
+
+        logger = logging.getLogger("kpl_codec.aws_lambda")
+        handler = logging.Handler()
+        handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+        logger.addHandler(handler)
+        try:
+            options = {} if hook == "none" else {"on_poison": on_poison}
+            answer = run(event, handle, after_failure=after_failure, **options)
+        finally:
+            logger.removeHandler(handler)
+        return answer, handled, taken, sum("user record failed" not in line for line in lines)
+
+    plain = outcome(process_user_records)
+    asynchronous = outcome(
+        lambda event, handle, **options: aio.run(
+            aio.process_user_records(event, handle, concurrency=1, **options)
+        )
+    )
+    assert asynchronous == plain
+    reported = [kinds[int(number)] for number in numbers(plain[0])]
+    if hook != "takes":
+        assert plain[3] == reported.count("poison")
 
 
 @pytest.mark.requirement("LMB-15")

@@ -103,11 +103,11 @@ def test_kcl_drops_are_counted_and_told() -> None:
         on_drop=drops.append,
     )
     assert [r.data for r in result] == [b"x"]
-    assert result.counts.dropped == {"out-of-range": 2, "index-out-of-table": 2, "no-user-records": 0}
+    assert result.counts.dropped == {"out-of-range": 2, "index-out-of-table": 2}
+    assert result.counts.empty_records == 1
     assert [(d.sequence_number, d.user_records, d.reason, d.record_index) for d in drops] == [
         ("1", 2, "out-of-range", 1),
         ("2", 2, "index-out-of-table", 1),
-        ("3", 0, "no-user-records", None),
     ]
 
 
@@ -195,11 +195,7 @@ def test_many_records_give_what_each_gives_alone(policy: Any, mapped: bool, at_o
         assert rows[: len(alone)] == alone
         assert drops[: len(dropped)] == dropped
         del rows[: len(alone)], drops[: len(dropped)]
-        total.kinesis_records += counted.kinesis_records
-        total.aggregated_records += counted.aggregated_records
-        total.user_records += counted.user_records
-        total.dropped.update(counted.dropped)
-        total.defects.update(counted.defects)
+        total.add(counted)
     assert (rows, drops, counts) == ([], [], total)
 
 

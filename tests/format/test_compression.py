@@ -181,7 +181,7 @@ def test_the_columns_equal_the_objects() -> None:
     damaged = KinesisRecord("d", stream[0].data[:-1] + b"!", "20", "shardId-000000000001")
     stream.append(damaged)
     found = list(deaggregate(stream, "report", decompress=10_000))
-    table = deaggregate_table(table_of(stream), "report", decompress=10_000)
+    table, _ = deaggregate_table(table_of(stream), "report", decompress=10_000)
     first: list[Any] = [record.defects[0] if record.defects else None for record in found]
     assert table.column("data").to_pylist() == [record.data for record in found]
     assert table.column("error").to_pylist() == [defect and defect.code for defect in first]

@@ -104,15 +104,18 @@ def hold_first_defect(data: bytes) -> None:
     """The first defect is the first of all; each is in the user record that it names."""
     end = len(data) - 16
     try:
-        tables = wire.scan(data, 4, end)
+        tables = wire.Message(data, 4, end)
     except kpl.MalformedMessage as error:
-        assert wire.first_defect(data, 4, end) == error
+        if kpl.is_aggregated(data):
+            with pytest.raises(kpl.MalformedMessage) as raised:
+                kpl.decode(data)
+            assert raised.value == error
         return
-    records = list(wire.records(data, 4, end))
+    records = list(tables.records())
     assert [record.record_index for record in records] == list(range(tables.record_count))
     found = [*tables.defects]
     for record in records:
-        for defect in wire.check(record, tables):
+        for defect in tables.defects_of(record):
             assert defect.record_index == record.record_index
             assert record.offset <= (defect.offset or 0) < record.end
             found.append(defect)
@@ -120,7 +123,7 @@ def hold_first_defect(data: bytes) -> None:
     first = min(found, key=lambda defect: defect.offset or 0, default=None)
     if not records and first is None:
         first = kpl.NoUserRecords(offset=4)
-    assert wire.first_defect(data, 4, end) == first
+    assert tables.first_defect() == first
 
 
 @pytest.mark.requirement("MSG-10")
@@ -142,7 +145,7 @@ def test_the_first_defect_is_the_first_of_all(made: Any) -> None:
 )
 def test_only_so_many_defects_are_kept_and_all_are_counted(kept: int) -> None:
     data = frame(b"\x0a\x01\xff" * kept + RECORD)
-    tables = wire.scan(data, 4, len(data) - 16)
+    tables = wire.Message(data, 4, len(data) - 16)
     assert (tables.defect_count, len(tables.defects)) == (kept, min(kept, wire.MAX_KEPT_DEFECTS))
     explained = kpl.explain(data, max_nodes=10**6)
     assert len(explained.defects) + explained.omitted == kept + 1

@@ -164,6 +164,16 @@ def test_two_partitions_count_what_one_does(batch: pa.RecordBatch, at: int, max_
 
 @settings(max_examples=examples(40), deadline=None)
 @given(batches())
+def test_no_more_is_overtaken_than_lost(batch: pa.RecordBatch) -> None:
+    scan = Scan(THREE)
+    for out in deaggregate_batches([batch], "report", shard_map=THREE):
+        scan.process(out)
+    scan.finish()
+    lost = sum(count for (*_, kcl), (count, *_) in scan.tally.groups.items() if kcl == "dropped")
+    assert sum(dropped for _, _, dropped in scan.tally.causes.values()) <= lost
+
+
+@given(batches())
 def test_dictionary_arrays_count_as_plain_ones(batch: pa.RecordBatch) -> None:
     results = []
     for dictionaries in (False, True):

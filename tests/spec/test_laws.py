@@ -12,17 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from fuzz.invariants import check_frame, check_listing, check_user_records, frame, naive_shards
+from fuzz.invariants import check_frame, check_kcl, check_listing, check_user_records, frame, naive_shards
 from kpl_codec.format.schema import MESSAGE
 from kpl_codec.testing import strategies as kst
 from spec.reference import model, shards
 
 from .vectors import REPOSITORY, Vector, load, of_kind
 
+#: With an explicit hash key that is none, and that no user record uses.
+UNUSED_HASH_KEY = kst.non_canonical_records().map(lambda example: frame(example.data[4:-16] + b"\x12\x01 "))
 ANY_FRAME = (
     kst.defective_frames().map(lambda example: example.data)
     | kst.non_canonical_records().map(lambda example: example.data)
     | kst.aggregated_records().map(lambda example: example.data)
+    | UNUSED_HASH_KEY
 )
 
 
@@ -46,6 +49,36 @@ def test_all_decoders_agree_on_damaged_messages(data: bytes, damage: list[tuple[
 @given(st.binary(max_size=60), st.booleans())
 def test_all_decoders_agree_on_any_bytes(data: bytes, framed: bool) -> None:
     check_frame(frame(data) if framed else data)
+
+
+@pytest.mark.requirement("DAG-4", "DAG-6", "DAG-10", "DAG-11")
+@given(
+    ANY_FRAME,
+    kst.hash_keys(),
+    kst.hash_keys(),
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=3),
+)
+def test_report_says_of_the_kcl_what_the_kcl_policy_does(
+    data: bytes, one: int, other: int, damage: list[tuple[int, int]]
+) -> None:
+    message = bytearray(data[4:-16])
+    for place, value in damage:
+        if message:
+            message[place % len(message)] = value
+    record = kpl.KinesisRecord("outer", frame(bytes(message)) if damage else data, "1")
+    check_kcl(record, kpl.HashKeyRange(min(one, other), max(one, other)))
+
+
+@pytest.mark.requirement("KEY-8")
+@given(kst.non_canonical_records())
+def test_an_unused_entry_that_is_no_hash_key_changes_nothing(aggregate: kst.Aggregate) -> None:
+    data = frame(aggregate.data[4:-16] + b"\x12\x01 ")
+    assert tuple(kpl.decode(data)) == aggregate.user_records
+    warning, *rows = kpl.deaggregate([kpl.KinesisRecord("outer", data)], "report")
+    assert [defect.code for defect in warning.defects] == ["unused-hash-key"]
+    assert tuple(row[:4] for row in rows) == tuple((r[0], r[1], *r[2:]) for r in aggregate.user_records)
+    assert {(row.defects, row.kcl) for row in rows} == {((), "delivered")}
+    assert not kpl.explain(data).defects
 
 
 @pytest.mark.requirement("ENC-1", "ENC-3", "ENC-4", "ENC-6")

@@ -11,6 +11,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
 from kpl_codec.format.codec import AggregatedRecordBuilder
+from kpl_codec.format.disguises import disguise_of
 
 from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
 
@@ -52,9 +53,10 @@ def test_decode(vector: Vector) -> None:
         kpl.decode(data)
     if vector.get("plain"):
         assert isinstance(caught.value, kpl.NotAggregated)
-        assert caught.value.fields == {"offset": 0, "length": len(data)}
+        foreign = {"disguise": "a frame with a foreign magic"} if disguise_of(data) is not None else {}
+        assert caught.value.fields == {"offset": 0, "length": len(data), **foreign}
         assert not kpl.is_aggregated(data)
-        assert explanation.kind == "plain"
+        assert explanation.kind == ("encoded frame" if foreign else "plain")
     else:
         assert facts(caught.value, vector["error"]) == vector["error"]
         assert explanation.defects[0] == caught.value
@@ -211,7 +213,8 @@ def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("vector", of_kind("deaggregate"))
-def test_deaggregate(vector: Vector) -> None:
+@pytest.mark.parametrize("given_as", [list, iter], ids=lambda kind: kind.__name__)
+def test_deaggregate(vector: Vector, given_as: Any) -> None:
     given = vector["input"]
     records = [
         kpl.KinesisRecord(
@@ -224,7 +227,7 @@ def test_deaggregate(vector: Vector) -> None:
     ]
     shard_map = kpl.ShardMap.from_list_shards(given["pages"]) if "pages" in given else None
     user_records = kpl.deaggregate(
-        records,
+        given_as(records),
         given["policy"],
         shard_map=shard_map,
         hash_key_range=hash_key_range(given.get("hash_key_range")),

@@ -260,6 +260,12 @@ def _no_records(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
     return draft.frame()
 
 
+def _no_hash_key(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
+    """User record ``at`` has an explicit hash key that is none."""
+    draft.records[at].append(_field(2, len(draft.explicit_hash_keys)))
+    return _entry(2, _BROKEN_HASH_KEYS)(draw, draft, at)
+
+
 _BROKEN_UTF_8 = [b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80"]
 _BROKEN_HASH_KEYS = [b"", b"abc", b" 5", b"5.0", b"0x10", b"-1", str(2**128).encode()]
 
@@ -270,6 +276,9 @@ DEFECTS: dict[str, tuple[str, bool, Callable[..., bytes]]] = {
     "truncated varint": ("truncated", False, _whole(b"\x28\xff")),
     "varint of 11 bytes": ("varint-too-long", False, _whole(b"\x28" + b"\x80" * 10 + b"\x01")),
     "varint beyond 64 bits": ("varint-overflow", False, _whole(b"\x28" + b"\xff" * 9 + b"\x7f")),
+    "index beyond 64 bits": ("varint-overflow", True, _add(b"\x08" + b"\xff" * 9 + b"\x7f")),
+    "index beyond 64 bits, 0 if cut": ("varint-overflow", True, _add(b"\x08" + b"\x80" * 9 + b"\x02")),
+    "field number above 29 bits": ("field-number", False, _whole(_varint(2**35 + (5 << 3)) + b"\x01")),
     "field number 0": ("field-number", False, _whole(b"\x00\x01")),
     "wire type 7": ("wire-type", False, _whole(b"\x2f")),
     "end tag alone": ("stray-end-group", False, _whole(b"\x2c")),
@@ -288,7 +297,7 @@ DEFECTS: dict[str, tuple[str, bool, Callable[..., bytes]]] = {
     "partition key not UTF-8": ("key-utf-8", False, _entry(1, _BROKEN_UTF_8)),
     "explicit hash key not UTF-8": ("key-utf-8", False, _entry(2, _BROKEN_UTF_8)),
     "partition key too long": ("key-too-long", False, _entry(1, [b"k" * 257, "é".encode() * 300])),
-    "explicit hash key no number": ("hash-key", False, _entry(2, _BROKEN_HASH_KEYS)),
+    "explicit hash key no number": ("hash-key", False, _no_hash_key),
     "no user records": ("no-user-records", False, _no_records),
 }
 

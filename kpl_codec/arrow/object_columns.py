@@ -1,5 +1,5 @@
-"""Makes columns of Kinesis records that the compiled parser cannot decide, and of all aggregates without the
-compiled extension: of sound aggregates by their parts, of defective ones by an object per user record."""
+"""Makes columns of the objects of Kinesis records that the compiled parser cannot decide, and of all
+aggregates without the compiled extension."""
 
 from __future__ import annotations
 
@@ -13,67 +13,41 @@ from ..deaggregation.counts import Counts
 from ..deaggregation.policies import Opener
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
-from ..format.message import AggregatedRecord
-from .aggregates import SoundAggregate, aggregate_batches
-from .layout import KEYS_AND_DATA, TAGS_FIELD, Layout, Source, cuts, lengths, placement_columns, tag_values
+from .layout import KEYS_AND_DATA, TAGS_FIELD, Layout, Source, cuts, placement_columns, tag_values
 
 #: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
 
 
 def object_batches(
-    source: Source,
-    start: int,
-    end: int,
-    layout: Layout,
-    opener: Opener,
-    known: dict[int, AggregatedRecord],
-    max_bytes: int,
+    source: Source, start: int, end: int, layout: Layout, opener: Opener, max_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The user records of the rows ``start`` to before ``end``, opened by ``opener``. ``known``: the sound
-    aggregates that are parsed, by row. The user records opened before an error come before the error."""
+    """The user records of the rows ``start`` to before ``end``, opened by ``opener``. Those opened before an
+    error come before the error."""
     width = source.width()[start:end].tolist()
-    data_sizes = lengths(source.data.slice(start, end - start)).tolist()
-    # Either aggregates or single user records.
-    aggregates: list[SoundAggregate] = []
     held: list[DeaggregatedRecord] = []
     rows: list[int] = []
     firsts: list[bool] = []
     size = 0
-
-    def flush() -> Iterator[pa.RecordBatch]:
-        nonlocal aggregates, held, rows, firsts, size
-        if aggregates:
-            yield from aggregate_batches(source, layout, rows, aggregates, max_bytes)
-        elif held:
-            yield _batch(source, rows, firsts, layout, held)
-        aggregates, held, rows, firsts, size = [], [], [], [], 0
-
     try:
-        for row, record in enumerate(source.kinesis_records(start, end, known), start):
-            user_records = opener.open_one(record, known.get(row))
-            if isinstance(user_records, SoundAggregate):
-                if held or size >= max_bytes:
-                    yield from flush()
-                aggregates.append(user_records)
-                rows.append(row)
-                size += data_sizes[row - start] + len(user_records.parsed) * width[row - start]
-                continue
-            if aggregates:
-                yield from flush()
-            for number, user_record in enumerate(user_records):
-                weight = width[row - start] + 4 * len(user_record.partition_key or "") + len(user_record.data)
+        for row, record in enumerate(source.kinesis_records(start, end), start):
+            for number, user_record in enumerate(opener.open_one(record)):
+                keys = len(user_record.partition_key or "") + len(user_record.explicit_hash_key or "")
+                weight = width[row - start] + 4 * keys + len(user_record.data)
                 weight += _DEFECT_BYTES * bool(user_record.defects)
                 if held and size + weight > max_bytes:
-                    yield from flush()
+                    yield _batch(source, rows, firsts, layout, held)
+                    held, rows, firsts, size = [], [], [], 0
                 held.append(user_record)
                 rows.append(row)
                 firsts.append(number == 0)
                 size += weight
     except DecodeError:
-        yield from flush()
+        if held:
+            yield _batch(source, rows, firsts, layout, held)
         raise
-    yield from flush()
+    if held:
+        yield _batch(source, rows, firsts, layout, held)
 
 
 def _batch(

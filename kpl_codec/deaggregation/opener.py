@@ -1,0 +1,319 @@
+"""Opens Kinesis records under one policy, one by one or many together."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count, islice
+from typing import Any, Literal, get_args
+
+from ..compiled import speedups
+from ..errors import DecodeError, MalformedMessage
+from ..format import frame, wire
+from ..format.codec import aggregated_record, decode_message, is_aggregated
+from ..format.message import AggregatedRecord, parse
+from ..format.records import KinesisRecord
+from ..limits import DIGEST_SIZE, MAGIC
+from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
+from . import kcl, rows
+from .counts import Counts, Drop
+from .kcl import DropReason, Fate
+from .records import DeaggregatedRecord
+
+Policy = Literal["strict", "kcl", "report"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+
+#: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
+_AT_ONCE, _AT_FIRST = 1024, 32
+#: What compiled code says of the record at which it stops: the KCL drops it; or it cannot decide it,
+#: but the digest is right.
+_DROPPED, _DIGEST_RIGHT = 1, 2
+
+
+def check_policy(policy: str) -> None:
+    """Raises ValueError for an unknown policy; its text lists the policies."""
+    if policy not in POLICIES:
+        raise ValueError(f"policy {policy!r}: {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+
+
+class Opener:
+    """Opens Kinesis records under one policy, in order, and counts them.
+
+    ``judge``: None where neither a shard map nor a hash key range is known.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        judge: Judge | None,
+        counts: Counts,
+        on_drop: Callable[[Drop], None] | None = None,
+    ) -> None:
+        self._open = {"strict": self._strict, "kcl": self._kcl, "report": self._report}[policy]
+        self._judge = judge
+        # DAG-9: "A placement MUST be on every user record where a shard map was given, and on none where only
+        # a hash key range was."
+        self._placed = judge is not None and judge.shard_map is not None
+        self._counts = counts
+        self._on_drop = on_drop
+        self._policy = policy
+        self._tags = policy != "kcl"
+        #: By the number of the kind of aggregate.
+        self._fates: tuple[Fate | None, ...] = tuple(
+            kcl.fate_of_sound(kind) if policy == "report" else None for kind in AGGREGATE_KINDS
+        )
+
+    def open(
+        self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool = True
+    ) -> Iterator[Iterable[DeaggregatedRecord]]:
+        """The user records of each Kinesis record. The compiled extension reads some hundred records at a
+        time; without ``read_ahead`` each record is opened before the next is asked for.
+
+        Raises DecodeError under the strict policy, TypeError for anything but a KinesisRecord, and what
+        ``kinesis_records`` raises, after the user records of those before.
+        """
+        if speedups is None or not read_ahead:
+            for record in kinesis_records:
+                if type(record) is not KinesisRecord or type(record[1]) is not bytes:
+                    record = _checked(record)
+                yield self.open_one(record)
+            return
+        source = iter(kinesis_records)
+        wanted = _AT_ONCE if isinstance(kinesis_records, (list, tuple)) else _AT_FIRST
+        held: list[KinesisRecord] = []
+        refused: Exception | None = None
+        while True:
+            # DAG-12: "Any iterable MUST give what a list of its records gives; where it raises, what it gave
+            # before comes first."
+            try:
+                held.extend(islice(source, max(0, wanted - len(held))))
+            except Exception as error:  # noqa: BLE001 - the caller's code: it is raised below
+                refused, source = error, iter(())
+            if not held:
+                break
+            try:
+                frames = self._read(held)
+            except TypeError:  # not all are KinesisRecords with bytes
+                held = list(map(_checked, held))
+                frames = self._read(held)
+            yield from self._certain_and_others(held, frames)
+            # As many as compiled code reads together: it stops after about half a MiB.
+            wanted = min(_AT_ONCE, 2 * wanted) if frames.count == len(held) else max(_AT_FIRST, frames.count)
+            del held[: frames.count]
+        if refused is not None:
+            raise refused
+
+    def _read(self, records: list[KinesisRecord]) -> Any:
+        """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
+        is not bytes."""
+        frames = speedups.FrameRows(
+            records,
+            KinesisRecord,
+            DeaggregatedRecord,
+            Placement,
+            self._fates,
+            tags=self._tags,
+            judged=self._judge is not None,
+            placed=self._placed,
+            drops=self._policy == "kcl",
+        )
+        if self._judge is not None:
+            shard_ids = [record[3] for record in records[: frames.count]]
+            numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
+            self._coded = self._judge.coded(tuple(numbers))
+            frames.judge(array("q", map(numbers.__getitem__, shard_ids)), *self._coded.tables)
+        return frames
+
+    def _certain_and_others(
+        self, records: list[KinesisRecord], frames: Any
+    ) -> Iterator[Iterable[DeaggregatedRecord]]:
+        """Runs of records that compiled code can open, and between them all others, one by one."""
+        counts, number = self._counts, 0
+        words = self._coded.words if self._judge is not None else None
+        ids = self._judge.expected_ids if self._judge is not None else None
+        while number < frames.count:
+            user_records, after, aggregates, stop = frames.take(number, words, ids)
+            counts.kinesis_records += after - number
+            counts.aggregated_records += aggregates
+            counts.user_records += len(user_records)
+            if user_records:
+                yield user_records
+            number = after
+            if not stop:
+                continue
+            if stop == _DROPPED:
+                counts.kinesis_records += 1
+                lost = frames.start(number + 1) - frames.start(number)
+                self._dropped(records[number], lost, frames.first_outside(number))
+            else:
+                yield self.open_one(records[number], verified=stop == _DIGEST_RIGHT)
+            number += 1
+
+    def open_one(self, record: KinesisRecord, *, verified: bool = False) -> Iterable[DeaggregatedRecord]:
+        """The user records of one Kinesis record. ``verified``: the digest was checked and is right."""
+        self._counts.kinesis_records += 1
+        # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
+        data = record[1]
+        if data[:4] == MAGIC and frame.looks_aggregated(data) and not record.sub_sequence_number:
+            return self._open(record, verified)
+        # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
+        # policy and whatever its hash key."
+        self._counts.user_records += 1
+        placement = self._place_plain(record) if self._placed else None
+        return (rows.unopened(record, placement, self._fates[0]),)
+
+    def _on(self, record: KinesisRecord) -> ShardJudge | None:
+        return None if self._judge is None else self._judge.on(record.shard_id)
+
+    def _placing(self, record: KinesisRecord) -> ShardJudge | None:
+        """The judge for placements; None where none are made."""
+        return self._on(record) if self._placed else None
+
+    def _place_plain(self, record: KinesisRecord) -> Placement | None:
+        if self._judge is None or not self._placed:
+            return None
+        hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
+        return self._judge.on(record.shard_id).place(hash_key, certain=record.explicit_hash_key is not None)
+
+    def _strict(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
+        # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
+        # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
+        try:
+            data = record.data
+            parsed = decode_message(data[4:-DIGEST_SIZE] if verified else frame.split_frame(data), data)
+        except DecodeError as error:
+            raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
+        return self._sound(record, parsed)
+
+    def _kcl(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
+        sound = verified or is_aggregated(record.data)
+        parsed = parse(record.data[4:-DIGEST_SIZE]) if sound else None
+        if parsed is not None:
+            return self._sound(record, parsed)
+        outcome = self._outcome(record)
+        if outcome.raw:
+            self._counts.user_records += 1
+            return (rows.unopened(record, self._place_plain(record), None),)
+        self._counts.aggregated_records += 1
+        self._counts.user_records += outcome.delivered
+        if not outcome.total:
+            self._counts.empty_records += 1
+        elif outcome.reason is not None:
+            self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
+        return rows.kcl_rows(record, outcome.delivered, self._placing(record)) if outcome.delivered else ()
+
+    def _dropped(self, record: KinesisRecord, user_records: int, outside: int) -> None:
+        """A sound aggregate whose user record number ``outside`` is out of range."""
+        self._counts.aggregated_records += 1
+        self._drop(record, user_records, "out-of-range", outside)
+
+    def _drop(
+        self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
+    ) -> None:
+        # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
+        # record it drops MUST be counted under the reason; an aggregate in which it finds no user record
+        # drops none, and is counted by itself."
+        self._counts.dropped[reason] += user_records
+        if self._on_drop is not None:
+            place = record.sequence_number, record.shard_id
+            self._on_drop(Drop(*place, user_records, reason, record_index))
+
+    def _report(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
+        try:
+            message = record.data[4:-DIGEST_SIZE] if verified else frame.split_frame(record.data)
+        except DecodeError as error:
+            return (self._raw(record, error, "raw"),)
+        parsed = parse(message)
+        return self._walked(record) if parsed is None else self._sound(record, parsed)
+
+    def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
+        counts, placed, fate = self._counts, None, self._fates[0]
+        if self._judge is not None:
+            placed = rows.place_sound(parsed, self._judge.on(record.shard_id))
+            fate = kcl.fate_of_sound(placed.kind)
+            if fate != "delivered" and self._policy == "kcl":
+                inside = [in_range for _, _, in_range, _ in placed.judged]
+                outside = next(i for i, key in enumerate(placed.used) if not inside[key])
+                self._dropped(record, len(parsed), outside)
+                return ()
+            if self._policy != "report":
+                fate = None
+            if not self._placed:
+                placed = None
+        counts.aggregated_records += 1
+        counts.user_records += len(parsed)
+        return rows.sound_rows(record, parsed, placed, fate, tags=self._tags)
+
+    def _raw(
+        self, record: KinesisRecord, error: DecodeError, fate: Fate | None, sub: int = 0
+    ) -> DeaggregatedRecord:
+        """The unopened frame as one row, with its defect."""
+        error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+        self._counts.user_records += 1
+        self._counts.defects[error.code] += 1
+        return rows.unopened(record, None, fate, (error,), sub)
+
+    def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        """The user records of a frame that the fast decoders cannot decide."""
+        try:
+            walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE)
+        except MalformedMessage as error:
+            return self._unreadable(record, error)
+        if walked.unused is None and walked.first_defect() is None:
+            return self._sound(record, aggregated_record(walked))
+        whole: DecodeError | None = walked.defects[0] if walked.defects else None
+        if whole is None and not walked.record_count:
+            whole = walked.first_defect()
+        return self._defective(record, whole or walked.unused, walked)
+
+    def _defective(
+        self,
+        record: KinesisRecord,
+        whole: DecodeError | None,
+        walked: wire.Message,
+        unreadable: MalformedMessage | None = None,
+    ) -> Iterator[DeaggregatedRecord]:
+        # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
+        # its defects; a partition key that cannot be known is null, data that is missing is empty."
+        # DAG-7: "Defects outside of any user record are delivered as one more row with the raw frame,
+        # sub-sequence number -1, before the user records."
+        counts = self._counts
+        counts.aggregated_records += 1
+        if whole is not None:
+            yield self._raw(record, whole, None, -1)
+        outcome = self._outcome(record)
+        for row in rows.defective_rows(record, walked, outcome, self._placing(record), unreadable):
+            counts.user_records += 1
+            if row.defects:
+                counts.defects[row.defects[0].code] += 1
+            yield row
+
+    def _outcome(self, record: KinesisRecord) -> kcl.Outcome:
+        # DAG-11: "What the report policy says of the KCL MUST be what the kcl policy does, for every frame
+        # and range: as many user records delivered or altered, and as many dropped."
+        judge = self._on(record)
+        return kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
+
+    def _unreadable(self, record: KinesisRecord, error: MalformedMessage) -> Iterable[DeaggregatedRecord]:
+        """The rows of a frame whose message is malformed."""
+        outcome = self._outcome(record)
+        # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
+        # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the KCL
+        # delivers nothing of it."
+        if outcome.raw or not outcome.total:
+            return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
+        # DAG-10: "Where the KCL reads user records in a message that is malformed here, these MUST follow
+        # the raw frame, which then has sub-sequence number -1, each with the defect and its fate."
+        walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE, dialect=kcl.JAVA)
+        return self._defective(record, error, walked, error)
+
+
+def _checked(record: KinesisRecord) -> KinesisRecord:
+    if isinstance(record, KinesisRecord):
+        if type(record.data) is bytes:
+            return record
+        if isinstance(record.data, (bytes, bytearray, memoryview)):
+            return record._replace(data=bytes(record.data))
+    from .mistakes import wrong_record  # loaded only after a mistake
+
+    raise wrong_record(record)

@@ -1,0 +1,107 @@
+"""Foreign text never reaches a terminal as it is: commands times texts that rewrite a terminal."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kpl_codec import ShardMap, UserRecord, encode
+from kpl_codec.cli.main import main
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards.shard import Shard
+
+#: Escape sequences (also as C1), a bell, a return, a text that runs backwards, and a bare delete.
+HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\r\u202ex\u2066\x7f"
+_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: HOSTILE stands for the text; the files have it in keys, names, sequence numbers and shard ids.
+COMMANDS = [
+    "HOSTILE",
+    "--HOSTILE",
+    "cat capture.json",
+    "cat HOSTILE",
+    "cat HOSTILE.json",
+    "conformance --kind decode --failures -- PYTHON program.py",
+    "conformance --kind decode --failures --json -- PYTHON program.py",
+    "conformance -- PYTHON refuses.py",
+    "conformance -- HOSTILE",
+    "conformance --vectors HOSTILE",
+    "explain HOSTILE",
+    "findings results",
+    "findings results --json",
+    "findings HOSTILE",
+    "inspect HOSTILE",
+    "inspect frame.bin --records",
+    "inspect frame.bin --records --json",
+    "inspect broken.bin",
+    "keys hash HOSTILE",
+    "keys hash HOSTILE --json",
+    "keys hot results",
+    "keys hot results --json",
+    "keys skew --shard-count 2 HOSTILE",
+    "keys split HOSTILE",
+    "repair HOSTILE",
+    "shards history --shards shards.json --partition-key HOSTILE",
+    "shards list --shards shards.json",
+    "shards list --shards shards.json --json",
+    "shards list --shards HOSTILE",
+    "shards predict --shards shards.json HOSTILE",
+    "validate --input capture.json --shards shards.json --output new",
+    "validate --input HOSTILE.json --shards shards.json --output other --quiet --json",
+    "validate --input HOSTILE --shards shards.json --output third",
+]
+_PROGRAM = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    answer = {{"name": {0!r}, "version": {0!r}, "protocol": 1, "ops": ["decode"]}}
+    if asked["op"] != "hello":
+        answer = {{"id": asked["id"], "error": {0!r}}} if len(asked["id"]) % 2 else {{"user_records": {0!r}}}
+    print(json.dumps({1}), flush=True)
+"""
+
+
+def _folder(folder: Path, text: str) -> None:
+    shard_id = f"shardId-{text}"
+    shards = ShardMap([Shard(shard_id, ALL_HASH_KEYS, starting_sequence_number="1")])
+    (folder / "shards.json").write_text(shards.to_json())
+    frame = encode([UserRecord(text, b"1"), UserRecord("b", text.encode(), "7")])
+    (folder / "frame.bin").write_bytes(frame)
+    broken = frame[:-1] + bytes([frame[-1] ^ 1])
+    (folder / "broken.bin").write_bytes(broken)
+    records = [
+        {"SequenceNumber": f"{number}{text}", "PartitionKey": text, "Data": base64.b64encode(data).decode()}
+        for number, data in ((7, frame), (8, broken), (9, text.encode()))
+    ]
+    capture = json.dumps({"StreamName": text, "ShardId": shard_id, "Records": records})
+    (folder / "capture.json").write_text(capture)
+    (folder / f"{text}.json").write_text(capture + "{")
+    (folder / "program.py").write_text(_PROGRAM.format(text, "answer"))
+    (folder / "refuses.py").write_text(_PROGRAM.format(text, f"{{'no': {text!r}}}"))
+
+
+def test_no_command_writes_foreign_text_raw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _folder(tmp_path, HOSTILE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    main(["validate", "--input", "capture.json", "--shards", "shards.json", "--output", "results", "--quiet"])
+    capsys.readouterr()
+    raw = []
+    for command in COMMANDS:
+        words = command.replace("PYTHON", sys.executable).split()
+        words = [word.replace("HOSTILE", HOSTILE) for word in words]
+        with suppress(SystemExit):
+            main(words)
+        out, err = capsys.readouterr()
+        assert out + err, command
+        raw += [(command, found[0]) for found in (_UNSAFE.search(out), _UNSAFE.search(err)) if found]
+        if words[-1] == "--json" and out:
+            json.loads(out)
+    assert not raw

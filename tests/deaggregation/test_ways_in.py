@@ -1,0 +1,228 @@
+"""Every way in gives the same user records, and tells the same of what it dropped."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.adapters import from_get_records, to_lambda
+from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
+from kpl_codec.aws_lambda import aio, process_user_records, user_records
+from kpl_codec.aws_lambda.windows import process_window
+from kpl_codec.deaggregation.counts import Counts
+from kpl_codec.deaggregation.policies import POLICIES
+
+from ..format.test_codec import frame
+from ..shards.test_shard_map import HALF, SPLIT
+
+MAP = kpl.ShardMap(SPLIT)
+SHARD = "shardId-000000000001"
+MIXED = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(HALF))])
+FOREIGN = kpl.encode([kpl.UserRecord("a", b"out", str(HALF))] * 3)
+SOUND = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"too")])
+BAD_INDEX = frame(b"\x0a\x01a\x1a\x05\x08\x00\x1a\x01x\x1a\x05\x08\x07\x1a\x01y\x1a\x05\x08\x00\x1a\x01z")
+EMPTY = frame(b"\x0a\x01a")
+DATA = [SOUND, MIXED, b"plain", BAD_INDEX, EMPTY, FOREIGN, SOUND]
+
+Told = tuple[list[bytes], Counter[str], list[kpl.Drop], int]
+
+
+def source(data: Iterable[bytes] = DATA) -> list[kpl.KinesisRecord]:
+    return [kpl.KinesisRecord("a", one, str(number), SHARD) for number, one in enumerate(data, 1)]
+
+
+def batch() -> pa.RecordBatch:
+    names = {"data": "data", "sequenceNumber": "sequence_number", "shardId": "shard_id"}
+    columns = {name: [getattr(record, field) for record in source()] for name, field in names.items()}
+    return pa.RecordBatch.from_pydict({**columns, "partitionKey": ["a"] * len(DATA)})
+
+
+def objects(records: Callable[[], Iterable[kpl.KinesisRecord]], **more: Any) -> Callable[..., Told]:
+    def told(policy: Any, **options: Any) -> Told:
+        drops: list[kpl.Drop] = []
+        found = kpl.deaggregate(records(), policy, on_drop=drops.append, **options, **more)
+        return [row.data for row in found], found.counts.dropped, drops, found.counts.empty_records
+
+    return told
+
+
+def columns(run: Callable[..., tuple[Iterable[pa.RecordBatch], Counts]]) -> Callable[..., Told]:
+    def told(policy: Any, **options: Any) -> Told:
+        drops: list[kpl.Drop] = []
+        made, counts = run(policy, on_drop=drops.append, **options)
+        data = [value for out in made for value in out["data"].to_pylist()]
+        return data, counts.dropped, drops, counts.empty_records
+
+    return told
+
+
+def by_table(policy: Any, threads: int = 1, **options: Any) -> tuple[Iterable[pa.RecordBatch], Counts]:
+    table, counts = deaggregate_table(batch(), policy, threads=threads, **options)
+    return table.to_batches(), counts
+
+
+def by_batches(policy: Any, **options: Any) -> tuple[Iterable[pa.RecordBatch], Counts]:
+    made = deaggregate_batches([batch()], policy, **options)
+    return made, made.counts
+
+
+def by_deaggregator(policy: Any, **options: Any) -> tuple[Iterable[pa.RecordBatch], Counts]:
+    deaggregator = Deaggregator(batch().schema, policy, **options)
+    return deaggregator.process(batch()), deaggregator.counts
+
+
+WAYS: dict[str, Callable[..., Told]] = {
+    "a list": objects(source),
+    "an iterator": objects(lambda: iter(source())),
+    "a generator": objects(lambda: (record for record in source())),
+    "a live generator": objects(lambda: (record for record in source()), read_ahead=False),
+    "batches": columns(by_batches),
+    "a table": columns(by_table),
+    "a table by threads": columns(lambda policy, **options: by_table(policy, threads=3, **options)),
+    "Deaggregator": columns(by_deaggregator),
+}
+
+
+@pytest.mark.requirement("DAG-4", "DAG-12", "SPK-3")
+@pytest.mark.parametrize("known", ["map", "range", "nothing"])
+@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_in_tells_what_it_dropped(way: str, policy: str, known: str) -> None:
+    options: dict[str, Any] = {
+        "map": {"shard_map": MAP},
+        "range": {"hash_key_range": MAP[SHARD].hash_key_range},
+        "nothing": {},
+    }[known]
+    data, dropped, drops, empty = WAYS[way](policy, **options)
+    one_by_one = [kpl.deaggregate([record], policy, **options) for record in source()]
+    assert data == [row.data for rows in one_by_one for row in rows]
+    assert dropped == sum((rows.counts.dropped for rows in one_by_one), Counter())
+    assert empty == sum(rows.counts.empty_records for rows in one_by_one) == (policy == "kcl")
+    expected = {"index-out-of-table": 2} | ({"out-of-range": 5} if known != "nothing" else {})
+    assert dropped == (expected if policy == "kcl" else {})
+    assert Counter(drop.reason for drop in drops for _ in range(drop.user_records)) == dropped
+    if policy == "kcl" and known != "nothing":
+        assert [(d.sequence_number, d.shard_id, d.user_records, d.record_index) for d in drops] == [
+            ("2", SHARD, 2, 1),
+            ("4", SHARD, 2, 1),
+            ("6", SHARD, 3, 0),
+        ]
+
+
+def _process(run: Callable[..., Any], event: Any, handle: Any, **options: Any) -> None:
+    assert run(event, handle, **options)["batchItemFailures"] == []
+
+
+async def _handled(record: kpl.DeaggregatedRecord) -> None: ...
+
+
+LOOPS: dict[str, Callable[..., None]] = {
+    "process_user_records": lambda event, **options: _process(
+        process_user_records, event, lambda record: None, **options
+    ),
+    "aio": lambda event, **options: _process(
+        lambda *args, **more: aio.run(aio.process_user_records(*args, **more)), event, _handled, **options
+    ),
+    "windows": lambda event, **options: _process(
+        process_window, {**event, "state": {}}, lambda state, record: None, **options
+    ),
+}
+
+
+@pytest.mark.requirement("LMB-12", "DAG-4")
+@pytest.mark.parametrize("loop", LOOPS)
+def test_every_lambda_loop_tells_what_it_dropped(loop: str) -> None:
+    event = to_lambda(source(), stream_arn="arn:aws:kinesis:eu-west-1:1:stream/s")
+    drops: list[kpl.Drop] = []
+    LOOPS[loop](event, policy="kcl", shard_map=MAP, on_drop=drops.append)
+    assert [(drop.sequence_number, drop.user_records) for drop in drops] == [("2", 2), ("4", 2), ("6", 3)]
+    with pytest.raises(ValueError, match="on_drop"):
+        LOOPS[loop](event, policy="kcl", shard_map=MAP)
+    drops.clear()
+    found = user_records(event, "kcl", shard_map=MAP, on_drop=drops.append)
+    assert sum(1 for _ in found) == found.counts.user_records
+    assert found.counts.dropped == {"out-of-range": 5, "index-out-of-table": 2}
+    assert sum(drop.user_records for drop in drops) == 7
+
+
+@pytest.mark.requirement("DAG-12")
+@given(st.lists(st.sampled_from([SOUND, MIXED, b"plain", BAD_INDEX]), max_size=90), st.sampled_from(POLICIES))
+def test_what_an_iterator_gave_before_it_failed_comes_first(data: list[bytes], policy: Any) -> None:
+    class Lost(Exception):
+        pass
+
+    def records() -> Iterator[kpl.KinesisRecord]:
+        yield from source(data)
+        raise Lost
+
+    wanted: list[Any] = []
+    raised: type[Exception] = Lost
+    for record in source(data):
+        try:
+            wanted += kpl.deaggregate([record], policy)
+        except kpl.DecodeError as error:
+            raised = type(error)
+            break
+    for read_ahead in (True, False):
+        found: list[Any] = []
+        with pytest.raises(raised):
+            found.extend(kpl.deaggregate(records(), policy, read_ahead=read_ahead))
+        assert found == wanted
+
+
+@pytest.mark.requirement("DAG-12")
+def test_without_read_ahead_a_record_is_opened_before_the_next_is_asked_for() -> None:
+    asked: list[int] = []
+
+    def records() -> Iterator[kpl.KinesisRecord]:
+        for number, record in enumerate(source()):
+            asked.append(number)
+            yield record
+
+    rows = kpl.deaggregate(records(), "report", read_ahead=False)
+    assert next(rows).sequence_number == "1"
+    assert asked == [0]
+
+
+@pytest.mark.requirement("DAG-12")
+def test_an_iterator_is_not_read_far_ahead() -> None:
+    """At first 32 Kinesis records, then as many as have about half a MiB."""
+    large = kpl.encode([kpl.UserRecord("a", bytes(100_000))])
+    asked = Counter[str]()
+
+    def records() -> Iterator[kpl.KinesisRecord]:
+        for _ in range(1000):
+            asked["records"] += 1
+            yield kpl.KinesisRecord("a", large)
+
+    rows = kpl.deaggregate(records())
+    for number, _ in enumerate(rows, 1):
+        assert asked["records"] <= number + 64
+
+
+@pytest.mark.requirement("DAG-12")
+def test_any_iterable_is_about_as_fast_as_a_list() -> None:
+    """A coarse check: one by one it takes three times as long."""
+    fields = {"Data": SOUND, "PartitionKey": "a"}
+    answer = {"Records": [{**fields, "SequenceNumber": str(n)} for n in range(3000)]}
+    given_ = list(from_get_records(answer, shard_id=SHARD))
+
+    def spent(records: Callable[[], Iterable[kpl.KinesisRecord]]) -> float:
+        def once() -> float:
+            start = time.process_time()
+            Counter(map(len, kpl.deaggregate(records())))
+            return time.process_time() - start
+
+        return min(once() for _ in range(7))
+
+    assert spent(lambda: (record for record in given_)) < 2 * spent(lambda: given_)
+    lazily = spent(lambda: from_get_records(answer, shard_id=SHARD))
+    assert lazily < 1.6 * spent(lambda: list(from_get_records(answer, shard_id=SHARD)))
