@@ -41,8 +41,8 @@ _FOREIGN = re.compile(r"^[/~]|\.\.|://|=/")
 #: `generate` makes as many user records as it is told to.
 _MANY = re.compile(r"\d{4}")
 _FILE = (
-    ["inspect", "input", "--records", "--no-others"],
-    ["inspect", "input", "--json", "--no-others", "--format", "base64"],
+    ["inspect", "input", "--records"],
+    ["inspect", "input", "--json", "--format", "base64"],
     ["shards", "list", "--shards", "input", "--closed"],
     ["shards", "predict", "--shards", "input", "a", "--json"],
     ["shards", "history", "--shards", "input", "--partition-key", "a"],

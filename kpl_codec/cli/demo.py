@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import RenderableType
 
 from ..pictures.terminal import line, note, show, table
-from .main import CLEAN, keep_old_name
+from .main import CLEAN
 from .source import UsageError, at_least
 
 
@@ -27,7 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="user records of each writer (default: %(default)s)",
     )
-    keep_old_name(parser, "--records", "--user-records")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..pictures.terminal import line, show
-from .main import CLEAN, keep_old_name
+from .main import CLEAN
 from .source import UsageError
 
 
@@ -23,7 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             option, type=int, default=default, metavar=metavar, help=f"{what} (default: {default})"
         )
-    keep_old_name(parser, "--shards", "--shard-count")
 
 
 def run(args: argparse.Namespace) -> int:

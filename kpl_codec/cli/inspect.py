@@ -62,7 +62,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--others", action="store_true", help="also run other implementations on it, if installed"
     )
-    parser.add_argument("--no-others", action="store_false", dest="others", help=argparse.SUPPRESS)
     parser.add_argument(
         "--max-nodes", type=at_least(1), default=400, help="tree lines at most (default: 400)"
     )

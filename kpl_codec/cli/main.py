@@ -59,12 +59,6 @@ class Parser(argparse.ArgumentParser):
         sys.exit(_failed(f"{message} (see {self.prog} --help)"))
 
 
-def keep_old_name(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Accept ``--old`` for ``--new``, too; help does not show it."""
-    (action,) = (action for action in parser._actions if new in action.option_strings)
-    parser._option_string_actions[old] = action
-
-
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """All commands; only the one asked for is imported and has its arguments."""
     parser = Parser(prog="kpl-codec", description="Aggregated Kinesis records: read, check, repair, explain.")

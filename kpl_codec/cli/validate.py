@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..pictures.terminal import line, note, show, show_json
 from ..report.kind import SEVERITIES
 from .engine import add_engine, choose_engine, log_in
-from .main import CLEAN, FINDINGS, keep_old_name
+from .main import CLEAN, FINDINGS
 from .progress import progress, spark_errors
 from .source import UsageError, add_connection, seconds, stream_type
 
@@ -58,7 +58,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="parquet",
         help="format of the user records, as Spark names it (default: %(default)s)",
     )
-    keep_old_name(parser, "--format", "--output-format")
     add("--title", help="headline of the report")
     add_connection(parser)
     add(

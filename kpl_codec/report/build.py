@@ -9,9 +9,8 @@ from datetime import datetime, timedelta, timezone
 
 from ..shards.lineage import Lineage
 from ..shards.shard_map import ShardMap
-from .counters import MAX_EXAMPLES, Tally, drawn
+from .counters import MAX_EXAMPLES, Loads, Tally, drawn
 from .kinds import kind_of
-from .loads import Loads
 from .model import (
     NO_SHARD,
     CauseCount,

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from heapq import nsmallest
 from typing import Any
 
-from .model import Finding
+from .model import NOT_JUDGED, Finding, Landing
 
 #: How many shard ids are counted separately.
 MAX_SHARDS = 10_000
@@ -258,6 +258,44 @@ class Tally:
         return isinstance(other, Tally) and _comparable(self) == _comparable(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class Loads:
+    """The groups of a tally, summed up by shard."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.user_records: Counter[str | None] = Counter()
+        self.bytes: Counter[str | None] = Counter()
+        self.misplaced: Counter[str | None] = Counter()
+        self.dropped: Counter[str | None] = Counter()
+        self.belonging: Counter[str] = Counter()
+        self.verdicts: Counter[str] = Counter()
+        self.kcl: Counter[str] = Counter()
+        #: (shard, verdict) -> [user records, a sequence number]
+        self.judged: dict[tuple[str | None, str], list[Any]] = {}
+        pairs: Counter[tuple[str | None, str | None, str]] = Counter()
+        for (shard_id, expected, verdict, kcl), (count, size, number) in tally.groups.items():
+            verdict = verdict or NOT_JUDGED
+            self.user_records[shard_id] += count
+            self.bytes[shard_id] += size
+            self.verdicts[verdict] += count
+            if verdict == "stray":
+                self.misplaced[shard_id] += count
+            if kcl is not None:
+                self.kcl[kcl] += count
+            if kcl == "dropped":
+                self.dropped[shard_id] += count
+            if expected is not None and expected != OTHERS:
+                self.belonging[expected] += count
+            pairs[shard_id, expected, verdict] += count
+            judged = self.judged.setdefault((shard_id, verdict), [0, None])
+            judged[0] += count
+            judged[1] = example(judged[1], number)
+        self.landings = [
+            Landing(shard_id, expected, verdict, count)
+            for (shard_id, expected, verdict), count in pairs.items()
+            if verdict != NOT_JUDGED
+        ]
 
 
 def _add(into: dict[str, list[int]], name: str, counts: Sequence[int]) -> None:

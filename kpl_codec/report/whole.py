@@ -11,9 +11,8 @@ from ..errors import KplError
 from ..pictures.labels import plural
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from ..shards.shard_map import ShardMap
-from .counters import Tally
+from .counters import Loads, Tally
 from .kinds import KINDS
-from .loads import Loads
 from .model import Finding, order_of
 
 #: An open shard that gets more than this times the mean is skewed, if there is enough to tell.

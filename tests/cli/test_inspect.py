@@ -104,7 +104,6 @@ def test_what_aws_kinesis_agg_really_does(capsys):
 def test_other_implementations_run_only_when_asked_for(capsys, monkeypatch):
     monkeypatch.setattr("kpl_codec.cli.others.ask", lambda data: pytest.fail("other code was started"))
     assert json.loads(run(capsys, TWO.hex(), "--json"))["others"] == {}
-    run(capsys, TWO.hex(), "--no-others")  # what it was called when it was not the default
 
 
 def captured(*records: tuple[str, bytes]) -> str:

@@ -132,18 +132,6 @@ def test_usage_errors_have_the_prefix_of_all_errors(
     assert said.count("\n") == 1
 
 
-def test_old_names_of_options_still_work(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--records", "5"]) == 2
-    assert main(["demo", "--user-records", "5"]) == 2
-    first, second = capsys.readouterr().err.splitlines()
-    assert first == second
-    with pytest.raises(SystemExit):
-        main(["generate", "--help"])
-    shown = capsys.readouterr().out
-    assert "--shard-count" in shown
-    assert "--shards" not in shown
-
-
 def test_without_an_extra_the_hint_names_it() -> None:
     start = "import sys; sys.modules['rich'] = None; from kpl_codec.cli.main import main"
     code = f"{start}; sys.exit(main(sys.argv[1:]))"

@@ -19,7 +19,7 @@ from .blocks import Block, Run, blocks
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 #: Guides about a stream: they find one on a local server.
-WITH_STREAM = {"check-captures.md", "ci.md", "move-over.md", "spark.md", "write.md"}
+WITH_STREAM = {"check-captures.md", "ci.md", "move-over.md", "spark.md", "watch.md", "write.md"}
 STREAM = "orders"
 
 

@@ -41,7 +41,7 @@ def test_the_local_engine_makes_the_same(spark: Any, tmp_path: Path, monkeypatch
 
 def test_generated_and_validated(tmp_path: Path, capsys: Any) -> None:
     made = tmp_path / "made"
-    given = ["--user-records", "20000", "--per-aggregate", "100", "--shards", "3", "--output", str(made)]
+    given = ["--user-records", "20000", "--per-aggregate", "100", "--shard-count", "3", "--output", str(made)]
     assert main(["generate", *given, "--mixed-every", "40", "--broken-every", "50"]) == 0
     out = tmp_path / "out"
     given = ["--input", str(made / "capture"), "--shards", str(made / "shards.json"), "--output", str(out)]

@@ -116,7 +116,7 @@ def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Except
 @pytest.mark.requirement("SPK-17")
 def test_other_formats_of_spark(spark: Any, run: Run) -> None:
     (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
-    assert run("--engine", "auto", "--format", "orc") in (0, 1)
+    assert run("--engine", "auto", "--output-format", "orc") in (0, 1)
     assert list((run.output / "user-records").glob("*.orc"))
 
 
@@ -124,7 +124,7 @@ def test_other_formats_of_spark(spark: Any, run: Run) -> None:
 def test_text_formats_leave_nothing_behind(spark: Any, run: Run) -> None:
     """A format that cannot say which columns there are is no hindrance."""
     (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=None)))
-    assert run("--engine", "auto", "--format", "json") == 1
+    assert run("--engine", "auto", "--output-format", "json") == 1
     assert not (run.output / "_work").exists()
     assert (run.output / "shards.json").exists()
 
@@ -132,8 +132,8 @@ def test_text_formats_leave_nothing_behind(spark: Any, run: Run) -> None:
 @pytest.mark.requirement("SPK-19")
 def test_a_format_that_this_spark_has_not(spark: Any, run: Run) -> None:
     (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
-    assert run("--engine", "auto", "--format", "delta") == 2
+    assert run("--engine", "auto", "--output-format", "delta") == 2
     told = run.err.strip().splitlines()
     assert len(told) == 1
     assert "no format delta" in told[0]
-    assert run("--engine", "auto", "--format", "orc") in (0, 1)  # nothing was left behind
+    assert run("--engine", "auto", "--output-format", "orc") in (0, 1)  # nothing was left behind
