@@ -156,7 +156,9 @@ def test_one_that_was_never_closed_tells_what_it_had_left(
     kinesis_local: LocalKinesis, stream: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        producer = await AsyncProducer(stream, client_settings=kinesis_local.client_settings).__aenter__()
+        waits = ProducerConfig(record_max_buffered_time=20_000)  # longer than the test takes, on any machine
+        settings = kinesis_local.client_settings
+        producer = await AsyncProducer(stream, config=waits, client_settings=settings).__aenter__()
         for number in range(50):
             await producer.put(f"key-{number}", b"x")
 
