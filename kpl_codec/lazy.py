@@ -19,7 +19,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "numpy": ("spark", "cli", "demo", "watch"),
     "opentelemetry": ("otel",),
     "pandas": ("spark", "spark-local"),
-    "prometheus_client": ("watch",),
     "pyarrow": ("spark", "cli", "demo", "watch"),
     "pyspark": ("spark-local",),
     "pytest": ("testing", "demo"),

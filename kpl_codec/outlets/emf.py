@@ -8,27 +8,27 @@ import sys
 from collections.abc import Sequence
 
 from ..sentinel import Finding
-from ..sentinel.measures import SENTINEL, Deltas, Measure, Table, emf_lines
+from ..sentinel.measures import Deltas, Measure, emf_lines
 
 _EVERY = 60.0
 
 
 class EmfLines:
-    """Writes JSON lines, at most every ``every`` seconds."""
+    """Writes JSON lines, at most once a minute."""
 
-    def __init__(self, stream: str, *, table: Table = SENTINEL, every: float = _EVERY) -> None:
-        self._stream, self._table, self._every = stream, table, every
-        self._deltas = Deltas(table)
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._deltas = Deltas()
         self._written_at = float("-inf")
 
     def finding(self, finding: Finding) -> None:
         """Does nothing: open findings are part of the measures."""
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Write them if ``every`` seconds are over."""
-        if 0 <= now - self._written_at < self._every:  # a clock may be set back
+        """Write them if the minute is over."""
+        if 0 <= now - self._written_at < _EVERY:  # a clock may be set back
             return
         self._written_at = now
-        for line in emf_lines(self._stream, self._deltas.of(measured), now, self._table):
+        for line in emf_lines(self._stream, self._deltas.of(measured), now):
             sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()

@@ -1,4 +1,7 @@
-"""The measures through the OpenTelemetry API (the ``otel`` extra), read when its SDK asks."""
+"""The measures through the OpenTelemetry API (the ``otel`` extra), read when its SDK asks.
+
+Its Prometheus exporter makes kpl_sentinel_lost_user_records of them, and kpl_sentinel_looks_total.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ class OpenTelemetryOutlet:
             create = (
                 meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
             )
-            create(f"kpl_sentinel.{name}", [self._reader(name)], unit=metric.unit, description=metric.meaning)
+            # Without a unit: Prometheus's names would end in it, a second time or wrongly.
+            create(f"kpl_sentinel.{name}", [self._reader(name)], description=metric.meaning)
 
     def _reader(self, name: str) -> Any:
         from opentelemetry.metrics import CallbackOptions, Observation

@@ -10,7 +10,6 @@ Specification: spec/05-producer.md, PRD-15 and PRD-48.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
@@ -18,7 +17,8 @@ from .pending import Pending, outer_key
 
 
 class Aggregator:
-    """The open aggregates by predicted shard (and group: bucket, shared explicit hash key)."""
+    """The open aggregates by predicted shard (and group: bucket, shared explicit hash key), and
+    ``closed``: the Kinesis records that are ready to be taken away, in this order."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -26,6 +26,7 @@ class Aggregator:
         self._max_size = config.aggregation_max_size
         self._max_count = config.aggregation_max_count
         self._open: dict[tuple[str, object], Outgoing] = {}
+        self.closed: list[Outgoing] = []
         self._deadlines: list[tuple[float, int, Outgoing]] = []
         self._number = 0
         self._min_count = config.aggregation_min_count
@@ -44,9 +45,9 @@ class Aggregator:
         return outgoing if outgoing is not None and outgoing.has_room(pending) else None
 
     def alone(self, shard: str | None, pending: Pending) -> Outgoing:
-        """A closed Kinesis record of one user record."""
+        """Close a Kinesis record of one user record at once."""
         outgoing = self._begin(shard, None, pending)
-        outgoing.closed = True
+        self._close(outgoing)
         return outgoing
 
     def _begin(self, shard: str | None, group: object, first: Pending) -> Outgoing:
@@ -54,9 +55,8 @@ class Aggregator:
         max_size = min(self._max_size, self._config.known_record_size - len(key.encode()))
         return Outgoing(shard, group, key, max_size, first)
 
-    def add(self, shard: str, pending: Pending) -> tuple[Outgoing, list[Outgoing]]:
-        """Add a user record. Returns the Kinesis record it is in, and those that this has closed."""
-        closed = []
+    def add(self, shard: str, pending: Pending) -> Outgoing:
+        """Add a user record. Returns the Kinesis record it is in. It or the one before may be closed now."""
         group = self.group_of(pending)
         key = (shard, group)
         outgoing = self._open.get(key)
@@ -65,7 +65,7 @@ class Aggregator:
         if outgoing is not None:
             deadline = outgoing.deadline
             if not outgoing.add(pending):
-                closed.append(self._close(key))
+                self.close(outgoing)
                 outgoing = None
             elif outgoing.deadline < deadline:
                 self._push(outgoing)
@@ -80,22 +80,22 @@ class Aggregator:
         records = len(outgoing.records)
         enough = outgoing.waited and records >= self._min_count
         if enough or records >= self._max_count or outgoing.size.size >= self._max_size:
-            closed.append(self._close(key))
-        return outgoing, closed
+            self.close(outgoing)
+        return outgoing
 
     def _push(self, outgoing: Outgoing) -> None:
         self._number += 1
         heapq.heappush(self._deadlines, (outgoing.deadline, self._number, outgoing))
 
-    def _close(self, key: tuple[str, object]) -> Outgoing:
-        outgoing = self._open.pop(key)
-        outgoing.closed = True
-        return outgoing
-
-    def close(self, outgoing: Outgoing) -> Outgoing:
-        """Close one aggregate before its time."""
+    def close(self, outgoing: Outgoing) -> None:
+        """Close an open aggregate."""
         assert outgoing.shard is not None
-        return self._close((outgoing.shard, outgoing.group))
+        del self._open[outgoing.shard, outgoing.group]
+        self._close(outgoing)
+
+    def _close(self, outgoing: Outgoing) -> None:
+        outgoing.closed = True
+        self.closed.append(outgoing)
 
     def deadline(self) -> float | None:
         """When the next aggregate has to be closed."""
@@ -103,8 +103,8 @@ class Aggregator:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def due(self, now: float, urgent_below: int) -> Iterator[Outgoing]:
-        """Close and return the aggregates whose deadline has come.
+    def close_due(self, now: float, urgent_below: int) -> None:
+        """Close the aggregates whose deadline has come.
 
         User records with a number below ``urgent_below`` do not wait for others.
         """
@@ -115,7 +115,7 @@ class Aggregator:
                 outgoing.waited, outgoing.deadline = True, until
                 self._push(outgoing)
             else:
-                yield self.close(outgoing)
+                self.close(outgoing)
 
     def _waits_until(self, outgoing: Outgoing, urgent_below: int) -> float:
         """How long an aggregate waits for more user records after its deadline."""
@@ -131,12 +131,16 @@ class Aggregator:
         """The open aggregates."""
         return list(self._open.values())
 
-    def take_all(self) -> list[Outgoing]:
-        """Close and return all open aggregates, in the order they were begun."""
-        return [self._close(key) for key in list(self._open)]
+    def close_all(self) -> None:
+        """Close all open aggregates, in the order they were begun."""
+        for outgoing in self.kinesis_records():
+            self.close(outgoing)
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
-        """Close and return the open aggregates of shards that are no longer open."""
+        """Take the open aggregates of shards that are no longer open."""
         if self._few:
             self._last_at = {shard: at for shard, at in self._last_at.items() if shard in open_shards}
-        return [self._close(key) for key in list(self._open) if key[0] not in open_shards]
+        gone = [self._open.pop(key) for key in list(self._open) if key[0] not in open_shards]
+        for outgoing in gone:
+            outgoing.closed = True
+        return gone

@@ -9,27 +9,28 @@
      | ◀── timer()                          when to call requests(now) again if nothing else happens
 
     accept ──▶ order ──▶ placer ──▶ send queue ──▶ in flight ──▶ verdicts ──▶ results
-                 ▲                                     │             │
-                 └────────── to be sent again ─────────┴─────────────┘
+                 ▲                       ▲             │             │
+                 └─ to be placed again ──┴─ as it is ──┴─────────────┘
 
 A user record is always in exactly one of these places, and leaves only through `results`. ``outstanding``
-counts those that have not left.
+counts those that have not left. Only this class moves them: a place gives out (``take_...``) what is to leave
+it, and the rules for failures say what becomes of what. No place knows another.
 Specification: spec/05-producer.md, PRD-6 to PRD-32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .answers import Malformed, NotStored, Stored, parse_max_record_size, parse_put_records
 from .collector import PutRecordsRequest
 from .config import ProducerConfig
-from .failures import Failures, Flight
+from .failures import Failures, Fate, Flight, note
 from .kinesis_record import Outgoing, build_all
-from .ledger import Ended, Ledger, deliveries
+from .ledger import Ended, Ledger, deliveries, undelivered
 from .metrics import Meter, Observe
-from .ordering import order_of
+from .ordering import StrictOrder
 from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
@@ -56,18 +57,24 @@ class ProducerCore:
         self.config = config
         self.live = live
         self.prepare = Preparation(config)
-        self._ledger = Ledger(config, ages=observe is not None)
         self._ttl = config.ttl_seconds
         self._aggregating = config.buffering_seconds - config.collecting_seconds
-        self._meter = Meter(observe) if observe is not None else None
-        self._queue = SendQueue(config, chance)
-        self._placer = Placer(config, live, chance, self._queue)
-        self._order = order_of(config.ordering, self._placer.place)
-        self._verdicts = Verdicts(config, live)
-        self._failures = Failures(config, self._queue, self._meter, self._fail)
-        self._in_flight: dict[int, Flight] = {}
+        self._observed = observe is not None
+        self._ledger = Ledger(config, ages=self._observed)
+        self._meter = Meter(observe)
+        self._chance = chance
+        self._failures = Failures(config)
         self._requests = 0
         self._closed = False
+        self._make_places()
+
+    def _make_places(self) -> None:
+        config, live = self.config, self.live
+        self._order = StrictOrder() if config.ordering == "partition-key" else None
+        self._placer = Placer(config, live, self._chance)
+        self._queue = SendQueue(config, self._chance)
+        self._in_flight: dict[int, Flight] = {}
+        self._verdicts = Verdicts(config, live)
 
     # -- records in ---------------------------------------------------------------------------
 
@@ -113,13 +120,22 @@ class ProducerCore:
         pending.deadline = put_at + self._aggregating
         pending.map_deadline = put_at + self._ttl / 10
         self._ledger.accept(pending)
-        if self._meter is not None:
+        if self._observed:
             self._meter.accepted()
-        self._order.enter(pending, now)
+        order = self._order
+        if pending.keyless:
+            self._place_keyless(pending, now)
+        elif order is None:
+            self._placer.place(pending, now)
+        elif order.is_held(pending) or not self._place_in_order(order, pending, now):
+            order.hold(pending)
+        if self._placer.closed:
+            self._queue_closed()
 
     def flush(self) -> None:
         """Send everything accepted so far, retries included, without waiting for more."""
         self._placer.flush(self.accepted + 1)
+        self._queue_closed()
 
     def close(self) -> None:
         """Accept nothing more, and flush. Outstanding user records still get their results."""
@@ -132,44 +148,83 @@ class ProducerCore:
         self._closed = True
         for flight in self._in_flight.values():
             for outgoing in flight.kinesis_records:
-                self._failures.note(outgoing, flight.attempt(outgoing, Outcome.NO_ANSWER, now))
+                note(outgoing, flight.attempt(outgoing, Outcome.NO_ANSWER, now))
+                self._meter.failed(Outcome.NO_ANSWER.value)
+        for parked in self._verdicts.parked():
+            note(*parked)
+            self._meter.failed(parked.attempt.outcome.value)
         everything = [pending for place in self._places() for pending in place]
-        for judged in self._verdicts.take_all():
-            self._failures.note(judged.outgoing, judged.attempt)
-        self._in_flight.clear()
-        self._queue.clear()
-        self._placer.clear()
-        self._order.clear()
-        for pending in sorted(everything, key=lambda pending: pending.number):
-            self._fail(pending, Outcome.CLOSED, held=True)
+        everything.sort(key=lambda pending: pending.number)
+        self._make_places()
+        self._ledger.end([undelivered(pending, Outcome.CLOSED) for pending in everything])
 
     def _places(self) -> Iterator[list[Pending]]:
         """All outstanding user records, place by place."""
         # PRD-6: "From being accepted to its result a user record MUST be in exactly one place: waiting for a
         # map, held behind its key, in an open aggregate, in a shard's queue, in the next request, in flight,
         # or waiting for a verdict."
-        yield list(self._order.held())
+        yield list(self._order.held()) if self._order is not None else []
         yield from self._placer.places()
         yield from (outgoing.records for outgoing in self._queue.kinesis_records())
         yield from (one.records for flight in self._in_flight.values() for one in flight.kinesis_records)
-        yield from self._verdicts.places()
+        yield from (judged.outgoing.records for judged in self._verdicts.parked())
+
+    # -- into a Kinesis record ----------------------------------------------------------------
+
+    def _place_keyless(self, pending: Pending, now: float) -> None:
+        router = self._placer.router
+        if router.needs_loads:
+            router.update_loads(self._queue.loads(), now)
+        self._placer.place(pending, now)
+
+    def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
+        """Place a user record beside those of its key; whether that could be done."""
+        home = order.home(pending)
+        if home == "waiting":
+            return False
+        placed = self._placer.place(pending, now, home)
+        if placed is not None:
+            order.placed(pending, placed)
+        return placed is not None
+
+    def _place_again(self, records: Sequence[Pending], now: float) -> None:
+        """Place user records that have left the place where they were, before later ones; and what was held
+        because of them, or of others that have ended."""
+        order = self._order
+        for pending in sorted(records, key=lambda pending: pending.number):
+            if pending.keyless:
+                self._place_keyless(pending, now)
+            elif order is None:
+                self._placer.place(pending, now)
+        if order is not None:
+            order.come_back([pending for pending in records if not pending.keyless])
+            while (held := order.next_held()) is not None:
+                placed = self._place_in_order(order, held, now)
+                (order.release if placed else order.wait)(held)
+        self._queue_closed()
+
+    def _queue_closed(self) -> None:
+        for outgoing in self._placer.closed:
+            self._queue.add(outgoing)
+        self._placer.closed.clear()
 
     # -- requests out -------------------------------------------------------------------------
 
     def requests(self, now: float) -> list[PutRecordsRequest | Request]:
         """The calls to make now. Also does all that is due at ``now``."""
-        self._order.enter_again(self._placer.take_waiting(now), now)
+        again = self._placer.take_waiting(now)
         for judged in self._verdicts.take_due(now):
-            self._order.enter_again(self._failures.failed(judged.outgoing, judged.attempt, now), now)
-        for pending in self._order.take_expired(now):
-            self._fail(pending, Outcome.EXPIRED, held=True)
-        self._order.place_held(now)
+            again += self._failed(judged.outgoing, judged.attempt, now)
+        if self._order is not None:
+            expired = self._order.take_expired(now)
+            self._ledger.end([undelivered(pending, Outcome.EXPIRED) for pending in expired])
+        self._place_again(again, now)
         calls: list[PutRecordsRequest | Request] = []
-        while (map_request := self.live.next_request(now)) is not None:
+        if (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
         self._placer.close_due(now)
-        self._expire(self._queue.take_expired(now))
-        self._order.place_held(now)
+        self._queue_closed()
+        self._expire(self._queue.take_expired(now), now)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
             kinesis_records = self._queue.take(now, self._placer.urgent_below)
@@ -177,18 +232,15 @@ class ProducerCore:
                 break
             for outgoing in kinesis_records:
                 if outgoing.expires_at <= now:
-                    self._expire(outgoing.take_expired(now))
+                    self._expire(outgoing.take_expired(now), now)
             kinesis_records = [outgoing for outgoing in kinesis_records if outgoing.records]
             if not kinesis_records:
-                continue
+                continue  # all have expired
             self._requests += 1
             self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.generation)
             calls.append(PutRecordsRequest(self._requests, build_all(kinesis_records)))
-            if self._meter is not None:
-                self._meter.sent(kinesis_records, now)
-        self._order.place_held(now)
-        if self._meter is not None:
-            self._meter.levels(self.outstanding, self._ledger.oldest_put_at, now)
+            self._meter.sent(kinesis_records, now)
+        self._meter.levels(self.outstanding, self._ledger.oldest_put_at, now)
         return calls
 
     def timer(self) -> float | None:
@@ -197,15 +249,17 @@ class ProducerCore:
             self.live.timer(),
             self._placer.timer(),
             self._verdicts.timer(),
-            self._order.expires_at(),
+            self._order.expires_at() if self._order is not None else None,
             self._queue.expires_at(),
             self._queue.ready_at() if len(self._in_flight) < self.config.max_connections else None,
         ]
         return min((at for at in times if at is not None), default=None)
 
-    def _expire(self, expired: list[Pending]) -> None:
-        for pending in sorted(expired, key=lambda pending: pending.number):
-            self._fail(pending, Outcome.EXPIRED)
+    def _expire(self, expired: list[Pending], now: float) -> None:
+        if expired:
+            expired.sort(key=lambda pending: pending.number)
+            self._end([undelivered(pending, Outcome.EXPIRED) for pending in expired])
+            self._place_again((), now)
 
     # -- answers in ---------------------------------------------------------------------------
 
@@ -224,12 +278,11 @@ class ProducerCore:
         if entries is None:
             self._all_failed(flight, Outcome.COUNT_MISMATCH, Failure("CountMismatch"), now)
             return
-        retries: list[Pending] = []
+        again: list[Pending] = []
         for outgoing, entry in zip(flight.kinesis_records, entries, strict=True):
-            retries += self._answered(outgoing, entry, flight, now)
+            again += self._answered(outgoing, entry, flight, now)
         self._queue.answered(flight.started_at, now)
-        self._order.enter_again(retries, now)
-        self._order.place_held(now)
+        self._place_again(again, now)
 
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
@@ -246,46 +299,60 @@ class ProducerCore:
             self.live.stream_gone(now)
         if ACTIONS[outcome] is Action.ISOLATE:
             # (Without its text, which may repeat data and keys.)
-            self._order.enter_again(self._failures.invalid(flight, failure.code, now), now)
-            self._order.place_held(now)
+            self._queue.refused_as_invalid(now)
+            for _ in flight.kinesis_records:
+                self._meter.failed(failure.code)
+            self._place_again(self._move(self._failures.invalid(flight, failure.code, now)), now)
         else:
             self._all_failed(flight, outcome, failure, now)
 
     def _landed(self, request: PutRecordsRequest, now: float) -> Flight | None:
         """The records in flight with ``request``; None if they were given up."""
         flight = self._in_flight.pop(request.number, None)
-        if flight is not None and self._meter is not None:
+        if flight is not None:
             self._meter.answered(now - flight.started_at)
         return flight
 
     def _all_failed(self, flight: Flight, outcome: Outcome, failure: Failure, now: float) -> None:
-        retries: list[Pending] = []
-        code, message = failure.code, failure.reason or None
+        again: list[Pending] = []
+        facts = {"code": failure.code, "message": failure.reason or None}
         for outgoing in flight.kinesis_records:
-            attempt = flight.attempt(outgoing, outcome, now, code=code, message=message)
-            retries += self._failures.failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
+            attempt = flight.attempt(outgoing, outcome, now, **facts)
+            again += self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
         self._queue.answered(flight.started_at, now)
-        self._order.enter_again(retries, now)
-        self._order.place_held(now)
+        self._place_again(again, now)
+
+    def _failed(
+        self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False
+    ) -> Sequence[Pending]:
+        """One Kinesis record was not delivered; returns the user records to place again."""
+        if ACTIONS[attempt.outcome] is Action.BACK_OFF:
+            self._queue.failed(outgoing.shard, throttled=attempt.outcome is Outcome.THROTTLED)
+        self._meter.failed(attempt.code or attempt.outcome.value)
+        return self._move(self._failures.failed(outgoing, attempt, now, stays=stays))
+
+    def _move(self, fate: Fate) -> Sequence[Pending]:
+        """Do what is to become of failed Kinesis records; returns the user records to place again."""
+        self._end(fate.ended)
+        for outgoing in fate.unchanged:
+            self._queue.add(outgoing)
+        for kinesis_records in reversed(fate.isolated):
+            self._queue.isolate(kinesis_records)
+        return fate.again
 
     def _answered(
         self, outgoing: Outgoing, entry: Stored | NotStored | Malformed, flight: Flight, now: float
-    ) -> list[Pending]:
-        """Handles the outcome of one Kinesis record; returns the user records to send again."""
+    ) -> Sequence[Pending]:
+        """Handles the outcome of one Kinesis record; returns the user records to place again."""
         if isinstance(entry, Stored):
             self._queue.stored(outgoing.shard)
             attempt = flight.attempt(outgoing, Outcome.DELIVERED, now, **entry._asdict())
             attempt = self._verdicts.judge(outgoing, entry, attempt, flight.generation, now)
             if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
-                return []
+                return ()
             return self._judged(outgoing, attempt, now)
-        outcome = outcome_of(entry.code) if isinstance(entry, NotStored) else Outcome.COUNT_MISMATCH
-        message = entry.message
-        if ACTIONS[outcome] is Action.ISOLATE:
-            outcome = Outcome.REFUSED  # it was sent alone: the service refused this one record
-            message = None  # it may repeat the record
-        attempt = flight.attempt(outgoing, outcome, now, code=entry.code, message=message)
-        return self._failures.failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
+        attempt = flight.not_stored(outgoing, entry, now)
+        return self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
 
     def _stays(self, outgoing: Outgoing, flight: Flight) -> bool:
         """Whether the map would send a Kinesis record as it was sent before."""
@@ -294,32 +361,33 @@ class ProducerCore:
             return live.predict(outgoing.lowest) is None and not live.map_may_come
         return flight.generation == live.generation and live.trusts(outgoing.shard)
 
-    def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> list[Pending]:
-        """Handles the verdict on a stored Kinesis record; returns the user records to send again."""
+    def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
+        """Handles the verdict on a stored Kinesis record; returns the user records to place again."""
         if attempt.outcome is not Outcome.DELIVERED:
-            return self._failures.failed(outgoing, attempt, now)
+            return self._failed(outgoing, attempt, now)
         self._end(deliveries(outgoing.records, attempt))
-        if self._meter is not None:
-            self._meter.delivered(outgoing, attempt.shard_id or "")
-        return []
-
-    # -- the map ------------------------------------------------------------------------------
+        self._meter.delivered(outgoing, attempt.shard_id or "")
+        return ()
 
     def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
         if outcome is None:
             return
-        if isinstance(outcome, RefreshFailed) and self._meter is not None:
+        if isinstance(outcome, RefreshFailed):
             self._meter.map_failed(outcome.error.code)
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged) or outcome.learnt:
+            # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
+            # predicted and aggregated anew."
+            # In another life of the stream the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
-            moved += self._placer.map_changed(recreated=recreated)
+            still_open = frozenset(() if recreated else self.live.predicted_shards)
+            for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
+                moved += outgoing.records
             for outgoing, attempt in self._verdicts.map_changed():
                 moved += self._judged(outgoing, attempt, now)
         if not self.live.map_may_come:
             moved += self._placer.take_waiting()
-        self._order.enter_again(moved, now)
-        self._order.place_held(now)
+        self._place_again(moved, now)
 
     # -- results ------------------------------------------------------------------------------
 
@@ -327,22 +395,8 @@ class ProducerCore:
         """The user records that have ended since the last call, with their results."""
         return self._ledger.take_results()
 
-    def _fail(
-        self, pending: Pending, outcome: Outcome, code: str | None = None, *, held: bool = False
-    ) -> None:
-        # PRD-10: "Every accepted user record MUST end exactly once: as a Delivery, or as a DeliveryError with
-        # the reason and all attempts."
-        error = DeliveryError(
-            outcome=outcome,
-            code=code or outcome.value,
-            attempts=pending.attempts,
-            attempts_left_out=pending.attempts_left_out,
-            left_out_may_be_stored=pending.may_be_stored,
-        )
-        self._end([(pending, error)], held=held)
-
-    def _end(self, ended: list[Ended], *, held: bool = False) -> None:
+    def _end(self, ended: Sequence[Ended]) -> None:
+        """User records have ended that were not held behind their keys."""
         self._ledger.end(ended)
-        # Those that are held are not where their key is under way.
-        if not held:
-            self._order.ended(ended)
+        if self._order is not None:
+            self._order.ended(pending for pending, _ in ended)

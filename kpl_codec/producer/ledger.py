@@ -5,9 +5,11 @@ Specification: spec/05-producer.md, PRD-7 and PRD-10.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..compiled import speedups
 from .config import ProducerConfig
-from .outcomes import Attempt, Delivery, DeliveryError
+from .outcomes import Attempt, Delivery, DeliveryError, Outcome
 from .pending import Pending
 
 #: A user record, and what it has ended as.
@@ -28,6 +30,20 @@ def deliveries(records: list[Pending], attempt: Attempt) -> list[Ended]:
         delivery = Delivery(shard_id, sequence_number, index, attempts, pending.attempts_left_out)
         ended.append((pending, delivery))
     return ended
+
+
+def undelivered(pending: Pending, outcome: Outcome, code: str | None = None) -> Ended:
+    """A user record that was not delivered, and its error. ``code``: that of the service, if it ended it."""
+    # PRD-10: "Every accepted user record MUST end exactly once: as a Delivery, or as a DeliveryError with
+    # the reason and all attempts."
+    error = DeliveryError(
+        outcome=outcome,
+        code=code or outcome.value,
+        attempts=pending.attempts,
+        attempts_left_out=pending.attempts_left_out,
+        left_out_may_be_stored=pending.may_be_stored,
+    )
+    return pending, error
 
 
 class Ledger:
@@ -62,7 +78,7 @@ class Ledger:
             tenth = int(pending.accepted_at * 10)
             self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
 
-    def end(self, ended: list[Ended]) -> None:
+    def end(self, ended: Sequence[Ended]) -> None:
         """User records have come to their end."""
         self.outstanding -= len(ended)
         self.outstanding_bytes -= sum([pending.size for pending, _ in ended])

@@ -54,11 +54,15 @@ METRICS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-class Meter:
-    """Calls ``observe`` with the metrics above. Made only if there is an ``observe``."""
+def _ignore(name: str, value: float, attributes: Mapping[str, str]) -> None:
+    """Where nobody observes."""
 
-    def __init__(self, observe: Observe) -> None:
-        self._observe = observe
+
+class Meter:
+    """Calls ``observe`` with the metrics above."""
+
+    def __init__(self, observe: Observe | None) -> None:
+        self._observe = observe or _ignore
         self._outstanding = 0  # as it was told last
 
     def accepted(self) -> None:
@@ -74,6 +78,8 @@ class Meter:
 
     def sent(self, kinesis_records: Sequence[Outgoing], now: float) -> None:
         observe = self._observe
+        if observe is _ignore:
+            return
         observe("KinesisRecordsPerPutRecordsRequest", len(kinesis_records), {})
         observe(
             "UserRecordsPerPutRecordsRequest", sum(len(outgoing.records) for outgoing in kinesis_records), {}
@@ -96,6 +102,8 @@ class Meter:
 
     def delivered(self, outgoing: Outgoing, shard_id: str) -> None:
         observe = self._observe
+        if observe is _ignore:
+            return
         for pending in outgoing.records:
             observe("RetriesPerRecord", len(pending.attempts) + pending.attempts_left_out, {})
         observe("UserRecordsPut", len(outgoing.records), {})

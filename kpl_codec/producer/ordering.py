@@ -1,121 +1,81 @@
-"""The order in which user records are placed: as they come, or strictly one after the other per partition
-key.
+"""Strict order: the user records of a partition key go out one after the other.
 
-    user records ──▶ AnyOrder | StrictOrder ──▶ Placer
+    core asks                     StrictOrder
+     | is_held(key)           ──▶  whether others of the key are held already
+     | home(key)              ──▶  where the key's user records are: the next must join them there, or be held
+     | placed(pending, home)  ──▶  it is there
+     | hold(pending)          ──▶  it is held, behind the others of its key
+     | ended, come_back       ──▶  they have left their home
+     | ◀── next_held()             the first held user record of a key without a home: to be placed now
 
-StrictOrder: a key's *home* is the Kinesis record that its user records are in, or WAITING while they wait
-for a prediction. Later user records of the key may join its home while that is open; others are held until
-the last user record in the home has ended or is to be sent again: one that expires leaves others behind. So a
-key is in one Kinesis record at a time.
-User records without a key have no order.
+A key's *home* is the Kinesis record that its user records are in, or "waiting" while they wait for a
+prediction. Later user records of the key may join its home while that is open; others are held until the
+last user record in the home has ended or is to be sent again: one that expires leaves others behind. So a key
+is in one Kinesis record at a time. User records without a key have no order.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from .kinesis_record import Outgoing
-from .ledger import Ended
 from .pending import Pending
 
-#: Where a user record is now: in a Kinesis record, or waiting for a prediction, or nowhere, because it cannot
-#: join the Kinesis record of its key.
-Placed = Outgoing | Literal["waiting", "hold"]
-#: ``place(pending, now, home)``: ``home`` is the Kinesis record it must join, None for any.
-Place = Callable[[Pending, float, "Outgoing | None"], Placed]
+#: Where the user records of a key are.
+Home = Outgoing | Literal["waiting"]
 
 
-class AnyOrder:
-    """Places every user record at once."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-
-    def enter(self, pending: Pending, now: float) -> None:
-        """Take an accepted user record."""
-        self._place(pending, now, None)
-
-    def enter_again(self, records: list[Pending], now: float) -> None:
-        """Take user records that are to be placed again, before later ones."""
-        records.sort(key=lambda pending: pending.number)
-        for pending in records:
-            self._place(pending, now, None)
-
-    def ended(self, ended: list[Ended]) -> None:
-        """User records have ended that were not held."""
-
-    def place_held(self, now: float) -> None:
-        """Place what was held because of user records that have ended or come back."""
-
-    def expires_at(self) -> float | None:
-        """When the first held user record expires."""
-        return None
-
-    def take_expired(self, now: float) -> list[Pending]:
-        """Remove and return the held user records whose time to live is over."""
-        return []
-
-    def held(self) -> Iterator[Pending]:
-        """All held user records."""
-        return iter(())
-
-    def clear(self) -> None:
-        """Forget everything."""
-
-
-class StrictOrder(AnyOrder):
+class StrictOrder:
     """See the module. State: the homes, how many user records of the key are in each, the held user records
     by key (oldest first), the keys that left their home, and a heap of the times at which held user records
     expire.
     """
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self._homes: dict[str, Outgoing | Literal["waiting"]] = {}
+    def __init__(self) -> None:
+        self._homes: dict[str, Home] = {}
         self._inside: dict[str, int] = {}
         self._held: dict[str, deque[Pending]] = {}
         self._left: dict[str, None] = {}  # a set that keeps its order
         self._expiries: list[tuple[float, int, Pending]] = []
         self._holds = 0
 
-    def enter(self, pending: Pending, now: float) -> None:
-        key = pending.record.partition_key
-        if pending.keyless:
-            super().enter(pending, now)
-        elif key in self._held or not self._placed(pending, now):
-            self._hold(pending)
-            self._held.setdefault(key, deque()).append(pending)
+    def home(self, pending: Pending) -> Home | None:
+        """Where the user records of its key are; None for nowhere."""
+        return self._homes.get(pending.record.partition_key)
 
-    def _placed(self, pending: Pending, now: float) -> bool:
+    def is_held(self, pending: Pending) -> bool:
+        """Whether others of its key are held."""
+        return pending.record.partition_key in self._held
+
+    def placed(self, pending: Pending, home: Home) -> None:
+        """It has joined the others of its key, or is the first of them."""
         key = pending.record.partition_key
-        home = self._homes.get(key)
-        if home == "waiting":
-            return False
-        placed = self._place(pending, now, home)
-        if placed == "hold":
-            return False
-        self._homes[key] = placed
+        self._homes[key] = home
         self._inside[key] = self._inside.get(key, 0) + 1
-        return True
 
-    def _hold(self, pending: Pending) -> None:
+    def hold(self, pending: Pending) -> None:
+        """It is held, behind the others of its key."""
+        self._expire_later(pending)
+        self._held.setdefault(pending.record.partition_key, deque()).append(pending)
+
+    def _expire_later(self, pending: Pending) -> None:
         pending.held = True
         self._holds += 1
         heapq.heappush(self._expiries, (pending.expires_at, self._holds, pending))
 
-    def enter_again(self, records: list[Pending], now: float) -> None:
-        super().enter_again([pending for pending in records if pending.keyless], now)
-        ordered = [pending for pending in records if not pending.keyless]
-        for pending in sorted(ordered, key=lambda pending: pending.number, reverse=True):
+    def come_back(self, records: list[Pending]) -> None:
+        """They have left their homes, and are held before all others of their keys."""
+        for pending in sorted(records, key=lambda pending: pending.number, reverse=True):
             self._leave(pending)
-            self._hold(pending)
+            self._expire_later(pending)
             self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
 
-    def ended(self, ended: list[Ended]) -> None:
-        for pending, _ in ended:
+    def ended(self, records: Iterable[Pending]) -> None:
+        """User records have ended that were not held."""
+        for pending in records:
             if not pending.keyless:
                 self._leave(pending)
 
@@ -126,45 +86,44 @@ class StrictOrder(AnyOrder):
             del self._homes[key], self._inside[key]
             self._left[key] = None
 
-    def place_held(self, now: float) -> None:
+    def next_held(self) -> Pending | None:
+        """The first held user record of a key that has left its home; None if there is none. It is still
+        held: `release` it, or call `wait` if it cannot be placed."""
         while self._left:
             key = next(iter(self._left))
+            if key in self._held:
+                return self._held[key][0]
             del self._left[key]
-            held = self._held.get(key, ())
-            while held and self._placed(held[0], now):
-                held.popleft().held = False
-            if not held:
-                self._held.pop(key, None)
+        return None
+
+    def wait(self, pending: Pending) -> None:
+        """Its key's turn is over until its user records have left their home again."""
+        self._left.pop(pending.record.partition_key, None)
+
+    def release(self, pending: Pending) -> None:
+        """It is no longer held."""
+        pending.held = False
+        key = pending.record.partition_key
+        self._held[key].remove(pending)  # it is at or near the front
+        if not self._held[key]:
+            del self._held[key]
 
     def expires_at(self) -> float | None:
+        """When the first held user record expires."""
         while self._expiries and not self._expiries[0][2].held:
             heapq.heappop(self._expiries)
         return self._expiries[0][0] if self._expiries else None
 
     def take_expired(self, now: float) -> list[Pending]:
+        """Remove and return the held user records whose time to live is over."""
         expired = []
         while (at := self.expires_at()) is not None and at <= now:
             pending = heapq.heappop(self._expiries)[2]
-            pending.held = False
-            key = pending.record.partition_key
-            self._held[key].remove(pending)  # it is at or near the front
-            if not self._held[key]:
-                del self._held[key]
+            self.release(pending)
             expired.append(pending)
         return expired
 
     def held(self) -> Iterator[Pending]:
+        """All held user records."""
         for held in self._held.values():
             yield from held
-
-    def clear(self) -> None:
-        self._homes.clear()
-        self._inside.clear()
-        self._held.clear()
-        self._left.clear()
-        self._expiries.clear()
-
-
-def order_of(ordering: str, place: Place) -> AnyOrder:
-    """The configured order."""
-    return StrictOrder(place) if ordering == "partition-key" else AnyOrder(place)

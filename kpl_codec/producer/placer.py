@@ -1,8 +1,8 @@
 """Puts user records into Kinesis records: predicts the shard and aggregates, or waits for a prediction.
 
-    user record ──▶ Router ──▶ a shard  ──▶ Aggregator ──(full, or its time)──▶ SendQueue
+    user record ──▶ Router ──▶ a shard  ──▶ Aggregator ──(full, or its time)──▶ closed
                        │
-                       └────▶ no shard ──▶ waits for a map, then goes alone ──▶ SendQueue
+                       └────▶ no shard ──▶ waits for a map ──▶ take_waiting
 
 State: the user records that wait for a prediction and the open aggregates.
 Specification: spec/05-producer.md, PRD-17 and PRD-26.
@@ -16,70 +16,61 @@ from ..shards.live_shard_map import LiveShardMap
 from .aggregator import Aggregator
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .ordering import Placed
+from .ordering import Home
 from .partitioner import Chance
 from .pending import Pending
 from .router import Router
-from .send_queue import SendQueue
 
 _NEVER = float("inf")
 
 
 class Placer:
-    """See the module. User records with a number below ``urgent_below`` do not wait for others."""
+    """See the module. ``closed``: Kinesis records that are ready to be taken away. User records with a number
+    below ``urgent_below`` do not wait for others."""
 
-    def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance, queue: SendQueue) -> None:
+    def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance) -> None:
         self.urgent_below = 0
+        self.router = Router(config, live, chance)
         self._live = live
-        self._queue = queue
         self._aggregating = config.aggregation_enabled
         self._aggregator = Aggregator(config)
-        self._router = Router(config, live, chance, queue.loads)
+        self.closed = self._aggregator.closed
         self._waiting: list[Pending] = []
         self._waiting_until = _NEVER
 
-    def place(self, pending: Pending, now: float, home: Outgoing | None) -> Placed:
+    def place(self, pending: Pending, now: float, home: Outgoing | None = None) -> Home | None:
         """Place a user record. ``home``: the Kinesis record it must join, None for any.
 
-        Returns its Kinesis record, "waiting" if it waits for a prediction, or "hold" if it cannot join its
+        Returns its Kinesis record, "waiting" if it waits for a prediction, or None if it cannot join its
         home: then it was not placed, and nothing more joins its home.
         """
         if pending.number < self.urgent_below:
             pending.deadline = min(pending.deadline, now)  # it may join others, but does not wait for more
-        shard = self._router.route(pending, now)
-        if shard is None:
-            if self._live.map_may_come and pending.map_deadline > now:
-                # The KPL sends them alone at once. With a busy producer that gives thousands of Kinesis
-                # records a second during each ListShards call, so every split leads to heavy throttling.
-                return "hold" if home is not None else self._wait(pending)
-            if self._router.ignores_keys and not pending.must_wrap:
-                pending.wrap = False  # the KCL would drop a misplaced aggregate of one
+        shard = self.router.route(pending)
         # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
-        together = shard is not None and not pending.alone and self._aggregating
-        if home is not None and not (together and self._may_join(home, shard, pending)):
+        alone = shard is None or pending.alone or not self._aggregating
+        if home is not None:
             # PRD-26: "With strict order per partition key a user record MUST NOT be sent before every
             # earlier one of its key is delivered or has failed, other than in the same aggregate."
-            if not home.closed:
-                self._queue.add(self._aggregator.close(home))
-            return "hold"
-        if shard is None or not together:
+            if alone or shard is None or self._aggregator.open_for(shard, pending) is not home:
+                if not home.closed:
+                    self._aggregator.close(home)
+                return None
+        elif shard is None and self._live.map_may_come and pending.map_deadline > now:
+            # The KPL sends them alone at once. With a busy producer that gives thousands of Kinesis records a
+            # second during each ListShards call, so every split leads to heavy throttling.
+            self._waiting.append(pending)
+            self._waiting_until = min(self._waiting_until, pending.map_deadline)
+            return "waiting"
+        if shard is None and self.router.ignores_keys and not pending.must_wrap:
+            pending.wrap = False  # the KCL would drop a misplaced aggregate of one
+        if alone or shard is None:
             outgoing = self._aggregator.alone(shard, pending)
-            self._queue.add(outgoing)
         else:
-            outgoing, full = self._aggregator.add(shard, pending)
-            for closed in full:
-                self._queue.add(closed)
+            outgoing = self._aggregator.add(shard, pending)
         if pending.keyless:
-            self._router.placed(pending, closed=outgoing.closed)
+            self.router.placed(pending, closed=outgoing.closed)
         return outgoing
-
-    def _may_join(self, home: Outgoing, shard: str | None, pending: Pending) -> bool:
-        return shard is not None and self._aggregator.open_for(shard, pending) is home
-
-    def _wait(self, pending: Pending) -> Placed:
-        self._waiting.append(pending)
-        self._waiting_until = min(self._waiting_until, pending.map_deadline)
-        return "waiting"
 
     # -- what is due ----------------------------------------------------------------------------
 
@@ -90,14 +81,12 @@ class Placer:
 
     def close_due(self, now: float) -> None:
         """Close the aggregates whose deadline has come."""
-        for outgoing in self._aggregator.due(now, self.urgent_below):
-            self._queue.add(outgoing)
+        self._aggregator.close_due(now, self.urgent_below)
 
     def flush(self, urgent_below: int) -> None:
         """Close all aggregates; user records with a lower number than this no longer wait."""
         self.urgent_below = urgent_below
-        for outgoing in self._aggregator.take_all():
-            self._queue.add(outgoing)
+        self._aggregator.close_all()
 
     def take_waiting(self, until: float = _NEVER) -> list[Pending]:
         """Take the user records that wait for a prediction until at most ``until``: they are to be placed
@@ -111,16 +100,10 @@ class Placer:
 
     # -- the map --------------------------------------------------------------------------------
 
-    def map_changed(self, *, recreated: bool) -> list[Pending]:
-        """Take the user records that must be placed again because of a new map."""
-        open_ids = self._live.predicted_shards
-        self._router.set_shards(open_ids)
-        # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
-        # predicted and aggregated anew."
-        # In another life of the stream the same shard id means another shard.
-        still_open = frozenset(() if recreated else open_ids)
-        kinesis_records = self._aggregator.take_others(still_open) + self._queue.take_others(still_open)
-        return [pending for outgoing in kinesis_records for pending in outgoing.records]
+    def map_changed(self, open_shards: frozenset[str]) -> list[Outgoing]:
+        """Take the open aggregates of shards that are no longer open."""
+        self.router.set_shards(self._live.predicted_shards)
+        return self._aggregator.take_others(open_shards)
 
     # -- everything -----------------------------------------------------------------------------
 
@@ -128,8 +111,3 @@ class Placer:
         """All user records in here, place by place."""
         yield self._waiting
         yield from (outgoing.records for outgoing in self._aggregator.kinesis_records())
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.take_waiting()
-        self._aggregator.take_all()

@@ -5,7 +5,7 @@ State: that of the partitioner, and the texts of the shards' first hash keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..shards.live_shard_map import LiveShardMap
 from .config import ProducerConfig
@@ -14,18 +14,11 @@ from .pending import Pending
 
 
 class Router:
-    """See the module. ``loads``: gives the load of each shard; called when a shard is drawn."""
+    """See the module."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        live: LiveShardMap,
-        chance: Chance,
-        loads: Callable[[], dict[str, ShardLoad]],
-    ) -> None:
+    def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance) -> None:
         self._live = live
         self._chance = chance
-        self._loads = loads
         self._reshard_proof = config.reshard_proof
         self._partitioner = UniformStickyPartitioner(
             min(config.aggregation_max_size, config.known_record_size),
@@ -45,13 +38,22 @@ class Router:
         self._starts.clear()
         self._partitioner.set_shards(shard_ids)
 
-    def route(self, pending: Pending, now: float) -> str | None:
+    @property
+    def needs_loads(self) -> bool:
+        """Whether the next user record without a key draws a shard: call `update_loads` before."""
+        return self._partitioner.needs_draw and not self.ignores_keys
+
+    def update_loads(self, loads: Mapping[str, ShardLoad], now: float) -> None:
+        """The loads of the shards now."""
+        self._partitioner.update_load(loads, now)
+
+    def route(self, pending: Pending) -> str | None:
         """The shard for the next attempt, None if it cannot be predicted.
 
         A record without explicit hash key gets one if it has no partition key, or in reshard-proof mode.
         """
         if pending.keyless:
-            return self._choose(pending, now)
+            return self._choose(pending)
         shard = self._live.predict(pending.key_hash_key)
         if self._reshard_proof and not pending.own_hash_key:
             if shard is None:
@@ -63,12 +65,12 @@ class Router:
                 pending.assign(*self._start_of(shard))
         return shard
 
-    def _choose(self, pending: Pending, now: float) -> str | None:
+    def _choose(self, pending: Pending) -> str | None:
         # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
         # with an explicit hash key of its own keeps it, and so its shard."
         if pending.attempts and pending.record.explicit_hash_key is not None:
             return self._live.predict(pending.hash_key)  # the shard of the attempt before
-        shard = self._draw(now)
+        shard = self._draw()
         if shard is None:
             if pending.record.explicit_hash_key is None:
                 hash_key = self._chance(2**128)
@@ -77,12 +79,10 @@ class Router:
         pending.assign(*self._start_of(shard))
         return shard
 
-    def _draw(self, now: float) -> str | None:
+    def _draw(self) -> str | None:
         """The partitioner's shard; None while no shard can be predicted."""
         if self.ignores_keys:
             return None
-        if self._partitioner.needs_draw:
-            self._partitioner.update_load(self._loads(), now)
         shard = self._partitioner.current()
         if shard is not None and not self._live.trusts(shard):
             # Draws another shard, if there is one. The next map brings all back.

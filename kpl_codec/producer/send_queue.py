@@ -205,10 +205,3 @@ class SendQueue:
         yield from self._collector.kinesis_records
         for lane in self._busy.values():
             yield from lane.queue
-
-    def clear(self) -> None:
-        self._isolated.clear()
-        self._collector.take()
-        self._lanes.clear()
-        self._busy.clear()
-        self._expires_from = float("inf")

@@ -19,7 +19,6 @@ Specification: spec/05-producer.md, PRD-27 to PRD-31.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from ..shards.live_shard_map import LiveShardMap
@@ -27,7 +26,6 @@ from .answers import Stored
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .outcomes import Attempt, Outcome
-from .pending import Pending
 
 #: Seconds between refreshes while a shard is missing from the map.
 PROBE_INTERVAL = 1.0
@@ -148,11 +146,6 @@ class Verdicts:
             times.append(self._probe_at)
         return min(times, default=None)
 
-    def places(self) -> Iterator[list[Pending]]:
-        """Every user record in here, Kinesis record by Kinesis record."""
-        return (one.outgoing.records for one in self._parked)
-
-    def take_all(self) -> list[Judged]:
-        """Take everything that is parked."""
-        parked, self._parked, self._probe_at = self._parked, [], None
-        return [Judged(one.outgoing, one.attempt) for one in parked]
+    def parked(self) -> list[Judged]:
+        """Everything in here."""
+        return [Judged(one.outgoing, one.attempt) for one in self._parked]

@@ -1,6 +1,6 @@
 """The metrics of a watch, with the same names in every monitoring system.
 
-`METRICS` is the one table: OpenTelemetry, Prometheus, CloudWatch and the alarm templates read it. Counters
+`METRICS` is the one table: OpenTelemetry, CloudWatch's log lines and the alarm templates read it. Counters
 count from the start of the process; gauges show now, those of losses the last hour.
 Specification: spec/10-sentinel.md, SEN-24.
 """
@@ -51,23 +51,13 @@ METRICS: Final[dict[str, Metric]] = {
     "failed_calls": Metric("counter", "Count", "Calls to Kinesis that failed.", ("code",)),
 }
 
-
-class Table(NamedTuple):
-    """Metrics by name. ``namespace``: CloudWatch's. ``prefix``: what Prometheus's names begin with."""
-
-    metrics: Mapping[str, Metric]
-    namespace: str
-    prefix: str
-
-
-SENTINEL: Final = Table(METRICS, "KplCodec/Sentinel", "kpl_sentinel_")
-NAMESPACE: Final = SENTINEL.namespace
+NAMESPACE: Final = "KplCodec/Sentinel"
 #: How many findings have their own loss metric.
 _MOST_FINDINGS: Final = 100
 
 
 class Measure(NamedTuple):
-    """One value of a metric of a table."""
+    """One value of a metric."""
 
     name: str
     value: float
@@ -127,15 +117,14 @@ def cloudwatch_name(name: str) -> str:
 class Deltas:
     """CloudWatch adds up what it gets, so counters are sent as differences."""
 
-    def __init__(self, table: Table = SENTINEL) -> None:
-        self._metrics = table.metrics
+    def __init__(self) -> None:
         self._before: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
 
     def of(self, measured: Iterable[Measure]) -> list[Measure]:
         """``measured`` with counters as what was added since the last call."""
         found = []
         for measure in measured:
-            if self._metrics[measure.name].kind == "counter":
+            if METRICS[measure.name].kind == "counter":
                 key = measure.name, tuple(sorted(measure.attributes.items()))
                 added = measure.value - self._before.get(key, 0.0)
                 self._before[key] = measure.value
@@ -144,27 +133,7 @@ class Deltas:
         return found
 
 
-def metric_data(stream: str, measured: Iterable[Measure], table: Table = SENTINEL) -> list[dict[str, Any]]:
-    """The MetricData of PutMetricData: dimensions StreamName, and the metric's attributes."""
-    return [
-        {
-            "MetricName": cloudwatch_name(measure.name),
-            "Dimensions": [{"Name": "StreamName", "Value": stream}]
-            + [
-                {"Name": cloudwatch_name(name), "Value": value}
-                for name, value in measure.attributes.items()
-                if value
-            ],
-            "Unit": table.metrics[measure.name].unit,
-            "Value": float(measure.value),
-        }
-        for measure in measured
-    ]
-
-
-def emf_lines(
-    stream: str, measured: Iterable[Measure], now: float, table: Table = SENTINEL
-) -> list[dict[str, Any]]:
+def emf_lines(stream: str, measured: Iterable[Measure], now: float) -> list[dict[str, Any]]:
     """CloudWatch's embedded metric format: objects to write one a line to the log of a Lambda function or a
     container. One line for each set of attributes."""
     by_attributes: dict[tuple[tuple[str, str], ...], list[Measure]] = {}
@@ -174,10 +143,10 @@ def emf_lines(
     for attributes, group in by_attributes.items():
         dimensions = {"StreamName": stream} | {cloudwatch_name(name): value for name, value in attributes}
         metrics = [
-            {"Name": cloudwatch_name(measure.name), "Unit": table.metrics[measure.name].unit}
+            {"Name": cloudwatch_name(measure.name), "Unit": METRICS[measure.name].unit}
             for measure in group
         ]
-        directive = {"Namespace": table.namespace, "Dimensions": [list(dimensions)], "Metrics": metrics}
+        directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
         lines.append(
             {
                 "_aws": {"Timestamp": round(now * 1000), "CloudWatchMetrics": [directive]},

@@ -185,12 +185,6 @@ def test_an_import_without_its_extra_names_it(module: str, missing: str, extra: 
             "opentelemetry",
             "otel",
         ),
-        (
-            "from kpl_codec.outlets.prometheus import PrometheusEndpoint; "
-            "PrometheusEndpoint('orders', '', 0).__enter__()",
-            "prometheus_client",
-            "watch",
-        ),
     ],
 )
 def test_a_call_without_its_extra_names_it(code: str, missing: str, extra: str) -> None:

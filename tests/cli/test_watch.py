@@ -117,10 +117,9 @@ def test_once_ends_while_records_come(kinesis_local, stream):
 def test_a_port_in_use_is_named(kinesis_local, stream):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for option in ("--page", "--prometheus"):
-            refused = run(command(kinesis_local, stream, option, str(port), "--for", "5s"))
-            assert refused.returncode == 2
-            assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in refused.stderr
+        refused = run(command(kinesis_local, stream, "--page", str(port), "--for", "5s"))
+    assert refused.returncode == 2
+    assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in refused.stderr
 
 
 def test_everything_by_enhanced_fan_out(kinesis_local, stream):
@@ -153,7 +152,7 @@ def test_the_demo_is_watched():
         ("--max-calls", "0"),
         ("--max-shard-bytes", "nan"),
         ("--page", "99999"),
-        ("--prometheus", "-1"),
+        ("--page", "-1"),
         ("--share", "much"),
         ("--webhook", "ftp://somewhere"),
         ("--webhook", "http://["),

@@ -121,7 +121,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def expires_in_time(self) -> None:
         """PRD-24: whatever stands in the way, and the timer comes early enough."""
         core = self.core
-        waiting = list(core._order.held())
+        waiting = list(core._order.held()) if core._order is not None else []
         waiting += [pending for place in core._placer.places() for pending in place]
         waiting += [pending for outgoing in core._queue.kinesis_records() for pending in outgoing.records]
         if waiting:

@@ -41,6 +41,7 @@ class ModelStream:
     deleted: bool = False
     lives: list[tuple[list[Shard], list[KinesisRecord]]] = field(default_factory=list)
     _sequence: int = 0
+    _began: int = 0
 
     @classmethod
     def of(cls, shards: int, *, hints: bool = True, describes: bool = True) -> ModelStream:
@@ -53,12 +54,16 @@ class ModelStream:
         """The stream is gone, with all that is in it."""
         self.deleted = True
 
-    def create_again(self, shards: int) -> None:
-        """A stream under the old name that has nothing to do with the old one."""
+    def create_again(self, shards: int, *, same_second: bool = False) -> None:
+        """A stream under the old name that has nothing to do with the old one.
+
+        ``same_second``: the old one had begun in the second in which this one begins.
+        """
         self.lives.append((self.shards, self.stored))
         self.shards, self.stored = [], []
         self.deleted = False
         self._sequence += 1000  # seconds
+        self._began = self._began if same_second else self._sequence
         self.throttled.clear()
         for hash_key_range in ALL_HASH_KEYS.split(shards):
             self._add(hash_key_range)
@@ -77,7 +82,8 @@ class ModelStream:
 
     def _add(self, keys: HashKeyRange, parent: str | None = None, adjacent: str | None = None) -> None:
         index = len(self.shards)
-        self.shards.append(Shard(f"shardId-{index:012}", keys, parent, adjacent, self._number(index), None))
+        number = self._number(index, self._began if parent is None else None)
+        self.shards.append(Shard(f"shardId-{index:012}", keys, parent, adjacent, number, None))
 
     def _end(self, shard: Shard) -> None:
         place = self.shards.index(shard)

@@ -41,10 +41,10 @@ def prepared(config: ProducerConfig, record: kpl.UserRecord) -> Pending:
 
 def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[Outgoing]:
     aggregator = Aggregator(config)
-    done = []
     for record in user_records:
-        done += aggregator.add("shard", prepared(config, record))[1]
-    return done + aggregator.take_all()
+        aggregator.add("shard", prepared(config, record))
+    aggregator.close_all()
+    return aggregator.closed
 
 
 @pytest.mark.requirement("PRD-24")

@@ -307,6 +307,39 @@ def test_no_verdict_without_the_range_and_no_waiting_for_ever() -> None:
     assert bench.outcomes(b"1") == [Outcome.PLACEMENT_UNKNOWN, Outcome.DELIVERED]
 
 
+@pytest.mark.requirement("MAP-18")
+@pytest.mark.parametrize("same_second", [False, True])
+@pytest.mark.parametrize("notice", ["none", "refresh", "missing"])
+def test_only_lives_that_began_in_one_second_cannot_be_told_apart(same_second: bool, notice: str) -> None:
+    """The limit that chapter 8 states: nothing but the hint told of the new life, and the hint is equal."""
+    bench = Bench(1)
+    bench.put(b"1", 5)
+    bench.put(b"2", 2**127 + 5)  # of another shard in the new life
+    bench.stream.delete()
+    bench.core.flush()
+    (call,) = bench.puts()
+    if notice == "missing":
+        bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
+        bench.live.stream_gone(bench.now)
+        (refresh,) = bench.calls()
+    bench.stream.create_again(2, same_second=same_second)
+    if notice == "missing":
+        bench.core.fail(refresh, Failure("ResourceNotFoundException"), bench.now, answered=True)
+    else:
+        answer = bench.stream.put_records(call.records)  # type: ignore[union-attr]
+        if notice == "refresh":
+            bench.live.refresh(bench.now)
+            bench.now += 0.01
+            bench.map()
+        bench.core.receive(call, answer, bench.now)
+    bench.run(20.0)
+    delivered = bench.stream.delivered()
+    ended = bench.results.items()
+    lost = [data for data, result in ended if isinstance(result, Delivery) and not delivered[data]]
+    assert len(bench.results) == 2
+    assert bool(lost) == (same_second and notice == "none")
+
+
 @pytest.mark.requirement("PRD-31")
 @pytest.mark.parametrize("outer_key", ["fixed", "buckets"])
 def test_after_two_misplacements_a_record_goes_alone(outer_key: str) -> None:

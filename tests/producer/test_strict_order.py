@@ -10,6 +10,7 @@ from kpl_codec.producer import Pending
 from kpl_codec.producer.collector import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure
 
+from ..examples import examples
 from .bench import Bench
 
 GAPS = st.sampled_from([0.0, 0.01, 0.1, 0.3, 0.45])
@@ -26,7 +27,7 @@ ANSWERS = st.lists(
 
 
 @pytest.mark.requirement("PRD-26")
-@settings(max_examples=300)
+@settings(max_examples=examples(400))
 @given(PUTS, ANSWERS, st.sampled_from([20, 100, 500]), st.sampled_from([1, 2]), st.booleans())
 def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
     puts: list[tuple[float, str]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
-    def _answered(self, outgoing: Outgoing, entry: Any, flight: Any, now: float) -> list[Pending]:
+    def _answered(self, outgoing: Outgoing, entry: Any, flight: Any, now: float) -> Sequence[Pending]:
         if not isinstance(entry, Stored):
             return super()._answered(outgoing, entry, flight, now)
         attempt = Attempt(
@@ -47,7 +48,7 @@ class KplRuleCore(ProducerCore):
             self._end([(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))])
         outgoing.records = [pending for pending in outgoing.records if pending not in done]
         misplaced = attempt._replace(outcome=Outcome.MISPLACED)
-        return self._failures.failed(outgoing, misplaced, now) if outgoing.records else []
+        return self._failed(outgoing, misplaced, now) if outgoing.records else ()
 
 
 class KplRuleMachine(ProducerMachine):

@@ -19,9 +19,9 @@ from typing import Final
 
 from ...aws.cursor import MOST_RECORDS, Answer, ShardCursor, Tip
 from ...shards.live_shard_map import StreamUnavailable
-from ...shards.place import TRIM_HORIZON, Place, after_record, at_record, at_time
+from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from .handover import CARRIED_OF_SHARD, Handover
-from .looks import GONE, Found, Look, Looks, first_found
+from .looks import GONE, Access, Found, Kept, Look, ShardLooks, first_found
 from .offsets import BatchEnd, pieces
 
 #: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
@@ -54,66 +54,91 @@ def _beyond(tip: Tip) -> str | None:
         return None
 
 
-class Ends:
-    """Ends of batches on the shards of a stream. Different shards may be asked in parallel."""
+class ShardPlanner(ShardLooks):
+    """Moves the offset of one shard forward. Different shards may be planned in parallel."""
 
-    def __init__(self, looks: Looks, handover: Handover) -> None:
-        self._looks, self._handover = looks, handover
+    def __init__(self, shard_id: str, access: Access, handover: Handover) -> None:
+        super().__init__(shard_id, access)
+        self._handover = handover
 
-    def after(self, shard_id: str, start: BatchEnd, look: Look, caps: Caps, tip: Tip | None) -> BatchEnd:
-        """The end of the batch after ``start``, which begins with ``look``; not beyond ``tip``. Raises
-        StreamUnavailable."""
+    def tip(self) -> Tip:
+        """The tip now."""
+        return Tip(self.cursor(LATEST))
+
+    def before(self, when: int) -> Tip:
+        """The tip at a time (ms since 1970)."""
+        return Tip(self.cursor(at_time(when)))
+
+    def first(self, place: Place) -> str | None:
+        """The sequence number of the first record after ``place``."""
+        look = self.look(BatchEnd(place))
+        return look.records[0].sequence_number if look.records else None
+
+    def plan(
+        self, start: BatchEnd, caps: Caps, tip: Tip | None = None, look: Look | None = None
+    ) -> BatchEnd:
+        """Where the batch after ``start`` ends, not beyond ``tip``. ``look``: at its first records, if that
+        was taken already. Raises DataLoss, StreamUnavailable."""
+        try:
+            return self._after(start, look or self.look(start, caps.records), caps, tip)
+        except StreamUnavailable as error:
+            if error.code not in GONE:
+                raise
+            # What the look knew from the batch before is gone.
+            return self._after(start, self.look(start, caps.records), caps, tip)
+
+    def _after(self, start: BatchEnd, look: Look, caps: Caps, tip: Tip | None) -> BatchEnd:
+        """The end of the batch after ``start``, which begins with ``look``. Raises StreamUnavailable."""
         if not look.records:
             # A drained shard keeps its place: a shard of its name in a later life of the stream is behind it.
             place = TRIM_HORIZON if look.lost and not look.ended else start.place
             return replace(start, place=place, drained=look.ended, since=look.asked_at)
         first = look.records[0]
-        end = self._end(shard_id, look, caps)
+        end = self._end(look, caps)
+        whole, look.whole = look.whole, []
         if tip is not None and (beyond := _beyond(tip)) is not None:
             if int(first.sequence_number) >= int(beyond):
                 return start
             if end.place.lowest > int(beyond):
                 end = BatchEnd(at_record(beyond))
-                self._looks.forget(shard_id)
+                self.forget()
         if not start.place.names_record or look.start_gone:
             end = replace(end, first=first.sequence_number, start_gone=look.start_gone)
-        end = replace(end, behind=max(0, look.now - first.time, self._looks.now() - first.time))
+        end = replace(end, behind=max(0, look.now - first.time, self.now() - first.time))
         if caps.piece is not None and look.now - first.time > caps.piece:
-            end = replace(end, marks=self._marks(shard_id, first, end.place, caps.piece))
-        found = pieces(shard_id, start.place, end)
-        if len(found) == 1 and end.records == len(look.whole):
-            self._handover.has_read(found[0], look.whole)
-        else:
-            look.whole.clear()
+            end = replace(end, marks=self._marks(first, end.place, caps.piece))
+        found = pieces(self.shard_id, start.place, end)
+        if len(found) == 1 and end.records == len(whole):
+            self._handover.has_read(found[0], whole)
         if found and look.iterator is not None:
             self._handover.stands_at(found[0], look.iterator)
         return end
 
-    def _end(self, shard_id: str, look: Look, caps: Caps) -> BatchEnd:
+    def _end(self, look: Look, caps: Caps) -> BatchEnd:
         """The end of a batch that begins with ``look``."""
         # SPK-59: "Finding the end of a batch MUST NOT take reading the batch, unless an exact limit of
         # records is asked for."
         if caps.records is not None:
-            return self._walk_exactly(shard_id, look, caps.records)
+            return self._walk_exactly(look, caps.records)
         first, last = look.records[0], look.records[-1]
         edge = None if caps.span is None else first.time + caps.span
         if look.at_tip and (edge is None or last.time < edge or last == first):
-            return self._ends_after(shard_id, look, last, look.cursor, True, records=len(look.records))
+            return self._ends_after(look, last, look.cursor, True, records=len(look.records))
         if edge is not None and edge < look.now:
-            found, cursor = self._probe(shard_id, edge)
+            found, cursor = self._probe(edge)
             if found is not None and found.after(first):
                 place = at_record(found.sequence_number)
-                self._looks.keep(shard_id, place, cursor, found, ahead=found, now=look.now)
+                self.keep(Kept(place, cursor, found, ahead=found, now=look.now))
                 return BatchEnd(place)
         # Nothing at or after the edge: all records are before it.
-        return self._to_tip(shard_id, look)
+        return self._to_tip(look)
 
-    def _to_tip(self, shard_id: str, look: Look) -> BatchEnd:
+    def _to_tip(self, look: Look) -> BatchEnd:
         """The last record of the shard, or a late one if records come faster than they are read."""
         cursor, last, lag, busy = look.cursor, look.records[-1], _FIRST_LAG, False
         answer: Answer | None = None
         while answer is None and look.now - lag > last.time:
-            near = self._looks.cursor(shard_id, at_time(look.now - lag))
+            near = self.cursor(at_time(look.now - lag))
             found = near.fetch(MOST_RECORDS)
             if found.records and Found.of(found.records[-1]).after(last):
                 cursor, answer, busy = near, found, len(found.records) >= _BUSY
@@ -126,9 +151,9 @@ class Ends:
             if at_tip:
                 break
             answer = None
-        return self._ends_after(shard_id, look, last, cursor, at_tip, behind=behind, busy=busy)
+        return self._ends_after(look, last, cursor, at_tip, behind=behind, busy=busy)
 
-    def _walk_exactly(self, shard_id: str, look: Look, most: int) -> BatchEnd:
+    def _walk_exactly(self, look: Look, most: int) -> BatchEnd:
         """At most ``most`` records."""
         # SPK-57: "A limit of records per shard and batch MUST hold exactly."
         last, count = look.records[-1], len(look.records)
@@ -138,14 +163,13 @@ class Ends:
             answer = look.cursor.fetch(limit)
             count += len(answer.records)
             if sum(len(record["Data"]) for record in look.whole) < CARRIED_OF_SHARD:
-                look.whole += answer.records
+                look.whole = [*look.whole, *answer.records]
             last = Found.of(answer.records[-1]) if answer.records else last
             at_tip, behind = answer.at_tip(limit), answer.behind
-        return self._ends_after(shard_id, look, last, look.cursor, at_tip, behind=behind, records=count)
+        return self._ends_after(look, last, look.cursor, at_tip, behind=behind, records=count)
 
     def _ends_after(
         self,
-        shard_id: str,
         look: Look,
         last: Found,
         cursor: ShardCursor,
@@ -158,20 +182,20 @@ class Ends:
         """The batch ends after ``last``, at ``cursor``."""
         place = after_record(last.sequence_number)
         now = last.time + behind
-        self._looks.keep(shard_id, place, cursor, last, at_tip=at_tip, now=now, busy=busy)
+        self.keep(Kept(place, cursor, last, at_tip=at_tip, now=now, busy=busy))
         # A record that arrived now does not leave the stream before later ones.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
         return BatchEnd(place, drained=cursor.ended, since=since, records=records)
 
-    def _probe(self, shard_id: str, when: int) -> tuple[Found | None, ShardCursor]:
+    def _probe(self, when: int) -> tuple[Found | None, ShardCursor]:
         """The first record at or after a time, and the cursor behind it."""
-        cursor = self._looks.cursor(shard_id, at_time(when))
+        cursor = self.cursor(at_time(when))
         return first_found(cursor), cursor
 
-    def _marks(self, shard_id: str, first: Found, end: Place, piece: int) -> tuple[str, ...]:
+    def _marks(self, first: Found, end: Place, piece: int) -> tuple[str, ...]:
         """Records that cut a long batch into pieces of about ``piece`` ms of arrival time."""
-        last = first_found(self._looks.cursor(shard_id, at_record(end.sequence_number)))
+        last = first_found(self.cursor(at_record(end.sequence_number)))
         if last is None:
             return ()
         span = last.time - first.time
@@ -179,7 +203,7 @@ class Ends:
         marks: list[str] = []
         at = first
         for number in range(1, count):
-            found, _ = self._probe(shard_id, first.time + span * number // count)
+            found, _ = self._probe(first.time + span * number // count)
             if (
                 found is not None
                 and found.after(at)

@@ -72,14 +72,12 @@ class Handover:
             return self._seen <= MOST_CARRIED
 
     def has_read(self, piece: Piece, records: Records) -> None:
-        """These are all the records of a piece. They are taken, or removed from the list."""
+        """These are all the records of a piece. They are kept if there is room."""
         size = _size_of(records)
         with self._lock:
             if size <= CARRIED_OF_SHARD and self._size + size <= MOST_CARRIED:
                 self._size += size
                 self._records[piece] = records
-            else:
-                records.clear()
 
     def stands_at(self, piece: Piece, iterator: str) -> None:
         """An iterator that is right before the first record of a piece, and was made a moment ago."""

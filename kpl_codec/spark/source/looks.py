@@ -1,8 +1,8 @@
 """Looks at the first unread records of a shard, and keeps iterators between looks.
 
-    Looks.look(shard_id, start)     the records after ``start``; raises DataLoss if records may be missing
-    Looks.keep(shard_id, place...)  a cursor stands at ``place``: the next look there costs one call
-    Looks.not_due(shard_id, start)  the shard had nothing, and is not asked again yet
+    shard.look(start)       the records after ``start``; raises DataLoss if records may be missing
+    shard.keep(kept)        a cursor stands at a place: the next look there costs one call
+    shard.not_due(start)    the shard had nothing, and is not asked again yet
 
 If a place names a record, the look begins *at* that record. If the record comes, nothing after it is missing.
 If it is gone, nothing is missing if there was nothing after it at a time within retention (`BatchEnd.since`).
@@ -75,7 +75,8 @@ class Look:
     ``asked_at``: when the call was made, by this machine's clock. ``at_tip``: nothing follows ``records``;
     ``ended``: and the shard is closed. ``cursor`` is after ``records``. ``start_gone``: the record of the
     place is past retention; ``lost``: records after it may be, too. ``whole``: the records as boto3 gives
-    them; ``iterator``: stands at the place, and a task that uses it skips nothing."""
+    them, as long as they are wanted; ``iterator``: stands at the place, and a task that uses it skips
+    nothing."""
 
     records: list[Found]
     now: int
@@ -90,124 +91,109 @@ class Look:
 
 
 @dataclass(slots=True)
-class _Kept:
+class Kept:
     """A cursor that stands at ``place``, or behind ``ahead``, the record right behind it. ``last``: the
-    record right before the place; ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970).
-    ``empty``: looks in a row that found nothing; ``busy``: the last plan found far more than a look gives."""
+    record right before the place; ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970). ``now`` with
+    ``ahead`` or ``busy``: as in `Look`. ``empty``: looks in a row that found nothing; ``busy``: the last plan
+    found far more than a look gives. ``used`` and, unless it is given, ``seen`` are set when it is kept."""
 
     place: Place
     cursor: ShardCursor
-    used: float
-    seen: int
     last: Found | None
-    at_tip: bool
+    at_tip: bool = False
     ahead: Found | None = None
     now: int = 0
     busy: bool = False
     empty: int = 0
+    used: float = 0.0
+    seen: int = 0
 
 
-class Looks:
-    """The looks of one planner at all shards of a stream. Different shards may be looked at in parallel.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the shards of a stream are read. ``cursor`` makes a cursor; ``retention`` gives the stream's
+    retention in ms, and is called only in doubt. ``idle``: seconds for which an idle shard is not asked.
+    ``clock`` in seconds, ``now`` in seconds since 1970."""
 
-    ``cursor`` makes a cursor; ``retention`` gives the stream's retention in ms, and is called only in doubt.
-    ``idle``: seconds for which an idle shard is not asked.
-    """
+    cursor: Callable[[str, Place], ShardCursor]
+    retention: Callable[[], int] = lambda: SHORTEST_RETENTION
+    fail_on_data_loss: bool = True
+    idle: Backoff = _NO_WAIT
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
 
-    def __init__(
-        self,
-        cursor: Callable[[str, Place], ShardCursor],
-        *,
-        retention: Callable[[], int] = lambda: SHORTEST_RETENTION,
-        fail_on_data_loss: bool = True,
-        idle: Backoff = _NO_WAIT,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.cursor = cursor
-        self._retention, self._fail_on_data_loss, self._idle = retention, fail_on_data_loss, idle
-        self._clock, self._now, self._sleep = clock, now, sleep
-        self._kept: dict[str, _Kept] = {}
-        self._sizes: dict[str, int] = {}
+
+class ShardLooks:
+    """The looks at one shard. Not thread-safe."""
+
+    def __init__(self, shard_id: str, access: Access) -> None:
+        self.shard_id, self._access = shard_id, access
+        self._kept: Kept | None = None
+        self._size = _UNKNOWN_SIZE  # of a record, about
+
+    def cursor(self, place: Place) -> ShardCursor:
+        """A new cursor at a place."""
+        return self._access.cursor(self.shard_id, place)
 
     def now(self) -> int:
         """In ms since 1970, by this machine's clock."""
-        return int(self._now() * 1000)
+        return int(self._access.now() * 1000)
 
-    def keep(
-        self,
-        shard_id: str,
-        place: Place,
-        cursor: ShardCursor,
-        last: Found,
-        *,
-        at_tip: bool = False,
-        ahead: Found | None = None,
-        now: int = 0,
-        busy: bool = False,
-    ) -> None:
-        """A batch ends at ``place``, where ``cursor`` stands, or behind ``ahead``, the record right behind
-        the place. ``now`` with that or with ``busy``: as in `Look`."""
-        self._kept[shard_id] = _Kept(
-            place, cursor, self._clock(), self.now(), last, at_tip, ahead, now, busy
-        )
+    def keep(self, kept: Kept) -> None:
+        """A batch ends at the place of ``kept``."""
+        kept.used, kept.seen = self._access.clock(), kept.seen or self.now()
+        self._kept = kept
 
-    def forget(self, shard_id: str) -> None:
+    def forget(self) -> None:
         """The batch does not end at the cursor."""
-        self._kept.pop(shard_id, None)
+        self._kept = None
 
-    def not_due(self, shard_id: str, start: BatchEnd, shards: int) -> BatchEnd | None:
+    def not_due(self, start: BatchEnd, shards: int) -> BatchEnd | None:
         """The end of an idle shard that is not to be asked yet; None for others.
 
         The more ``shards`` there are, the longer the pause of each.
         """
-        kept = self._kept.get(shard_id)
+        kept = self._kept
         if kept is None or not kept.empty or kept.place != start.place:
             return None
         # SPK-63: "A query that finds nothing to read MUST wait between two looks."
-        most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
-        if self._clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
+        most = min(max(self._access.idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
+        if self._access.clock() - kept.used >= self._access.idle._replace(most=most).seconds(kept.empty):
             return None
         return replace(start, since=kept.seen)
 
     def look(
-        self, shard_id: str, start: BatchEnd, most: int | None = None, *, may_skip: bool = False
+        self, start: BatchEnd, most: int | None = None, *, may_skip: bool = False
     ) -> Look:
         """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable.
 
         ``may_skip``: of a busy shard no record is asked for; the record right before ``start`` stands for
         them.
         """
-        kept = self._kept.pop(shard_id, None)
+        kept, self._kept = self._kept, None
         if kept is not None and kept.place != start.place:
             kept = None
-        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._sizes.get(shard_id, _UNKNOWN_SIZE)))
+        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._size))
         limit = min(limit, most or limit)
         look = None
-        if kept is not None and self._clock() - kept.used < _ITERATOR_LIFE:
-            look = self._look_from(shard_id, kept, limit, may_skip=may_skip)
+        if kept is not None and self._access.clock() - kept.used < _ITERATOR_LIFE:
+            look = self._look_from(kept, limit, may_skip=may_skip)
         if look is None:
             # An iterator near its end would be made again at a record that was not checked again.
             since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
             start = BatchEnd(start.place, since=since or None)
             if start.place.names_record:
-                look = self._look_at_record(shard_id, start, limit)
+                look = self._look_at_record(start, limit)
             else:
-                look = self._look_at_first(shard_id, start, limit)
+                look = self._look_at_first(start, limit)
         if not look.records and not look.ended and not look.lost:
-            self._kept[shard_id] = _Kept(
-                start.place,
-                look.cursor,
-                self._clock(),
-                look.asked_at,
-                kept.last if kept else None,
-                at_tip=True,
-                empty=kept.empty + 1 if kept else 1,
-            )
+            last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
+            seen = look.asked_at
+            self.keep(Kept(start.place, look.cursor, last, at_tip=True, empty=empty, seen=seen))
         return look
 
-    def _look_from(self, shard_id: str, kept: _Kept, limit: int, *, may_skip: bool) -> Look | None:
+    def _look_from(self, kept: Kept, limit: int, *, may_skip: bool) -> Look | None:
         """A look from a kept cursor; None if its iterator is of something that is gone."""
         iterator = kept.cursor.iterator
         if kept.busy and may_skip and kept.last is not None:
@@ -216,7 +202,7 @@ class Looks:
             iterator, look = kept.cursor.came_from, self._known(kept, kept.ahead)
         else:
             try:
-                look = self._look_on(shard_id, kept, limit)
+                look = self._look_on(kept, limit)
             except StreamUnavailable as error:
                 if error.code not in GONE:
                     raise
@@ -226,12 +212,12 @@ class Looks:
             look.iterator = iterator
         return look
 
-    def _known(self, kept: _Kept, found: Found) -> Look:
-        now = kept.now + int((self._clock() - kept.used) * 1000)
+    def _known(self, kept: Kept, found: Found) -> Look:
+        now = kept.now + int((self._access.clock() - kept.used) * 1000)
         return Look([found], now, kept.seen, at_tip=False, ended=False, cursor=kept.cursor)
 
-    def _look_on(self, shard_id: str, kept: _Kept, limit: int) -> Look:
-        look = self._read(shard_id, kept.cursor, limit)
+    def _look_on(self, kept: Kept, limit: int) -> Look:
+        look = self._read(kept.cursor, limit)
         if kept.at_tip and kept.place.names_record:
             # Nothing is missing before the first record, because nothing followed the place a moment ago. The
             # record before the place may be too old for a task to find.
@@ -242,29 +228,29 @@ class Looks:
         """Whether a record may be past retention soon."""
         return self.now() - found.time > SHORTEST_RETENTION // 2
 
-    def _read(self, shard_id: str, cursor: ShardCursor, limit: int) -> Look:
+    def _read(self, cursor: ShardCursor, limit: int) -> Look:
         while True:
             asked_at = self.now()
             answer = cursor.fetch(limit)
             if answer.records:
                 size = sum(len(record["Data"]) for record in answer.records)
-                self._sizes[shard_id] = max(1, size // len(answer.records))
+                self._size = max(1, size // len(answer.records))
             if answer.records or answer.at_tip(limit):
                 records = [Found.of(record) for record in answer.records]
                 now = records[-1].time + answer.behind if records else asked_at
                 at_tip = answer.at_tip(limit)
                 return Look(records, now, asked_at, at_tip, answer.ended, cursor, whole=answer.records)
 
-    def _look_at_first(self, shard_id: str, start: BatchEnd, limit: int) -> Look:
+    def _look_at_first(self, start: BatchEnd, limit: int) -> Look:
         try:
-            self.judge_unread(shard_id, start)
-            return self._read(shard_id, self.cursor(shard_id, start.place), limit)
+            self.judge_unread(start)
+            return self._read(self.cursor(start.place), limit)
         except StreamUnavailable as error:
             if error.code != "ResourceNotFoundException":
                 raise
-            return self._lost(shard_id, start.place, "shard-gone", error.reason, limit)
+            return self._lost(start.place, "shard-gone", error.reason, limit)
 
-    def judge_unread(self, shard_id: str, start: BatchEnd) -> None:
+    def judge_unread(self, start: BatchEnd) -> None:
         """Raise DataLoss (or log it if loss is allowed) if records after a place that names no record may be
         past retention."""
         # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where
@@ -272,7 +258,6 @@ class Looks:
         if start.since is not None and not self._kept_since(start.since):
             since = datetime.fromtimestamp(start.since / 1000, timezone.utc)
             self.report(
-                shard_id,
                 start.place,
                 "unread-too-long",
                 f"nobody has read it since {since:%Y-%m-%dT%H:%M:%SZ}",
@@ -281,74 +266,74 @@ class Looks:
     def _kept_since(self, since: int) -> bool:
         """Whether the stream still holds all records that arrived since a time."""
         age = self.now() - since + _CLOCK_SKEW
-        return age < SHORTEST_RETENTION or age < self._retention()
+        return age < SHORTEST_RETENTION or age < self._access.retention()
 
-    def _look_at_record(self, shard_id: str, start: BatchEnd, limit: int) -> Look:
+    def _look_at_record(self, start: BatchEnd, limit: int) -> Look:
         """A look from a record that must still exist: only then nothing after it is missing."""
         # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
         # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
         place, code, reason = start.place, "", ""
         for attempt in range(_TRIES):
             if attempt:
-                self._sleep(0.5)
-            cursor = self.cursor(shard_id, at_record(place.sequence_number))
+                self._access.sleep(0.5)
+            cursor = self.cursor(at_record(place.sequence_number))
             try:
                 if place.kind == "AT_SEQUENCE_NUMBER":
-                    look = self._read(shard_id, cursor, limit)
+                    look = self._read(cursor, limit)
                     if look.records and look.records[0].sequence_number == place.sequence_number:
                         return look
                 else:
-                    look = self._read(shard_id, cursor, limit + 1)
+                    look = self._read(cursor, limit + 1)
                     if look.records and look.records[0].sequence_number == place.sequence_number:
-                        del look.records[0], look.whole[0]
-                        return look if look.records or look.at_tip else self._read(shard_id, cursor, limit)
+                        look.records, look.whole = look.records[1:], look.whole[1:]
+                        return look if look.records or look.at_tip else self._read(cursor, limit)
                 code, reason = "trimmed", "the record is past retention, or of an earlier life of the stream"
             except StreamUnavailable as error:
                 if error.code not in GONE:
                     raise
                 code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
-        if code == "shard-gone" and self._exists(shard_id):
+        if code == "shard-gone" and self._exists():
             code = "trimmed"  # kinesis-local has one error for both
         if code == "trimmed" and start.since is not None and self._kept_since(start.since):
             # The record is gone, but nothing followed it at a time whose records all exist.
-            look = self._left(shard_id, place, limit)
+            look = self._left(place, limit)
             look.start_gone = True
             return look
-        return self._lost(shard_id, place, code, reason, limit)
+        return self._lost(place, code, reason, limit)
 
-    def _exists(self, shard_id: str) -> bool:
+    def _exists(self) -> bool:
         try:
-            self.cursor(shard_id, TRIM_HORIZON).fetch(1)
+            self.cursor(TRIM_HORIZON).fetch(1)
         except StreamUnavailable as error:
             if error.code != "ResourceNotFoundException":
                 raise
             return False
         return True
 
-    def _lost(self, shard_id: str, place: Place, code: str, reason: str, limit: int) -> Look:
+    def _lost(self, place: Place, code: str, reason: str, limit: int) -> Look:
         """The rest of a shard, if loss is allowed."""
-        self.report(shard_id, place, code, reason)
-        look = self._left(shard_id, place, limit, gone=code == "shard-gone")
+        self.report(place, code, reason)
+        look = self._left(place, limit, gone=code == "shard-gone")
         look.lost = look.start_gone = True
         return look
 
-    def report(self, shard_id: str, place: Place, code: str, reason: str) -> None:
+    def report(self, place: Place, code: str, reason: str) -> None:
         """Raise DataLoss, or log it if loss is allowed."""
         number = place.sequence_number if place.names_record else None
-        loss = DataLoss(shard_id=shard_id, sequence_number=number, code=code, reason=reason)
-        if self._fail_on_data_loss:
+        loss = DataLoss(shard_id=self.shard_id, sequence_number=number, code=code, reason=reason)
+        if self._access.fail_on_data_loss:
             raise loss
         _log.warning("%s", loss)
 
-    def _left(self, shard_id: str, place: Place, limit: int, *, gone: bool = False) -> Look:
+    def _left(self, place: Place, limit: int, *, gone: bool = False) -> Look:
         """The rest after ``place``, at most ``limit`` records, never records before it."""
-        cursor = self.cursor(shard_id, TRIM_HORIZON)
+        cursor = self.cursor(TRIM_HORIZON)
         cursor.ended = gone
-        look = self._read(shard_id, cursor, 2)
+        look = self._read(cursor, 2)
         while look.records and int(look.records[-1].sequence_number) < place.lowest:
-            look = self._read(shard_id, cursor, MOST_RECORDS)
+            look = self._read(cursor, MOST_RECORDS)
         first = next((one for one in look.records if int(one.sequence_number) >= place.lowest), None)
         if first is None:
             look.records, look.whole = [], []
             return look
-        return self._read(shard_id, self.cursor(shard_id, at_record(first.sequence_number)), limit)
+        return self._read(self.cursor(at_record(first.sequence_number)), limit)

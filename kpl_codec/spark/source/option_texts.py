@@ -1,7 +1,7 @@
 """The texts of options: taken one by one, by any of their names, and checked.
 
-Options of the other connectors that change nothing here are accepted with a warning (`NOT_NEEDED`); all
-others that nobody takes are refused.
+Options that change nothing here (`option_table.NOT_NEEDED`) are accepted with a warning; all others that
+nobody takes are refused.
 Specification: spec/07-spark-source.md, SPK-64 and the table of section 7.9.
 """
 
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from .option_table import NOT_NEEDED
 from .positions import OptionError
 
 _log = logging.getLogger("kpl_codec.spark")
@@ -23,53 +24,6 @@ _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 #: The largest number of an option: what Spark and a clock can take.
 _MOST: Final = 2**31 - 1
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-
-_FIXED_ENDS = "the end of a batch is fixed before it is read; maxSecondsPerShard limits it"
-_NO_STORE = "Spark's checkpoint is all that is kept"
-_RETRIES = "retryTimeoutSeconds says how long a call is tried again"
-_NO_QUEUE = "a task ends with the last record of its batch, which is known"
-_FROM_OFFSET = "the offset says how many records a task asks for"
-#: Options of the other connectors that change nothing here, and why. Accepted with a warning.
-NOT_NEEDED: Final[Mapping[str, str]] = {
-    "avoidEmptyBatches": "a batch is only made where there are records",
-    "minBatchesToRetain": _NO_STORE,
-    "metadataCommitterType": _NO_STORE,
-    "metadataPath": _NO_STORE,
-    "metadataNumRetries": _NO_STORE,
-    "metadataRetryIntervalsMs": _NO_STORE,
-    "metadataMaxRetryIntervalMs": _NO_STORE,
-    "dynamodb.tableName": _NO_STORE,
-    "checkNewRecordThreads": "the driver uses 32 threads",
-    "clientNumRetries": _RETRIES,
-    "clientRetryIntervalsMs": _RETRIES,
-    "clientMaxRetryIntervalMs": _RETRIES,
-    "maxFetchTimePerShardSec": _FIXED_ENDS,
-    "maxFetchTimeInMs": _FIXED_ENDS,
-    "maxFetchDuration": _FIXED_ENDS,
-    "fetchBufferSize": "nothing is read before its batch begins",
-    "getRecords.numberOfRecordsPerFetch": _FROM_OFFSET,
-    "maxRecordsPerFetch": _FROM_OFFSET,
-    "coalesceThresholdBlockSize": "records are not kept in blocks",
-    "coalesce": "records are not kept in blocks",
-    "coalesceBinSize": "records are not kept in blocks",
-    "consumerRefreshInterval": "it is looked up when a query starts and when a task does not find it",
-    "subscribeToShard.timeoutSec": _RETRIES,
-    "subscribeToShard.maxRetries": _RETRIES,
-    "maxShardsPerDescribe": "a listing has as many pages as it needs",
-    "internal.avoidEmptyBatches": "a batch is only made where there are records",
-    "internal.dataQueueCapacity": _NO_QUEUE,
-    "internal.maxDataQueueEmptyCount": _NO_QUEUE,
-    "internal.dataQueueWaitTimeoutSec": _NO_QUEUE,
-    "internal.maintenanceTaskIntervalSec": _NO_STORE,
-    "addIdleTimeBetweenReads": "fetchCallsPerSecondPerShard limits the calls",
-    "addRecordTimestamp": "the column approximateArrivalTimestamp is always there",
-    "emitConsumerLagMetrics": "the query's progress says how far behind it is",
-    "maxRecordPerRead": _FROM_OFFSET,
-    "numRetries": _RETRIES,
-    "retryIntervalMs": _RETRIES,
-    "maxRetryIntervalMs": _RETRIES,
-    "sink.flushWaitTimeMs": "a task waits until each of its rows is in the stream",
-}
 
 
 class OptionTexts:

@@ -2,7 +2,7 @@
 
 The names are those of other Kinesis connectors for Spark, in any case, with or without the prefix
 ``kinesis.``. An unknown option is refused, so that a typo is noticed. Options of other connectors that are
-not needed here give a warning (`NOT_NEEDED`).
+not needed here give a warning (`option_table.NOT_NEEDED`).
 Specification: spec/07-spark-source.md, SPK-64 to SPK-66, and the table of section 7.9.
 """
 
@@ -110,49 +110,9 @@ class Options:
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
-    """Check the options of a read or write. Raises OptionError. Durations may have a unit: 500ms, 10s, 2m.
+    """Check the options of a read or write: those of `option_table`. Raises OptionError.
 
-    ============================== ==================== ====================================================
-    option (other names)           default              meaning
-    ============================== ==================== ====================================================
-    streamName (stream, streamARN) required             the stream: a name, or an ARN
-    region, endpointUrl            boto3's              where it is
-    roleArn (stsRoleArn)           none                 assume this role; roleSessionName, roleExternalId,
-                                                        stsEndpointUrl
-    profile                        boto3's              a profile of the AWS configuration
-    proxyAddress                   boto3's              an HTTP proxy; proxyPort, proxyUsername, proxyPassword
-    awsAccessKeyId ...             boto3's              awsSecretAccessKey (awsSecretKey), awsSessionToken
-    startingPosition (init...)     TRIM_HORIZON         LATEST, AT_TIMESTAMP <time>, a time, or JSON
-    consumerType (consumerMode)    polling              or efo: enhanced fan-out, with consumerName or
-                                                        consumerArn
-    consumerName                   none                 the consumer, registered if it is not there
-    consumerArn                    none                 the consumer, which must be there
-    requireConsumerDeregistration  false                deregister the consumer when the query ends
-    endingPosition                 LATEST               batch reads only; the same forms
-    policy                         strict               strict, kcl, report, or none: do not deaggregate
-    placement                      false                judge every user record; adds columns
-    tags                           false                the user record's tags; adds a column
-    decompress                     false                undo gzip, zlib and zstd of the data, up to 64 MiB or
-                                                        the number of bytes given
-    failOnDataLoss                 true                 fail when records were gone before they were read
-    maxFetchRecordsPerShard        0 (no limit)         Kinesis records per shard and batch, exactly
-    maxSecondsPerShard             600                  seconds of arrival time per shard and batch; 0: all
-    maxSecondsPerPartition         300                  longer batches of a shard are cut; 0: never
-    shardsPerTask                  automatic            shards that one task reads, at the same time
-    maxPartitions                  no limit             tasks of a batch
-    idleTimeBetweenReadsInMs       250                  between two looks for new records
-    describeShardInterval          10s                  between two listings; one more when a shard ends
-    fetchCallsPerSecondPerShard    4                    of the 5 that a shard allows, planning included
-    fetchBytesPerSecondPerShard    2097152              of the 2 MiB that a shard allows
-    retryTimeoutSeconds            300                  how long throttling and errors are tried again
-    maxBatchBytes                  4194304              bytes of an Arrow batch
-    sink.aggregationEnabled        true                 writes: many user records in a Kinesis record
-    sink.recordMaxBufferedTimeMs   100                  writes: how long a user record may wait for others
-    sink.maxConnections            24                   writes: calls at a time, per task
-    sink.recordTtl                 300000               writes: ms until an undelivered row fails its task
-    sink.ordering                  none                 writes: partition-key keeps each key in order
-    sink.compression               none                 writes: gzip, zlib or zstd of the data; see decompress
-    ============================== ==================== ====================================================
+    Durations may have a unit: 500ms, 10s, 2m.
     """
     # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
     # with or without their prefix and whatever their case."

@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from ...aws.cursor import Tip
 from ...shards.lineage import Lineage
-from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
-from .ends import Caps, Ends
+from .ends import Caps, ShardPlanner
 from .handover import Handover
-from .looks import GONE, Look, Looks
+from .looks import Access, Look
 from .offsets import BatchEnd, StreamOffset, of_another_life, ready, with_beginning, with_listed
 from .positions import Position, check_position
 
+_Result = TypeVar("_Result")
 #: Milliseconds after which an offset is written only to renew its times: six hours, a quarter of the shortest
 #: retention.
 _RENEW_AFTER: Final = 6 * 3600 * 1000
@@ -33,7 +33,7 @@ class Planner:
 
     def __init__(
         self,
-        looks: Looks,
+        access: Access,
         handover: Handover,
         fetch_lineage: Callable[[], Lineage],
         stream: str,
@@ -44,8 +44,8 @@ class Planner:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.handover = handover
-        self._looks, self._fetch_lineage, self._stream = looks, fetch_lineage, stream
-        self._ends = Ends(looks, handover)
+        self._access, self._fetch_lineage, self._stream = access, fetch_lineage, stream
+        self._shards: dict[str, ShardPlanner] = {}
         self._workers, self._describe_interval = workers, describe_interval
         self._clock, self._now = clock, now
         self._lineage: Lineage | None = None
@@ -63,6 +63,12 @@ class Planner:
             self._lineage = self._fetch_lineage()
             self._listed_at = self._clock()
         return self._lineage
+
+    def shard(self, shard_id: str) -> ShardPlanner:
+        """The planner of one shard."""
+        if shard_id not in self._shards:
+            self._shards[shard_id] = ShardPlanner(shard_id, self._access, self.handover)
+        return self._shards[shard_id]
 
     def check(self, option: str, position: Position) -> None:
         """Raise OptionError for a position that names a shard that is not listed, or a time to come."""
@@ -104,9 +110,7 @@ class Planner:
             if not ends.drained and not ends.place.names_record and not ready(shard_id, offset, lineage)
         ]
         # A shard may wait long for its parent. Its first record is named, so that its loss is noticed.
-        first = dict(
-            zip(waiting, self.each(lambda key: self.first(key, shards[key].place), waiting), strict=True)
-        )
+        first = self.each(lambda key: self.shard(key).first(shards[key].place), waiting)
         for shard_id, number in first.items():
             if number is not None:
                 shards[shard_id] = BatchEnd(at_record(number))
@@ -118,53 +122,40 @@ class Planner:
         begin = self.begin_at(position)
 
         def tip_of(shard_id: str) -> BatchEnd:
-            tip, initial = self.tip(shard_id), begin.shards.get(shard_id, BatchEnd(TRIM_HORIZON))
+            shard = self.shard(shard_id)
+            tip, initial = shard.tip(), begin.shards.get(shard_id, BatchEnd(TRIM_HORIZON))
             end = BatchEnd(TRIM_HORIZON)
             while True:
-                reached = self.advance_shard(shard_id, BatchEnd(end.place), Caps(), tip)
+                reached = shard.plan(BatchEnd(end.place), Caps(), tip)
                 if reached.drained or reached.place == end.place:
                     break
                 end = reached
-            begins = None if initial.drained else self.first(shard_id, initial.place)
+            begins = None if initial.drained else shard.first(initial.place)
             return BatchEnd(
                 reached.place,
                 drained=reached.drained,
                 since=reached.since,
-                first=self.first(shard_id, TRIM_HORIZON),
+                first=shard.first(TRIM_HORIZON),
                 initial=begins or "",
             )
 
         shard_ids = [shard.shard_id for shard in self.lineage()]
-        ends = dict(zip(shard_ids, self.each(tip_of, shard_ids), strict=True))
-        return StreamOffset(self._stream, ends, self._listed)
+        return StreamOffset(self._stream, self.each(tip_of, shard_ids), self._listed)
 
     def stop_at_tip(self) -> None:
         """From now on `advance` stops at the present end of the stream (Trigger.AvailableNow)."""
         # SPK-58: "Under Trigger.AvailableNow a query MUST read every record that was there when it
         # started and none that came after, and then end."
         shard_ids = [shard.shard_id for shard in self.lineage(fresh=True)]
-        self._tips = dict(zip(shard_ids, self.each(self.tip, shard_ids), strict=True))
+        self._tips = self.each(lambda shard_id: self.shard(shard_id).tip(), shard_ids)
         for shard_id in shard_ids:
-            self._looks.forget(shard_id)  # recently idle shards are asked, too
-
-    def tip(self, shard_id: str) -> Tip:
-        """The tip of a shard now."""
-        return Tip(self._looks.cursor(shard_id, LATEST))
-
-    def before(self, shard_id: str, when: int) -> Tip:
-        """The tip that a shard had at a time (ms since 1970)."""
-        return Tip(self._looks.cursor(shard_id, at_time(when)))
-
-    def first(self, shard_id: str, place: Place) -> str | None:
-        """The sequence number of the first record after ``place``."""
-        look = self._looks.look(shard_id, BatchEnd(place))
-        return look.records[0].sequence_number if look.records else None
+            self.shard(shard_id).forget()  # recently idle shards are asked, too
 
     def refuse_unread(self, start: StreamOffset) -> None:
         """Raise DataLoss, unless loss is allowed, for shards that were unread for too long."""
         for shard_id, ends in start.shards.items():
             if not ends.place.names_record and not ends.drained:
-                self._looks.judge_unread(shard_id, ends)
+                self.shard(shard_id).judge_unread(ends)
 
     def advance(self, start: StreamOffset, caps: Caps) -> StreamOffset:
         """Where the batch after ``start`` ends: the same places if there is nothing to read. Raises DataLoss,
@@ -174,55 +165,47 @@ class Planner:
         anew = self._begun_anew(start, lineage)
         start = replace(start, shards={**start.shards, **anew})
         listed = with_listed(start, lineage, self._listed)
-        tips = self._tips
-        # A shard that is no longer listed is read, too: then it is noticed that it is gone.
-        readable = [
-            shard_id
-            for shard_id, ends in listed.shards.items()
-            if not ends.drained
-            and ready(shard_id, listed, lineage)
-            and (tips is None or shard_id in tips or shard_id not in lineage)
-        ]
-        if tips is not None:
+        readable = [key for key in listed.shards if self._readable(key, listed, lineage)]
+        if self._tips is not None:
             # A later shard has nothing for this run, and must not prolong it.
-            known = {key: ends for key, ends in listed.shards.items() if key in tips or key in start.shards}
-            listed = replace(listed, shards=known)
-        moved = dict(listed.shards)
-        due = []
-        for shard_id in readable:
-            ends = self._looks.not_due(shard_id, listed.shards[shard_id], len(readable))
-            if ends is None:
-                due.append(shard_id)
-            else:
-                moved[shard_id] = ends
+            mine = self._tips.keys() | start.shards.keys()
+            listed = replace(listed, shards={key: ends for key, ends in listed.shards.items() if key in mine})
+        moved = self._moved({key: listed.shards[key] for key in readable}, caps)
+        for shard_id in anew.keys() & moved.keys():
+            moved[shard_id] = replace(moved[shard_id], start_gone=True)
+        for shard_id, ends in moved.items():
+            if ends.drained:
+                self._shards.pop(shard_id, None)
+                self._lineage = None
+        return replace(listed, shards={**listed.shards, **moved})
 
-        may_skip = tips is None and caps.records is None
+    def _readable(self, shard_id: str, listed: StreamOffset, lineage: Lineage) -> bool:
+        """Whether the next batch may have records of a shard."""
+        if listed.shards[shard_id].drained or not ready(shard_id, listed, lineage):
+            return False
+        # A shard that is no longer listed is read, too: then it is noticed that it is gone.
+        return self._tips is None or shard_id in self._tips or shard_id not in lineage
 
-        # Two rounds: this separates the calls on one shard, so few wait for the shard's budget.
-        def first_look(shard_id: str) -> Look:
-            found = self._looks.look(shard_id, listed.shards[shard_id], caps.records, may_skip=may_skip)
+    def _moved(self, starts: dict[str, BatchEnd], caps: Caps) -> dict[str, BatchEnd]:
+        """Where the batch ends on each shard."""
+        tips = self._tips or {}
+        may_skip = self._tips is None and caps.records is None
+        idle = {key: self.shard(key).not_due(start, len(starts)) for key, start in starts.items()}
+        due = [key for key, end in idle.items() if end is None]
+
+        def look(shard_id: str) -> Look:
+            found = self.shard(shard_id).look(starts[shard_id], caps.records, may_skip=may_skip)
             if not self.handover.may_keep(found.whole):
-                found.whole.clear()
+                found.whole = []
             return found
 
-        looks = dict(zip(due, self.each(first_look, due), strict=True))
+        # Two rounds: this separates the calls on one shard, so few wait for the shard's budget.
+        looks = self.each(look, due)
 
-        def move(shard_id: str) -> BatchEnd:
-            tip, begin = tips.get(shard_id) if tips is not None else None, listed.shards[shard_id]
-            try:
-                end = self._ends.after(shard_id, begin, looks[shard_id], caps, tip)
-            except StreamUnavailable as error:
-                if error.code not in GONE:
-                    raise
-                # What a look knew from the batch before is gone: look at what is there.
-                look = self._looks.look(shard_id, begin, caps.records)
-                end = self._ends.after(shard_id, begin, look, caps, tip)
-            return replace(end, start_gone=True) if shard_id in anew else end
+        def end(shard_id: str) -> BatchEnd:
+            return self.shard(shard_id).plan(starts[shard_id], caps, tips.get(shard_id), looks[shard_id])
 
-        moved.update(zip(due, self.each(move, due), strict=True))
-        if any(moved[shard_id].drained for shard_id in due):
-            self._lineage = None
-        return replace(listed, shards=moved)
+        return {key: ends for key, ends in idle.items() if ends is not None} | self.each(end, due)
 
     def _begun_anew(self, start: StreamOffset, lineage: Lineage) -> dict[str, BatchEnd]:
         """The shards of an earlier life of the stream, at the beginning of the present one. Raises DataLoss,
@@ -235,22 +218,18 @@ class Planner:
             shard = lineage.get(shard_id)
             if shard is not None and of_another_life(ends, shard):
                 reason = "the stream was deleted and created again"
-                self._looks.report(shard_id, ends.place, "another-life", reason)
-                self._looks.forget(shard_id)
+                self.shard(shard_id).report(ends.place, "another-life", reason)
+                self.shard(shard_id).forget()
                 anew[shard_id] = BatchEnd(TRIM_HORIZON, since=start.listed)
         return anew
 
-    def advance_shard(self, shard_id: str, start: BatchEnd, caps: Caps, tip: Tip | None = None) -> BatchEnd:
-        """Where the next batch ends on one shard. Raises DataLoss, StreamUnavailable."""
-        return self._ends.after(shard_id, start, self._looks.look(shard_id, start, caps.records), caps, tip)
-
-    def each(self, function: Callable[[str], Any], shard_ids: Iterable[str]) -> list[Any]:
+    def each(self, function: Callable[[str], _Result], shard_ids: Iterable[str]) -> dict[str, _Result]:
         """``function`` of each shard, many in parallel, because it mostly waits for answers."""
         todo = list(shard_ids)
         if len(todo) < 2:
-            return [function(shard_id) for shard_id in todo]
+            return {shard_id: function(shard_id) for shard_id in todo}
         with ThreadPoolExecutor(min(self._workers, len(todo)), "kpl-codec plan") as pool:
-            return list(pool.map(function, todo))
+            return dict(zip(todo, pool.map(function, todo), strict=True))
 
 
 def moves(before: StreamOffset, after: StreamOffset) -> bool:

@@ -21,9 +21,9 @@ from ...aws.subscription import REFUSED_FOR
 from ...aws_errors import is_permanent
 from ...backoff import Backoff
 from ...shards.place import LATEST, TRIM_HORIZON, Place
-from .ends import Caps
+from .ends import Caps, ShardPlanner
 from .handover import Handover
-from .looks import SHORTEST_RETENTION, Looks
+from .looks import SHORTEST_RETENTION, Access
 from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, pieces
 from .options import Options
 from .plan import Planner, moves
@@ -116,7 +116,7 @@ def make_planner(
                     known.append(summary["StreamDescriptionSummary"]["RetentionPeriodHours"] * 3600 * 1000)
             return known[0] if known else SHORTEST_RETENTION
 
-    looks = Looks(
+    access = Access(
         cursor,
         retention=retention,
         fail_on_data_loss=options.fail_on_data_loss,
@@ -126,7 +126,7 @@ def make_planner(
         sleep=sleep,
     )
     return Planner(
-        looks,
+        access,
         handover,
         lambda: fetch_lineage(client, options.called, timeout=patience, sleep=sleep),
         options.stream_name,
@@ -153,30 +153,29 @@ class KinesisBatchReader(_Reader, DataSourceReader):
             check_order(shard_id, start, ends[shard_id])
 
         def found(shard_id: str) -> list[Piece]:
-            return self._pieces(shard_id, starts[shard_id], ends[shard_id])
+            return self._pieces(planner.shard(shard_id), starts[shard_id], ends[shard_id])
 
-        by_shard = planner.each(found, starts)
-        found_pieces = [piece for run in by_shard for piece in run]
+        found_pieces = [piece for run in planner.each(found, starts).values() for piece in run]
         return self.partitions_of(found_pieces, planner.handover, planner.lineage, self.consumer)
 
-    def _pieces(self, shard_id: str, start: Place, end: Place) -> list[Piece]:
-        planner = self.planner
+    def _pieces(self, shard: ShardPlanner, start: Place, end: Place) -> list[Piece]:
+        shard_id = shard.shard_id
         if start == LATEST:
             return []
         caps = Caps(piece=self.options.max_piece)
         if end.names_record:
             if start.names_record:
                 return pieces(shard_id, start, BatchEnd(end))
-            first = planner.first(shard_id, start)
+            first = shard.first(start)
             if first is None or int(first) >= end.lowest:
                 return []
             return pieces(shard_id, start, BatchEnd(end, first=first))
         if end == TRIM_HORIZON:
             return []
-        tip = planner.tip(shard_id) if end == LATEST else planner.before(shard_id, end.time_ms)
+        tip = shard.tip() if end == LATEST else shard.before(end.time_ms)
         found: list[Piece] = []
         while True:
-            reached = planner.advance_shard(shard_id, BatchEnd(start), caps, tip)
+            reached = shard.plan(BatchEnd(start), caps, tip)
             found += pieces(shard_id, start, reached)
             if reached.drained or reached.place == start:
                 return [piece._replace(siblings=len(found)) for piece in found]

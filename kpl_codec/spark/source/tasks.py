@@ -112,6 +112,10 @@ def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
     return fetch_shard_map(connection.client(), stream, closed=True)
 
 
+class _FirstGone(Exception):
+    """The record at which a read begins is past retention."""
+
+
 class PieceReader:
     """Reads pieces in a task, with its own client. ``consumer``: as in `KinesisPartition`. ``clock`` in
     seconds, ``now`` in seconds since 1970."""
@@ -163,19 +167,29 @@ class PieceReader:
         sleep(max(0.0, pace.delay("get_records") - pace.interval))
 
     def _records(self, piece: Piece, pace: Pace, done: ExitStack) -> Iterator[list[dict[str, Any]]]:
-        clock, sleep = self._clock, self._sleep
         wait = piece.not_before - self._now()
         pace.begin_in(min(max(wait, 0.0), pace.interval + _CLOCK_SKEW))
         start = piece.start
         hint = piece.iterator if wait > -_ITERATOR_LIFE and self._consumer is None else None
-        seen = start.kind == "AFTER_SEQUENCE_NUMBER" and hint is None
-        begin = at_record(start.sequence_number) if seen else start
-        cursor = self._cursor(done, piece.shard_id, begin, pace, hint)
-        must_see = start.sequence_number if seen or start.kind == "AT_SEQUENCE_NUMBER" else None
+        # The planner's iterator is right before the first record of the piece. Without it, a read after a
+        # record begins at that record: if it comes, nothing behind it is missing.
+        one_before = start.kind == "AFTER_SEQUENCE_NUMBER" and hint is None
+        begin = at_record(start.sequence_number) if one_before else start
+        first = begin.sequence_number if begin.kind == "AT_SEQUENCE_NUMBER" else None
         # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
-        left = None if piece.records is None else piece.records + seen
+        left = None if piece.records is None else piece.records + one_before
+        try:
+            yield from self._to_end(piece, self._cursor(done, piece.shard_id, begin, pace, hint), first, left)
+        except _FirstGone:
+            yield from self._to_end(piece, self._cursor(done, piece.shard_id, TRIM_HORIZON, pace))
+
+    def _to_end(
+        self, piece: Piece, cursor: ShardCursor, first: str | None = None, left: int | None = None
+    ) -> Iterator[list[dict[str, Any]]]:
+        """The records of a piece that ``cursor`` gives. ``first``: the record that must come first; ``left``:
+        how many records are asked for. Raises _FirstGone, if loss is allowed."""
         last = int(piece.end.sequence_number)
-        waited_since: float | None = None
+        waits_since: float | None = None
         while True:
             limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
             try:
@@ -183,41 +197,29 @@ class PieceReader:
             except StreamUnavailable as error:
                 if error.code not in GONE:
                     raise
-                self._lost(piece, start, GONE[error.code], error.reason)
-                if must_see is None:
+                self._lost(piece, piece.start, GONE[error.code], error.reason)
+                if first is None:
                     return
-                must_see = left = None
-                cursor = self._cursor(done, piece.shard_id, TRIM_HORIZON, pace)
-                continue
-            records = answer.records
-            if records and must_see is not None:
-                if records[0]["SequenceNumber"] != must_see:
-                    self._lost(piece, start, "trimmed", "the record is past retention")
-                must_see = None
-            if left is not None:
-                left -= len(records)
-            numbers = [int(record["SequenceNumber"]) for record in records]
-            # If the start is gone, records before it must not be read.
-            kept = [
-                record
-                for record, number in zip(records, numbers, strict=True)
-                if start.lowest <= number < piece.end.lowest
-            ]
-            if kept:
-                yield kept
-            if numbers and numbers[-1] >= last:
-                if last not in numbers:
-                    self._lost(piece, piece.end, "record-missing", "the batch should end there")
-                return
-            if records:
-                waited_since = None
+                raise _FirstGone from None
+            if answer.records:
+                if first is not None and answer.records[0]["SequenceNumber"] != first:
+                    self._lost(piece, piece.start, "trimmed", "the record is past retention")
+                first = waits_since = None
+                left = None if left is None else left - len(answer.records)
+                if kept := _within(piece, answer.records):
+                    yield kept
+                numbers = [int(record["SequenceNumber"]) for record in answer.records]
+                if numbers[-1] >= last:
+                    if last not in numbers:
+                        self._lost(piece, piece.end, "record-missing", "the batch should end there")
+                    return
             if answer.at_tip(limit):
                 # The driver has seen the end of this piece, but this reader may not see it yet.
-                waited_since = waited_since or clock()
-                if answer.ended or clock() - waited_since > _CATCH_UP:
+                waits_since = waits_since or self._clock()
+                if answer.ended or self._clock() - waits_since > _CATCH_UP:
                     self._lost(piece, piece.end, "record-missing", "the shard has ended before it")
                     return
-                sleep(0.2)
+                self._sleep(0.2)
 
     def _lost(self, piece: Piece, place: Place, code: str, reason: str) -> None:
         loss = DataLoss(shard_id=piece.shard_id, sequence_number=place.value, code=code, reason=reason)
@@ -231,6 +233,12 @@ class PieceReader:
         stream = self._options.stream_name
         for piece, records in side_by_side(self.records, pieces):
             yield kinesis_batch(stream, piece.shard_id, records)
+
+
+def _within(piece: Piece, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records that are in a piece: where its start is gone, those before it come, too."""
+    low, high = piece.start.lowest, piece.end.lowest
+    return [record for record in records if low <= int(record["SequenceNumber"]) < high]
 
 
 def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from kpl_codec.aws.cursor import iterator_arguments
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from kpl_codec.spark.source.consumer import Consumer
 from kpl_codec.spark.source.datasource import KinesisDataSource
-from kpl_codec.spark.source.option_texts import NOT_NEEDED
+from kpl_codec.spark.source.option_table import NOT_NEEDED, OPTIONS, OTHERS
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.positions import OptionError
 
@@ -326,17 +326,48 @@ NEEDED: dict[str, dict[str, str]] = {
 }
 #: Options with another unit than the one they are accepted as, or other words.
 OTHER_VALUES = ("maxFetchRate", "getRecords.fetchIntervalMs", "minFetchPeriod", "consumerMode")
-TABLE = [
-    (name, status)
-    for name, status in re.findall(
-        r"^\| `([\w.]+)` \| [^|]+ \| ([^|]+?) \|",
-        (Path(__file__).parents[3] / "spec" / "07-spark-source.md")
-        .read_text()
-        .partition("## 7.9")[2]
-        .partition("Columns:")[0],
-        re.MULTILINE,
-    )
-]
+TABLE = [(other.name, other.here) for other in OTHERS]
+SPEC = Path(__file__).parents[3] / "spec"
+
+
+def rows_of(path: Path, heading: str, end: str) -> list[tuple[str, ...]]:
+    """The rows of the table under a heading, but the first two."""
+    table = path.read_text().partition(heading)[2].partition(end)[0]
+    lines = [line for line in table.splitlines() if line.startswith("| `")]
+    return [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
+
+
+@pytest.mark.requirement("SPK-65")
+def test_the_tables_of_the_texts_are_those_of_the_code() -> None:
+    shown = rows_of(SPEC / "07-spark-source.md", "## 7.9", "Columns:")
+    assert shown == [(f"`{one.name}`", one.of, one.here, one.note) for one in OTHERS]
+    shown = rows_of(SPEC / "guides" / "spark.md", "## Options of `kpl-kinesis`", "\nA time as")
+    assert shown == list(OPTIONS)
+
+
+@pytest.mark.requirement("SPK-64")
+def test_the_options_of_the_tables_are_those_that_are_taken() -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options({"streamName": "s", "none such": "x"})
+    taken = set(caught.value.expected.rpartition(": ")[2].split(", "))
+    own = {name for option in OPTIONS for name in re.findall(r"`([\w.]+)`", option.names)}
+    others = {one.name for one in OTHERS if one.here == "same" or one.here.startswith("accepted as")}
+    assert own | others <= taken
+    beside = {name for option in OPTIONS for name in re.findall(r"`([\w.]+)`", option.meaning)}
+    # Short names that are in no table.
+    assert taken - own - others - beside == {"stream", "regionName", "fetchIntervalMs"}
+
+
+@pytest.mark.requirement("SPK-64")
+def test_the_defaults_of_the_table_are_true() -> None:
+    defaults = {}
+    for option in OPTIONS:
+        text = option.default.strip("`").partition(":")[0]
+        if text not in ("required", "boto3's", "none", "automatic", "no limit") or option.default == "`none`":
+            defaults[option.names.strip("`")] = text
+    assert len(defaults) >= 20
+    for name, text in defaults.items():
+        assert parse_options({"streamName": "s", name: text}) == parse_options({"streamName": "s"}), name
 
 
 @pytest.mark.requirement("SPK-65")
@@ -363,8 +394,3 @@ def test_the_table_of_the_other_connectors_options_is_true(
             assert found == parsed(match[1])
     else:
         assert status == "same"
-
-
-def test_the_table_has_every_option_that_is_not_needed() -> None:
-    assert {name for name, status in TABLE if status == "not needed"} == set(NOT_NEEDED)
-    assert len(TABLE) > 60

@@ -35,6 +35,11 @@ def changed(patch: Patch, where: Any, name: str, change: Callable[..., Any]) -> 
     patch.setattr(where, name, call)
 
 
+def planned(patch: Patch, **notes: Any) -> None:
+    """Every plan of a shard has these notes."""
+    changed(patch, ends.ShardPlanner, "plan", lambda original, *args: replace(original(*args), **notes))
+
+
 @defect
 def a_new_shard_is_dated_by_the_new_listing(patch: Patch) -> None:
     def dated(original: Any, offset: Any, lineage: Any, listed: Any = None) -> Any:
@@ -80,20 +85,23 @@ def a_shard_that_ended_without_records_is_not_written_down(patch: Patch) -> None
 
 @defect
 def the_first_record_is_not_named(patch: Patch) -> None:
-    changed(patch, ends.Ends, "after", lambda original, *args: replace(original(*args), first=None))
+    planned(patch, first=None)
 
 
 @defect
 def a_limit_is_passed_by_one(patch: Patch) -> None:
-    changed(patch, ends.Ends, "_walk_exactly", lambda original, *args: original(*args[:3], args[3] + 1))
+    def walk(original: Any, self: Any, look: Any, most: int) -> Any:
+        return original(self, look, most + 1)
+
+    changed(patch, ends.ShardPlanner, "_walk_exactly", walk)
 
 
 @defect
 def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
-    def left(original: Any, self: Any, shard_id: str, place: Any, limit: int, **named: Any) -> Any:
-        return original(self, shard_id, place, 10_000, **named)
+    def left(original: Any, self: Any, place: Any, limit: int, **named: Any) -> Any:
+        return original(self, place, 10_000, **named)
 
-    changed(patch, looks.Looks, "_left", left)
+    changed(patch, looks.ShardLooks, "_left", left)
 
 
 @defect
@@ -107,36 +115,37 @@ def a_mark_is_read_by_neither_piece(patch: Patch) -> None:
 
 @defect
 def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
-    changed(patch, looks.Looks, "report", lambda original, self, shard, place, code, why: code == "trimmed")
+    changed(patch, looks.ShardLooks, "report", lambda original, self, place, code, why: code == "trimmed")
     patch.setattr(tasks.PieceReader, "_lost", lambda *_: None)
 
 
 @defect
 def a_place_that_was_unread_too_long_is_read_on(patch: Patch) -> None:
-    patch.setattr(looks.Looks, "judge_unread", lambda *_: None)
+    patch.setattr(looks.ShardLooks, "judge_unread", lambda *_: None)
 
 
 @defect
 def a_record_that_is_gone_without_loss_is_not_noted(patch: Patch) -> None:
-    changed(patch, ends.Ends, "after", lambda original, *args: replace(original(*args), start_gone=False))
+    planned(patch, start_gone=False)
 
 
 @defect
 def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
-    def late(original: Any, self: Any, shard_id: str, cursor: Any, limit: int) -> Any:
-        look = original(self, shard_id, cursor, limit)
+    def late(original: Any, self: Any, cursor: Any, limit: int) -> Any:
+        look = original(self, cursor, limit)
         look.asked_at += 24 * 3600 * 1000
         return look
 
-    changed(patch, looks.Looks, "_read", late)
+    changed(patch, looks.ShardLooks, "_read", late)
 
 
 @defect
 def a_cursor_behind_the_first_record_is_taken_for_one_before_it(patch: Patch) -> None:
-    def keep(original: Any, *args: Any, ahead: Any = None, **named: Any) -> None:
-        original(*args, **named)
+    def keep(original: Any, self: Any, kept: Any) -> None:
+        kept.ahead = None
+        original(self, kept)
 
-    changed(patch, looks.Looks, "keep", keep)
+    changed(patch, looks.ShardLooks, "keep", keep)
 
 
 @defect
@@ -167,8 +176,8 @@ def a_task_gives_what_lies_before_its_piece(patch: Patch) -> None:
 def a_place_at_the_horizon_has_no_date(patch: Patch) -> None:
     changed(
         patch,
-        ends.Ends,
-        "after",
+        ends.ShardPlanner,
+        "plan",
         lambda original, *args: (
             replace(end, since=None) if (end := original(*args)).place == TRIM_HORIZON else end
         ),
@@ -188,7 +197,7 @@ def a_shard_that_was_not_begun_has_no_beginning(patch: Patch) -> None:
 
 @defect
 def a_record_that_is_gone_is_a_shard_that_is_gone(patch: Patch) -> None:
-    patch.setattr(looks.Looks, "_exists", lambda *_: False)
+    patch.setattr(looks.ShardLooks, "_exists", lambda *_: False)
 
 
 @defect
@@ -201,7 +210,7 @@ def a_new_life_is_read_from_the_old_place(patch: Patch) -> None:
 
 @defect
 def a_batch_is_behind_from_its_end(patch: Patch) -> None:
-    changed(patch, ends.Ends, "after", lambda original, *args: replace(original(*args), behind=0))
+    planned(patch, behind=0)
 
 
 @pytest.mark.requirement("SPK-50", "SPK-71", "SPK-90")
