@@ -64,7 +64,10 @@ def many_shards() -> Watch:
 
 
 @pytest.mark.requirement("SEN-27")
-@pytest.mark.parametrize(("make", "seconds", "odds"), [(four_shards, 1800, 0.03), (many_shards, 600, 0.1)])
+@pytest.mark.parametrize(
+    ("make", "seconds", "odds"),
+    [(four_shards, 1800, 0.03), pytest.param(many_shards, 600, 0.1, marks=pytest.mark.slow)],
+)
 def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
     watch = make()
     now = START + seconds
