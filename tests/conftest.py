@@ -23,21 +23,48 @@ os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
 os.environ.pop("COLUMNS", None)  # how wide somebody's terminal is; pytest-xdist sets it, too
 
 
-#: What is started once, in one process: tests that use it are a group for pytest-xdist, and come first.
-_SHARED = ("spark", "browser")
+#: Fixtures that take long to start, and whose tests therefore run in one process, before all others: by
+#: fixture, how the ids of these tests begin.
+TOGETHER = {
+    "spark": (
+        "tests/guides/test_readme.py::test_the_code_on_spark_runs",
+        "tests/spark/source/test_datasource.py",
+        "tests/spark/test_functions.py",
+        "tests/spark/test_generate.py",
+        "tests/spark/test_repair.py",
+        "tests/spark/validation/",
+    ),
+    "browser": ("tests/outlets/test_page.py", "tests/report/test_page_browser.py"),
+}
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def together(test_id: str) -> str | None:
+    """The fixture whose tests this one runs with; None for a test that runs anywhere."""
+    return next((name for name, begins in TOGETHER.items() if test_id.startswith(begins)), None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def shared(item: pytest.Item) -> str | None:
-        return next((name for name in _SHARED if name in getattr(item, "fixturenames", ())), None)
-
     for item in items:
-        if (name := shared(item)) is not None:
-            item.add_marker(pytest.mark.xdist_group(name))
-    items.sort(key=lambda item: [*_SHARED, None].index(shared(item)))
+        for name in TOGETHER.keys() & set(getattr(item, "fixturenames", ())):
+            assert together(item.nodeid) == name, f"{item.nodeid} uses {name}: add it to TOGETHER"
+    order = [*TOGETHER, None]
+    items.sort(key=lambda item: order.index(together(item.nodeid)))
 
 
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist, in a user's environment, nobody asks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        """Tests that run together are one piece of work; every other test is one by itself."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return together(nodeid) or nodeid
+
+    return Scheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """``-n auto``: one more than there are cores, for a third of the tests' time is waiting for servers."""
     return (os.cpu_count() or 1) + 1

@@ -85,6 +85,7 @@ def _folder(folder: Path, text: str) -> None:
     (folder / "refuses.py").write_text(_PROGRAM.format(text, f"{{'no': {text!r}}}"))
 
 
+@pytest.mark.slow
 def test_no_command_writes_foreign_text_raw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,7 +126,7 @@ def without_place(value: Any, place: str) -> Any:
     return "".join(text.replace(place, "AT").replace("\\n", "").split())
 
 
-@pytest.mark.parametrize("slash", [True, False])
+@pytest.mark.parametrize("slash", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("line", "status"), COMMANDS)
 def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
     line: str, status: int, slash: bool, places: list[str], capsys: pytest.CaptureFixture[str]

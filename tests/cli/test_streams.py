@@ -195,6 +195,7 @@ def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
     assert re.search("; (check|give) ", capsys.readouterr().err)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("MAP-24")
 @pytest.mark.parametrize("nobody", ["silent"], indirect=True)
 def test_a_server_that_never_answers_is_given_up(

@@ -85,6 +85,7 @@ def test_nothing_looked_at_is_a_failure_not_a_clean_stream(kinesis_local, proxy,
     assert "could be looked at: most calls fail with AccessDeniedException" in blind.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [["--once"], ["--all", "--since", "5m", "--once"]])
 def test_once_ends_where_no_call_succeeds(kinesis_local, proxy, stream, how):
     from kpl_codec.testing.faults import error

@@ -209,6 +209,7 @@ def test_a_webhook_gets_findings_in_order_and_again_after_a_failure(told):
         assert webhook.failed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SEN-25")
 def test_a_receiver_that_is_gone_holds_up_nothing(told):
     _, findings = told

@@ -58,6 +58,7 @@ class KplRuleMachine(ProducerMachine):
     doubles_matter = False  # it doubles too; what is asked here is whether it loses
 
 
+@pytest.mark.slow
 def test_the_kpls_rule_loses_records_in_the_same_model() -> None:
     """Hypothesis finds it by itself: called delivered, dropped by the KCL."""
     hunt = settings(QUICK, max_examples=2000, database=None, derandomize=True, phases=[Phase.generate])

@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -131,6 +132,15 @@ class Page:
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """A command of Chromium's own protocol, for what WebDriver has no command for."""
         return self._driver.execute_cdp_cmd(method, params)
+
+    def accessibility_tree(self) -> list[dict[str, Any]]:
+        """Its nodes. Chromium builds it some time after the page is loaded; until then it has only a root."""
+        for _ in range(600):
+            nodes: list[dict[str, Any]] = self.send("Accessibility.getFullAXTree")["nodes"]
+            if len(nodes) > 1:
+                return nodes
+            time.sleep(0.05)
+        raise AssertionError("no accessibility tree after 30 s")
 
     def size(self, width: int, height: int) -> None:
         """Show it in a window, or on a phone, of that size."""

@@ -305,7 +305,7 @@ def test_landmarks_headings_and_names_for_those_who_do_not_see_it(
     browser: Browser, pages: dict[str, str]
 ) -> None:
     with browser.page(pages["full"]) as page:
-        nodes = page.send("Accessibility.getFullAXTree")["nodes"]
+        nodes = page.accessibility_tree()
         seen = [
             (node["role"]["value"], node.get("name", {}).get("value", ""), node)
             for node in nodes

@@ -121,7 +121,7 @@ def test_verify_finds_the_mixed_aggregate(spark: Any) -> None:
 @pytest.mark.requirement("SPK-5")
 def test_mistakes_are_told_before_a_job_starts(spark: Any) -> None:
     df = frame_of(spark, some_records(1))
-    with pytest.raises(CaptureError, match="do not hold Kinesis data"):
+    with pytest.raises(CaptureError, match="the column data is missing"):
         deaggregate(df.drop("data"))
     with pytest.raises(TypeError, match="column data"):
         deaggregate(df.selectExpr("'x' as data"))

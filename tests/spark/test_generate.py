@@ -11,6 +11,7 @@ import pytest
 
 from kpl_codec.captures import generated as module
 from kpl_codec.captures.generated import Generation, Recipe
+from kpl_codec.captures.location import Location
 from kpl_codec.cli.main import main
 from kpl_codec.spark.generate import generated
 from kpl_codec.validation import LocalEngine
@@ -33,7 +34,7 @@ def test_the_same_however_many_tasks_make_it(spark: Any) -> None:
 
 def test_the_local_engine_makes_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FILE_BYTES", 50_000)
-    generation = Generation(Recipe(5_001, shards=3, per_aggregate=50, seed=7), str(tmp_path))
+    generation = Generation(Recipe(5_001, shards=3, per_aggregate=50, seed=7), Location(str(tmp_path)))
     assert generation.tasks > 5
     LocalEngine(cores=1).run_all(generation, generation.tasks)
     assert digest(spark.read.parquet(str(tmp_path))) == digest(generated(spark, generation.recipe))

@@ -32,6 +32,7 @@ def test_loading_it_loads_nothing_else() -> None:
     assert run.stdout == "[]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conftest", ["", f'pytest_plugins = ["{NAME}"]\n'])
 def test_a_users_fixture_of_the_same_name_goes_first(tmp_path: Path, conftest: str) -> None:
     (tmp_path / "conftest.py").write_text(conftest)

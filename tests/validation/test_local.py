@@ -40,6 +40,7 @@ def capture(folder: Path, files: int) -> int:
     return files * 20 * len(users)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-17", "SPK-22", "SPK-43")
 def test_several_processes_do_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = capture(tmp_path / "in", 6)

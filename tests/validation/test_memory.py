@@ -62,6 +62,7 @@ def one_record(path: Path) -> int:
     return 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [row_group, one_value, one_record], ids=lambda make: make.__name__)
 def test_a_worker_stays_within_its_memory(tmp_path: Path, make: object) -> None:
     assert callable(make)

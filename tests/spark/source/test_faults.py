@@ -35,6 +35,7 @@ def proxied(make_stream: Any) -> Iterator[tuple[Stream, FaultProxy]]:
         yield stream, proxy
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-50", "SPK-61")
 def test_throttling_expired_iterators_and_broken_connections_change_nothing(
     proxied: tuple[Stream, FaultProxy],

@@ -48,6 +48,7 @@ def test_tasks_ask_for_what_they_give(records: int, most: int) -> None:
     assert stream.given <= 3 * records + 3 * batches
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-71")
 def test_an_offset_is_written_anew_before_its_times_grow_old() -> None:
     stream = ModelKinesis(2)

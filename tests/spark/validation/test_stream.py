@@ -96,6 +96,7 @@ def test_following_goes_on_where_it_stopped(spark: Any, stream: Stream, tmp_path
     assert "so far" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-23")
 def test_a_batch_that_fails_half_way_is_counted_once(
     spark: Any, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
