@@ -133,11 +133,13 @@ class DeliveryFuture(Future[Delivery]):
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
         """For `wait` and `as_completed`. They hold it, and locks of their own, without the producers' lock;
-        so the thread that drives the producer does not wait for it (see `_tell_all`)."""
-        if not self.done():
-            may_wait("wait")
-            if _nested_waits():
-                raise interrupted("wait")
+        so the thread that drives the producer does not wait for it (see `_tell_all`).
+
+        It is refused for a future that has ended, too: `wait` takes the conditions of its futures in turn,
+        and would keep those that it has if a later one were refused."""
+        may_wait("wait")
+        if _nested_waits():
+            raise interrupted("wait")
         with locked("wait"):
             self._expect()
             if self._waited is None:

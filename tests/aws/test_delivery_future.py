@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.aws.delivery_future import DeliveryFuture, end_all
-from kpl_codec.aws.one_lock import LOCK
+from kpl_codec.aws.one_lock import LOCK, WouldDeadlock, begin_driving
 from kpl_codec.producer import Delivery, DeliveryError, Outcome
 
 DELIVERY = Delivery("shard", "1", 0, ())
@@ -218,3 +218,24 @@ def test_the_end_may_come_within_any_run_of_the_garbage_collector(
         assert future.result(5) is DELIVERY
         assert wait([future], 5).done == {future}
     assert ended
+
+
+@pytest.mark.requirement("PRD-40")
+def test_a_refused_wait_keeps_no_lock() -> None:
+    """`wait` takes the locks of its futures in turn: who is refused at one of them must have taken none."""
+    ended, pending = sorted([DeliveryFuture(), DeliveryFuture()], key=id)
+    ended.set_exception(OSError())
+    refused = []
+
+    def in_a_callback() -> None:
+        begin_driving()
+        try:
+            wait([ended, pending], timeout=0)
+        except WouldDeadlock as error:
+            refused.append(error.code)
+
+    thread = threading.Thread(target=in_a_callback)
+    thread.start()
+    thread.join()
+    assert refused == ["in-callback"]
+    assert ended._condition.acquire(timeout=10)
