@@ -114,6 +114,9 @@ class Browser:
             page.send("Emulation.setScriptExecutionDisabled", value=True)
         page.send("Accessibility.enable")
         self.driver.get(url)
+        end = time.monotonic() + 30
+        while script and page.evaluate("document.readyState") != "complete" and time.monotonic() < end:
+            time.sleep(0.02)
         try:
             yield page
         finally:
