@@ -66,8 +66,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """``-n auto``: two more than there are cores, for a third of the tests' time is waiting for servers."""
-    return (os.cpu_count() or 1) + 2
+    """``-n auto``: one more than there are cores, for a third of the tests' time is waiting for servers."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture
