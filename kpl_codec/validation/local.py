@@ -130,6 +130,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            start_new_session=True,  # Ctrl-C is for this process, also while the worker still starts
         )
         self._send(work)
 

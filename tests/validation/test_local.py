@@ -112,7 +112,8 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
 
 
 @pytest.mark.requirement("SPK-42")
-def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["workers start", "workers work"])
+def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
     capture(tmp_path / "in", 120)
     (tmp_path / "shards.json").write_text(MAP.to_json())
     code = (
@@ -126,10 +127,15 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path) -> None:
     job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
     out = tmp_path / "out"
     deadline = time.monotonic() + 60
-    while not any(out.glob("_work/tally/part-*")) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        workers = children(job.pid)
+        if len(workers) == 2 and (when == "workers start" or any(out.glob("_work/tally/part-*"))):
+            break
         time.sleep(0.005)
-    workers = children(job.pid)
-    os.killpg(job.pid, signal.SIGINT)  # as a terminal does: to all of them
+    if when == "workers work":
+        # Else it would reach a worker that still starts, too, which prints a traceback then.
+        assert [os.getsid(worker) for worker in workers] == workers
+    os.killpg(job.pid, signal.SIGINT)  # as a terminal does: to all of its session
     _, error = job.communicate(timeout=60)
     assert (job.returncode, error.decode().count("Traceback")) == (130, 0), error
     assert len(workers) == 2
