@@ -9,14 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kpl_codec import KinesisRecord
-from kpl_codec.adapters import (
-    to_analytics,
-    to_firehose,
-    to_get_records,
-    to_lambda,
-    to_pipes,
-    to_subscribe_to_shard,
-)
+from kpl_codec.adapters import to_firehose, to_get_records, to_lambda
+from tests.adapters.shapes import to_analytics, to_pipes, to_subscribe_to_shard
 
 KEPT = Path(__file__).with_name("corpora")
 VECTORS = Path(__file__).parents[1] / "spec" / "vectors"
@@ -75,7 +69,7 @@ def events() -> Iterator[bytes]:
             to_get_records(records, dump=True),
             to_subscribe_to_shard(records, dump=True),
             to_firehose(records, delivery_stream_arn=arn, source_stream_arn=arn),
-            to_analytics(records, application_arn=arn, stream_arn=arn),
+            to_analytics(records),
         ):
             yield json.dumps(event, default=str).encode()
 

@@ -51,8 +51,8 @@ MODULES = (
 
 #: Functions that only the compiled extension's presence brings to life.
 _GLUE = (
-    "_read", "_certain_and_others", "CodedShards", "Judgeǁcoded", "_partition_key_hashes", "Openerǁopen",
-    "template", "_most_are_plain",
+    "_read", "CodedShards", "Judgeǁcoded", "Openerǁopen",
+    "_most_are_plain",
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kpl_codec.report import write_page
+from kpl_codec.report.page import write_page
 from tests.report.browser import Browser
 from tests.report.examples import hostile_report
 

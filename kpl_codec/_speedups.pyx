@@ -2,9 +2,8 @@
 """The compiled extension: it gives the same records, bytes and sizes as the Python code, or "uncertain"; then
 Python decides. It never raises for bad bytes and never explains them.
 
-    parse, rows                  one message -> tables, indices, data -> named tuples     (message.py)
-    md5_many                     MD5 of many keys, in parallel                           (deaggregation/)
-    FrameRows                    KinesisRecords -> user records                          (deaggregation/)
+    parse, user_records          one message -> tables, indices, data -> user records     (message.py)
+    FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
     PendingFields                plain_pending, deliveries, AggregateSize                 (producer/)

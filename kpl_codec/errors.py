@@ -57,6 +57,11 @@ class KplError(Exception):
     #: The requirement of a code, where it differs from the requirement of the class.
     requirements: ClassVar[Mapping[str, str]] = {}
     text: ClassVar[str] = "{code}"
+    #: For people who meet the error: whom it concerns, and what to do.
+    concerns: ClassVar[str] = "The caller of this library. Nothing on the stream has changed."
+    todo: ClassVar[str]
+    #: Codes that the class takes from a table and does not declare.
+    codes: ClassVar[tuple[str, ...]] = ()
     _names: ClassVar[frozenset[str]] = frozenset()
     _required: ClassVar[frozenset[str]] = frozenset()
 
@@ -120,6 +125,8 @@ class DecodeError(KplError, ValueError):
     sequence_number: str | None = None
     shard_id: str | None = None
     requirement: str | None = None
+    concerns = "Everybody who deaggregates this Kinesis record; `kpl-codec explain CODE` tells more."
+    todo = 'The policy "report" gives every user record that the bytes still hold. Find its writer.'
 
     def __str__(self) -> str:
         place = []
@@ -153,6 +160,11 @@ class NotAggregated(DecodeError):
     text = (
         "not an aggregated record: {length} bytes without the magic, or too short for a message and a digest"
     )
+    concerns = "Nobody: a plain record is not an error."
+    todo = (
+        "decode() takes aggregated records only. Ask is_aggregated() first, or use deaggregate(), which "
+        "passes plain records through."
+    )
 
     def describe(self) -> str:
         """The text without the place."""
@@ -169,6 +181,7 @@ class ChecksumMismatch(DecodeError):
     expected: str
     actual: str
     text = "the frame ends in digest {expected}, its message has {actual}"
+    todo = "Find where the bytes were changed: a proxy, a re-encoding, a cut."
 
 
 MalformedCode = Literal[
@@ -246,6 +259,8 @@ class UnusedHashKey(DecodeError):
     requirement = "KEY-8"
     index: int
     text = "entry {index} of explicit_hash_key_table is no hash key; no user record uses it"
+    concerns = "Nobody: a warning, never raised. Every consumer delivers all user records of the aggregate."
+    todo = "Nothing. Its writer should leave the entry out."
 
 
 class IndexOutOfTable(DecodeError):
@@ -265,6 +280,7 @@ class NoUserRecords(DecodeError):
     code = "no-user-records"
     requirement = "MSG-10"
     text = "an aggregated record without user records"
+    todo = "Find the writer: the aggregate's user records are not on the stream."
 
 
 class EncodeError(KplError, ValueError):
@@ -281,6 +297,18 @@ class EncodeError(KplError, ValueError):
     record_index: int | None = None
     group_index: int | None = None
     text = "user record refused: {code} ({field})"
+    todo = "Fix the user record that the error names: a key of 1 to 256 characters, data as bytes."
+    codes = (
+        "partition-key-type",
+        "partition-key-empty",
+        "partition-key-too-long",
+        "partition-key-utf-8",
+        "explicit-hash-key",
+        "data-type",
+        "tag",
+        "no-user-records",
+        "null",
+    )
 
     def in_group(self, index: int) -> Self:
         """The same error with the number of the group of user records it is about."""
@@ -300,6 +328,7 @@ class AggregateFull(EncodeError):
     size: int
     max_size: int
     text = "the aggregate would have {size} bytes, the limit is {max_size}"
+    todo = "Take the aggregate as it is, and begin another with this user record."
 
 
 class HashKeyError(KplError, ValueError):
@@ -309,6 +338,8 @@ class HashKeyError(KplError, ValueError):
     requirement = "KEY-3"
     reason: str
     text = "no hash key: {reason}"
+    todo = "Give a decimal number from 0 to 2^128 - 1."
+    codes = ("outside", "overlap", "exhausted", "not-allocated")
 
 
 class ShardMapError(KplError, ValueError):
@@ -331,6 +362,9 @@ class ShardMapError(KplError, ValueError):
     shard_ids: tuple[str, ...]
     source: str | None = None
     text = "shard map refused: {code}: {reason}"
+    concerns = "Whoever uses the map: with a gap or an overlap, a hash key may have no shard, or two."
+    todo = "Take the listing again, all pages of it: aws kinesis list-shards --stream-name NAME."
+    codes = ("empty", "incomplete", "malformed", "duplicate", "gap", "overlap", "cycle", "contradiction")
 
     def describe(self) -> str:
         """The text, after the name of the source if that is known."""
@@ -345,6 +379,8 @@ class UnknownShard(ShardMapError, KeyError):
     shard_id: str
     reason: str = "not in the map"
     text = "shard {shard_id} is not in the map"
+    concerns = "The caller of this library. Nothing on the stream has changed."
+    todo = "Take a newer listing, or one of the stream that the records are from."
 
 
 class CaptureError(KplError, ValueError):
@@ -376,6 +412,8 @@ class CaptureError(KplError, ValueError):
         "not-representable": "has no place in this shape",
         "no-data-column": "is missing: Kinesis records have a binary column of that name",
     }
+    todo = "Capture that part again. The finding capture-CODE tells more."
+    codes: ClassVar[tuple[str, ...]] = ("not-representable", "bad-path")
 
     def describe(self) -> str:
         """The text without the number of the record."""

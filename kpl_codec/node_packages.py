@@ -33,6 +33,8 @@ class LocalKinesisError(KplError, RuntimeError):
     code: Literal["no-node", "no-npm", "install-failed", "start-failed", "not-ready", "died"]
     detail: str
     text = "no local Kinesis server: {code}: {detail}"
+    concerns = "Tests and the demo, which need a Kinesis server on this machine."
+    todo = "Install the extra testing (it brings Node), or start kinesis-local yourself."
 
 
 class Node(NamedTuple):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
+import botocore.loaders
+import botocore.session
 import pytest
 
 from kpl_codec.testing.faults import FaultProxy
@@ -17,23 +20,33 @@ pytest_plugins = ["kpl_codec.testing.fixtures"]
 
 examples.load()
 
+# Programs that tests start, and tests themselves, are compiled once, whatever is set here: for many short
+# programs that takes longer than what they do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # For the local servers. Processes that tests start see only what was there then.
 os.environ.setdefault("AWS_ACCESS_KEY_ID", "local")
 os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "local")
 os.environ.pop("COLUMNS", None)  # how wide somebody's terminal is; pytest-xdist sets it, too
 
+# botocore reads its models once for a process, not for every client: a second of CPU for each ten clients.
+_MODELS = botocore.loaders.create_loader()
+botocore.session.create_loader = lambda *_: _MODELS
 
 #: Fixtures that take long to start, and whose tests therefore run in one process, before all others: by
 #: fixture, how the ids of these tests begin.
 TOGETHER = {
     "spark": (
+        "tests/guides/test_guides.py::test_a_guide_works[spark.md]",  # a Spark of its own: not beside another
         "tests/guides/test_readme.py::test_the_code_on_spark_runs",
+        "tests/spark/connect/",  # likewise
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",
         "tests/spark/test_generate.py",
-        "tests/spark/test_repair.py",
         "tests/spark/validation/",
     ),
+    "bare": ("tests/aws_lambda/test_runtime.py",),
     "browser": ("tests/outlets/test_page.py", "tests/report/test_page_browser.py"),
 }
 
@@ -66,8 +79,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """``-n auto``: one more than there are cores, for a third of the tests' time is waiting for servers."""
-    return (os.cpu_count() or 1) + 1
+    """``-n auto``: three more than there are cores, for most of the tests' time is waiting for servers."""
+    return (os.cpu_count() or 1) + 3
 
 
 @pytest.fixture

@@ -29,6 +29,11 @@ def load() -> None:
     settings.load_profile(WHOLE if "CI" in os.environ else QUICK)
 
 
+def share() -> int:
+    """Of so many cases one is tried: of all in CI and where they are searched for, of four elsewhere."""
+    return SHARE if settings.get_current_profile_name() == QUICK else 1
+
+
 def examples(count: int) -> int:
     """``count`` examples in CI and where they are searched for, a quarter of them elsewhere."""
-    return max(5, count // SHARE) if settings.get_current_profile_name() == QUICK else count
+    return max(min(count, 5), count // share())

@@ -75,7 +75,7 @@ USES = {
     ),
     "cli": Use(
         "import kpl_codec.cli.validate",
-        command="kpl-codec generate --output made --user-records 9 && kpl-codec completion bash && "
+        command="kpl-codec generate --output made --user-records 9 && "
         "kpl-codec validate --input made/capture --shards made/shards.json --output out",
     ),
     "otel": Use(

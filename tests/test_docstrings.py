@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-PUBLIC = ("", ".adapters", ".aws", ".aws_lambda", ".producer", ".report", ".sentinel")
+PUBLIC = ("", ".adapters", ".aws", ".aws_lambda", ".findings", ".producer", ".watch")
 
 
 def functions(thing: Any) -> Iterator[Any]:

@@ -15,7 +15,8 @@ LEVELS = (
     {"format"},
     {"shards"},
     {"deaggregation"},
-    {"adapters", "producer", "sentinel"},
+    {"findings"},
+    {"adapters", "producer", "watch"},
     {"arrow", "aws", "pictures"},
     {"aws_lambda", "captures", "compat", "report"},
     {"outlets", "validation"},
@@ -30,7 +31,7 @@ LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 ENTRY_POINTS = {"spark/job.py"}
 #: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
 CORE = {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy"}
-CORE |= {"format", "shards", "deaggregation", "producer", "adapters", "sentinel"}
+CORE |= {"format", "shards", "deaggregation", "findings", "producer", "adapters", "watch"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
 ALLOWED = {
     "format": {"google", "backports", "compression"},  # zstd: of Python 3.14, or its backport

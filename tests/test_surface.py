@@ -15,9 +15,9 @@ from typing import Any
 #: Packages whose ``__all__`` is public, and modules that are imported by their own name.
 PUBLIC = (
     "", ".adapters", ".adapters.json_stream", ".arrow", ".aws", ".aws_lambda", ".aws_lambda.aio", ".captures",
-    ".aws_lambda.firehose", ".deaggregation", ".deaggregation.kcl", ".producer", ".report", ".shards",
+    ".aws_lambda.firehose", ".deaggregation", ".deaggregation.kcl", ".producer", ".shards",
     ".shards.live_shard_map", ".spark", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
-    ".validation",
+    ".findings", ".report.model", ".validation",
 )  # fmt: skip
 #: Functions that take more by position: a put takes what a record is made of; the others are containers.
 POSITIONAL = {"Producer.put", "AsyncProducer.put", "Counts.__init__", "HashKeyAllocator.__init__"}

@@ -12,8 +12,8 @@ from . import (
     pages,
     programs,
     repairs,
-    sentinel,
     spark_source,
+    watch,
 )
 from .target import Target
 
@@ -27,6 +27,6 @@ TARGETS: dict[str, Target] = {
     **commands.TARGETS,
     **pages.TARGETS,
     **repairs.TARGETS,
-    **sentinel.TARGETS,
+    **watch.TARGETS,
     **programs.TARGETS,
 }

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError, EventStreamError
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws.subscription import SubscriptionCursor
 from kpl_codec.producer import Delivery, DeliveryError, ProducerConfig, ProducerCore
-from kpl_codec.producer.collector import PutRecordsRequest
+from kpl_codec.producer.kinesis_record import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, StreamUnavailable
 from kpl_codec.shards.place import TRIM_HORIZON
 

@@ -166,7 +166,6 @@ def seeds() -> list[bytes]:
             {"argv": ["explain", "truncated", "--json"]},
             {"argv": ["watch", "--print-alarms", "terraform", "--stream", "orders"]},
             {"argv": ["watch", "--stream", "orders", "--share", "5%", "--for", "5m", "--page", "8080"]},
-            {"argv": ["completion", "bash"]},
             {"argv": ["generate", "--output", "o", "--user-records", "20", "--broken-every", "3"]},
             {"kind": ["stray"], "severity": ["error"], "shardId": ["a"], "userRecords": [3]},
             {"partitionKey": ["a", "b"], "hashKey": ["x" * 16, "y" * 16]},

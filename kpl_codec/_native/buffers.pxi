@@ -99,28 +99,3 @@ cdef class Column:
 cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexcept nogil:
     if size:
         memcpy(target, source, size)
-
-
-def pick(Column table not None, const int32_t[::1] numbers not None, allocate):
-    """(None, offsets int32, bytes): items of a small table without nulls, by their indices."""
-    cdef Output offsets, out
-    cdef size_t count = numbers.shape[0], i, size
-    cdef uint64_t total = 0
-    cdef int32_t *ends
-    for i in range(count):
-        if not 0 <= numbers[i] < <int64_t>table.count:
-            raise IndexError(numbers[i])
-        total += table.size_of(numbers[i])
-    if total > 0x7FFFFFFF:
-        raise OverflowError(total)
-    offsets, out = Output(allocate, 4 * (count + 1)), Output(allocate, total)
-    ends = <int32_t *>offsets.at
-    with nogil:
-        total = 0
-        ends[0] = 0
-        for i in range(count):
-            size = table.size_of(numbers[i])
-            copy(out.at + total, table.item(numbers[i]), size)
-            total += size
-            ends[i + 1] = <int32_t>total
-    return None, offsets.buffer, out.buffer

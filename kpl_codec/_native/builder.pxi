@@ -50,6 +50,45 @@ cdef bint is_canonical_hash_key(const char *text, Py_ssize_t size):
     return is_hash_key(<const uint8_t *>text, size)
 
 
+cdef struct Growth:
+    # What a user record adds to an aggregated record: bytes of all, and of its own field without the head.
+    size_t size, inner
+    size_t pk_index, ehk_index
+    bint new_pk, new_ehk
+
+cdef int measure(
+    Growth *growth, dict pks, dict ehks, str partition_key, bytes data, object explicit_hash_key, object tags
+) except -1:
+    """ENC-6: the one count of bytes; who writes writes as many."""
+    cdef Py_ssize_t text_size
+    cdef PyObject *known = PyDict_GetItem(pks, partition_key)
+    growth.size = 0
+    growth.new_pk = known == NULL
+    growth.pk_index = len(pks) if growth.new_pk else PyLong_AsSsize_t(<object>known)
+    if growth.new_pk:
+        PyUnicode_AsUTF8AndSize(partition_key, &text_size)
+        growth.size += field_size(text_size)
+    growth.inner = 1 + varint_size(growth.pk_index) + field_size(PyBytes_GET_SIZE(data))
+    growth.new_ehk = False
+    if explicit_hash_key is not None:
+        known = PyDict_GetItem(ehks, explicit_hash_key)
+        growth.new_ehk = known == NULL
+        growth.ehk_index = len(ehks) if growth.new_ehk else PyLong_AsSsize_t(<object>known)
+        growth.inner += 1 + varint_size(growth.ehk_index)
+        if growth.new_ehk:
+            growth.size += field_size(len(<str>explicit_hash_key))  # digits
+    if tags:
+        growth.inner += len(tail_of(tags))
+    growth.size += field_size(growth.inner)
+    return 0
+
+
+cdef bytes tail_of(tags):
+    """The tags, as written behind the data."""
+    from .format.message import tag_bytes
+    return b"".join([tag_bytes(tag) for tag in tags])
+
+
 cdef class AggregatedRecordBuilder:
     """Collects user records up to ``max_size`` bytes (None: no limit); `size` is exact at every step.
 
@@ -138,41 +177,17 @@ cdef class AggregatedRecordBuilder:
 
     cdef size_t put(self, object record, bint write) except 0:
         """The size with `record`; adds it if `write`. Raises before anything has changed."""
-        cdef const char *pk
-        cdef const char *ehk = NULL
-        cdef Py_ssize_t pk_size, ehk_size = 0
-        cdef size_t data_size, inner, after
-        cdef size_t pk_index, ehk_index = 0
-        cdef bint new_pk, new_ehk = False
-        cdef bytes data, tail = b""
+        cdef Growth growth
+        cdef const char *text
+        cdef Py_ssize_t text_size
+        cdef size_t after, data_size
+        cdef bytes tail
         cdef uint8_t *p
-        cdef PyObject *known
-        partition_key, payload, explicit_hash_key, tags = record
-        if not self.plainly_fit(partition_key, payload, explicit_hash_key, tags):
+        partition_key, data, explicit_hash_key, tags = record
+        if not self.plainly_fit(partition_key, data, explicit_hash_key, tags):
             _size.check(record, len(self.records))
-        pk = PyUnicode_AsUTF8AndSize(partition_key, &pk_size)
-        data = payload
-        data_size = PyBytes_GET_SIZE(data)
-        known = PyDict_GetItem(self.pks, partition_key)
-        new_pk = known == NULL
-        pk_index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>known)
-        inner = 1 + varint_size(pk_index) + field_size(data_size)
-        after = self.written()
-        if new_pk:
-            after += field_size(pk_size)
-        if explicit_hash_key is not None:
-            ehk = PyUnicode_AsUTF8AndSize(explicit_hash_key, &ehk_size)
-            known = PyDict_GetItem(self.ehks, explicit_hash_key)
-            new_ehk = known == NULL
-            ehk_index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>known)
-            inner += 1 + varint_size(ehk_index)
-            if new_ehk:
-                after += field_size(ehk_size)
-        if tags:
-            from .format.message import tag_bytes
-            tail = b"".join([tag_bytes(tag) for tag in tags])
-            inner += len(tail)
-        after += field_size(inner)
+        measure(&growth, self.pks, self.ehks, partition_key, data, explicit_hash_key, tags)
+        after = self.written() + growth.size
         if not write:
             return after
         # ENC-5: a user record is taken whole or refused.
@@ -181,25 +196,30 @@ cdef class AggregatedRecordBuilder:
                 field="data", size=after, max_size=self.max_size, record_index=len(self.records)
             )
         self.records.append(record)
-        p = reserve(&self.body, inner + 11)
-        if new_pk:
-            append_field(&self.pk_table, 0x0A, pk, pk_size)
-            self.pks[partition_key] = pk_index
-        if new_ehk:
-            append_field(&self.ehk_table, 0x12, ehk, ehk_size)
-            self.ehks[explicit_hash_key] = ehk_index
+        p = reserve(&self.body, growth.inner + 11)
+        if growth.new_pk:
+            text = PyUnicode_AsUTF8AndSize(partition_key, &text_size)
+            append_field(&self.pk_table, 0x0A, text, text_size)
+            self.pks[partition_key] = growth.pk_index
+        if growth.new_ehk:
+            text = PyUnicode_AsUTF8AndSize(explicit_hash_key, &text_size)
+            append_field(&self.ehk_table, 0x12, text, text_size)
+            self.ehks[explicit_hash_key] = growth.ehk_index
         p[0] = 0x1A
-        p = write_varint(p + 1, inner)
+        p = write_varint(p + 1, growth.inner)
         p[0] = 0x08
-        p = write_varint(p + 1, pk_index)
-        if ehk != NULL:
+        p = write_varint(p + 1, growth.pk_index)
+        if explicit_hash_key is not None:
             p[0] = 0x10
-            p = write_varint(p + 1, ehk_index)
+            p = write_varint(p + 1, growth.ehk_index)
+        data_size = PyBytes_GET_SIZE(data)
         p[0] = 0x1A
         p = write_varint(p + 1, data_size)
         memcpy(p, PyBytes_AS_STRING(data), data_size)
-        memcpy(p + data_size, PyBytes_AS_STRING(tail), len(tail))
-        self.body.count += field_size(inner)
+        if tags:
+            tail = tail_of(tags)
+            memcpy(p + data_size, PyBytes_AS_STRING(tail), len(tail))
+        self.body.count += field_size(growth.inner)
         return after
 
     cdef bint plainly_fit(self, object partition_key, object payload, object explicit_hash_key, object tags):

@@ -14,25 +14,27 @@ cdef inline size_t expected_shard(const uint8_t *key, const uint8_t *endings, si
 
 
 cdef class JudgedFrames(Frames):
-    cdef bytes judged_codes
-    cdef int64_t *codes  # in `judged_codes`: per text, in the order of `hashes`, see `judge`
-    cdef int64_t places  # open shards + 1
+    cdef readonly bytes judged_codes  # int64 per text, in the order of `hashes`
+    cdef int64_t *codes  # in `judged_codes`
+    cdef readonly list distinct_codes  # ascending
 
     def judge(self, const int64_t[::1] shards not None, const uint8_t[::1] starts not None,
               const uint8_t[::1] ends not None, const uint8_t[::1] ranged not None,
               const uint8_t[::1] endings not None):
-        """int64 per text: the facts for its verdict as one number,
+        """Computes `judged_codes`: the facts for the verdict on each text as one number,
 
             ((shard * (open shards + 1) + expected shard) * 3 + in range) * 2 + certain
 
-        in range: 0 unknown, 1 no, 2 yes; certain: the record can have no other hash key.
+        in range: 0 unknown, 1 no, 2 yes; certain: the record can have no other hash key. Unless it is in range,
+        the verdict is the same on every shard, and the number has shard 0.
         ``shards``: the index of each record's shard; ``starts``, ``ends``: the range of each shard, 16 bytes
         each, valid if its byte in ``ranged`` is not 0; ``endings``: the last hash key of each open shard,
         ascending.
         """
         cdef size_t pks = self.m.pks.count, count = pks + self.m.ehks.count, shard_count = ranged.shape[0]
         cdef size_t opens = endings.shape[0] // 16, i
-        cdef int64_t shard, inside
+        cdef int64_t shard, inside, last = -1
+        cdef set distinct = set()
         cdef const uint8_t *key
         cdef bint certain
         cdef Text *text
@@ -45,7 +47,6 @@ cdef class JudgedFrames(Frames):
         for i in range(self.count):
             if not 0 <= shards[i] < <int64_t>shard_count:
                 raise IndexError(shards[i])
-        self.places = opens + 1
         self.judged_codes = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
         self.codes = <int64_t *>PyBytes_AS_STRING(self.judged_codes)
         with nogil:
@@ -59,11 +60,14 @@ cdef class JudgedFrames(Frames):
                     if compare_hash_keys(key, &starts[16 * shard]) >= 0 and compare_hash_keys(key, &ends[16 * shard]) <= 0:
                         inside = 2
                 certain = i >= pks or self.state[text.frame] == AGGREGATED
-                self.codes[i] = shard * self.places + <int64_t>expected_shard(
-                    key, &endings[0] if opens else NULL, opens
-                )
+                self.codes[i] = (shard if inside == 2 else 0) * <int64_t>(opens + 1)
+                self.codes[i] += <int64_t>expected_shard(key, &endings[0] if opens else NULL, opens)
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain
-        return self.judged_codes
+        for i in range(count):
+            if self.codes[i] != last:
+                last = self.codes[i]
+                distinct.add(last)
+        self.distinct_codes = sorted(distinct)
 
     cdef inline size_t deciding(self, const Row *row) noexcept nogil:
         """The index of the text that gives the row's hash key."""

@@ -3,9 +3,9 @@
 cdef class PendingFields:
     """`producer.pending.PlainFields`: the same fields, compiled."""
 
-    cdef public object record, hash_key, key_hash_key, attempts, token
-    cdef public bint own_hash_key, keyless, must_wrap, wrap, alone, held, may_be_stored
-    cdef public Py_ssize_t size, misplaced, bucket, attempts_left_out, number
+    cdef public object record, hash_key, key_hash_key, history, token
+    cdef public bint own_hash_key, keyless, must_wrap, wrap, alone
+    cdef public Py_ssize_t size, bucket, number
     cdef public double accepted_at, deadline, map_deadline, expires_at
 
     def __init__(self, record not None, hash_key, *, bint own_hash_key, bint keyless, bint must_wrap):
@@ -20,7 +20,6 @@ cdef class PendingFields:
         self.record = record
         self.hash_key = self.key_hash_key = hash_key
         self.size = size
-        self.attempts = ()
 
 
 def plain_pending(type kind not None, type record_kind not None, object partition_key, object data,
@@ -70,8 +69,9 @@ def deliveries(type kind not None, list records not None, str shard_id not None,
     cdef object index, left_out, attempts
     for i in range(len(records)):
         pending = records[i]
-        attempts = last if not pending.attempts else pending.attempts + last
-        index, left_out = i, pending.attempts_left_out
+        index, attempts, left_out = i, last, 0
+        if pending.history is not None:
+            attempts, left_out = pending.history[0] + last, pending.history[1]
         row = kpl_alloc(<PyObject *>kind, 5)
         if row == NULL:
             raise MemoryError
@@ -104,33 +104,15 @@ cdef class AggregateSize:
         return self.take(record, PY_SSIZE_T_MAX if max_size is None else max_size)
 
     cdef Py_ssize_t take(self, object record, Py_ssize_t max_size) except -1:
-        cdef Py_ssize_t text_size, size = self.size or FRAME_OVERHEAD
-        cdef size_t index, inner
-        cdef PyObject *known
-        cdef bint new_pk, new_ehk = False
+        cdef Growth growth
+        cdef Py_ssize_t size
         partition_key, data, explicit_hash_key, tags = record
-        known = PyDict_GetItem(self.pks, partition_key)
-        new_pk = known == NULL
-        if new_pk:
-            PyUnicode_AsUTF8AndSize(partition_key, &text_size)
-            size += field_size(text_size)
-        index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>known)
-        inner = 1 + varint_size(index) + field_size(len(<bytes>data))
-        if explicit_hash_key is not None:
-            known = PyDict_GetItem(self.ehks, explicit_hash_key)
-            new_ehk = known == NULL
-            if new_ehk:
-                size += field_size(len(<str>explicit_hash_key))  # digits
-            index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>known)
-            inner += 1 + varint_size(index)
-        if tags:
-            from .format.message import tag_bytes
-            inner += sum([len(tag_bytes(tag)) for tag in tags])
-        size += field_size(inner)
+        measure(&growth, self.pks, self.ehks, partition_key, data, explicit_hash_key, tags)
+        size = (self.size or FRAME_OVERHEAD) + growth.size
         if size <= max_size:
             self.size = size
-            if new_pk:
-                self.pks[partition_key] = len(self.pks)
-            if new_ehk:
-                self.ehks[explicit_hash_key] = len(self.ehks)
+            if growth.new_pk:
+                self.pks[partition_key] = growth.pk_index
+            if growth.new_ehk:
+                self.ehks[explicit_hash_key] = growth.ehk_index
         return size

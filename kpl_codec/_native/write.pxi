@@ -117,20 +117,6 @@ cdef class FrameColumns(JudgedFrames):
                 at[i - start] = <int64_t>(i - self.starts[self.m.rows.at[i].frame])
         return None, out.buffer
 
-    def firsts(self, size_t start, size_t stop):
-        """(None, bits): whether each row is the first of its Kinesis record."""
-        cdef Output out
-        cdef size_t i = start
-        self.check(start, stop)
-        out = Output(self.allocate, (stop - start + 7) // 8)
-        memset(out.at, 0, (stop - start + 7) // 8)
-        with nogil:
-            while i < stop:
-                if i == self.starts[self.m.rows.at[i].frame]:
-                    out.at[(i - start) >> 3] |= 1 << ((i - start) & 7)
-                i = self.last_of(i, stop)
-        return None, out.buffer
-
     def aggregated(self, size_t start, size_t stop):
         """(None, bits): whether each row is from an aggregate."""
         cdef Output out

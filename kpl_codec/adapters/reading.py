@@ -30,17 +30,6 @@ _IDENTITIES = (
     ("recordId", "record_id"),
 )
 _TEXT_IS_JSON = "text is read as JSON: of a file give the content, and base64 to base64.b64decode"
-#: The function that reads a shape.
-_FUNCTIONS: dict[Shape, str] = {
-    "lambda": "from_lambda",
-    "pipes": "from_pipes",
-    "analytics": "from_analytics",
-    "firehose": "from_firehose",
-    "boto3": "from_get_records",
-    "kcl": "from_kcl",
-    "raw": "from_raw",
-}
-
 
 class _Reader:
     """One pass over a source. State: how many items were given, and the shard ids seen."""
@@ -119,9 +108,7 @@ class _Reader:
         except CaptureError as error:
             found_shape = shape_of(record)
             if found_shape is not None and found_shape != shape:
-                hint = (
-                    f"a {found_shape} record: use {_FUNCTIONS[found_shape]}, or kinesis_records for any shape"
-                )
+                hint = f"a {found_shape} record: kinesis_records reads any shape"
                 error = CaptureError(**{**error.fields, "hint": hint})
             return self._error(error, path, record)
         # CAP-7: "A shard id given beside the source MUST be used only where the source has none."
@@ -205,28 +192,8 @@ def from_lambda(event: Any) -> Iterator[KinesisRecord]:
     return kinesis_records(event, shape="lambda")
 
 
-def from_pipes(event: Any) -> Iterator[KinesisRecord]:
-    """The records of an EventBridge Pipes event, which is a list."""
-    return kinesis_records(event, shape="pipes")
-
-
-def from_firehose(event: Any) -> Iterator[KinesisRecord]:
-    """The records of a Firehose transformation event."""
-    return kinesis_records(event, shape="firehose")
-
-
-def from_analytics(event: Any) -> Iterator[KinesisRecord]:
-    """The records of a Managed Flink / Kinesis Analytics preprocessing event."""
-    return kinesis_records(event, shape="analytics")
-
-
 def from_get_records(answer: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
     """The records of one or more GetRecords answers, live or dumped as JSON."""
-    return kinesis_records(answer, shard_id=shard_id, shape="boto3")
-
-
-def from_subscribe_to_shard(answer: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
-    """The records of a SubscribeToShard answer, of its event stream, or of one event; lazily."""
     return kinesis_records(answer, shard_id=shard_id, shape="boto3")
 
 

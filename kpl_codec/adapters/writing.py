@@ -1,8 +1,8 @@
-"""Writes KinesisRecords in the shapes of shapes.py, to make, repair or replay a capture.
+"""Writes KinesisRecords as events and answers, to make or replay a capture, or to try a handler.
 
 Reading the result gives the same records. A value that the shape cannot hold raises CaptureError with code
-not-representable; a value that the shape needs and the record lacks, with missing-field. The AWS API and the
-KCL name one shard for all records, so all records must be of one shard.
+not-representable; a value that the shape needs and the record lacks, with missing-field. A GetRecords answer
+is of one shard, so all its records must be.
 Specification: spec/06-lambda.md, CAP-8, CAP-9.
 """
 
@@ -14,8 +14,6 @@ from typing import Any
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from .values import MILLISECONDS, SECONDS, encode_base64, write_timestamp
-
-_ARRIVAL = "approximateArrivalTimestamp"
 
 
 def to_lambda(
@@ -31,16 +29,6 @@ def to_lambda(
             for at, record in _placed(records, "Records")
         ]
     }
-
-
-def to_pipes(
-    records: Iterable[KinesisRecord], *, stream_arn: str, invoke_identity_arn: str = ""
-) -> list[dict[str, Any]]:
-    """The EventBridge Pipes event for ``records``."""
-    return [
-        {**_stream_fields(record, at), **_stream_envelope(record, stream_arn, invoke_identity_arn)}
-        for at, record in _placed(records, "")
-    ]
 
 
 def _stream_fields(record: KinesisRecord, at: str) -> dict[str, Any]:
@@ -84,101 +72,51 @@ def to_firehose(
         sourceKinesisStreamArn=source_stream_arn,
         region=_region(delivery_stream_arn),
         records=[
-            _delivered(
-                record, at, _record_id(record_ids, i), "kinesisRecordMetadata", "subsequenceNumber", None
-            )
-            for i, (at, record) in enumerate(_placed(records, "records"))
+            _delivered(record, at, str(index) if record_ids is None else record_ids[index])
+            for index, (at, record) in enumerate(_placed(records, "records"))
         ],
     )
 
 
-def to_analytics(
-    records: Iterable[KinesisRecord],
-    *,
-    application_arn: str,
-    stream_arn: str,
-    invocation_id: str = "00000000-0000-0000-0000-000000000000",
-    record_ids: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """The preprocessing event of Managed Flink / Kinesis Analytics; records without a sequence number are
-    from Firehose."""
-    stream, firehose = "kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata"
-    return {
-        "invocationId": invocation_id,
-        "applicationArn": application_arn,
-        "streamArn": stream_arn,
-        "records": [
-            _delivered(record, at, _record_id(record_ids, i), stream, "subSequenceNumber", firehose)
-            for i, (at, record) in enumerate(_placed(records, "records"))
-        ],
-    }
-
-
-def _delivered(
-    record: KinesisRecord, at: str, record_id: str, meta_key: str, sub_key: str, other_key: str | None
-) -> dict[str, Any]:
+def _delivered(record: KinesisRecord, at: str, record_id: str) -> dict[str, Any]:
     _refuse(record, at, "explicit_hash_key")
-    written = {"recordId": record_id, "data": encode_base64(record.data)}
-    arrival = _without_none(**{_ARRIVAL: _arrival(record, MILLISECONDS, at)})
+    arrival = _arrival(record, MILLISECONDS, at)
+    written = _without_none(
+        recordId=record_id, data=encode_base64(record.data), approximateArrivalTimestamp=arrival
+    )
     if record.sequence_number is None:
         _refuse(record, at, "partition_key", "shard_id", "sub_sequence_number")
-        return {**written, **(arrival if other_key is None else {other_key: arrival})}
-    meta = _without_none(
+        return written
+    written["kinesisRecordMetadata"] = _without_none(
         sequenceNumber=record.sequence_number,
         partitionKey=record.partition_key,
         shardId=record.shard_id,
-        **{sub_key: record.sub_sequence_number},
-        **arrival,
+        subsequenceNumber=record.sub_sequence_number,
+        approximateArrivalTimestamp=arrival,
     )
-    return {**written, **(arrival if other_key is None else {}), meta_key: meta}
+    return written
 
 
 def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> dict[str, Any]:
-    """A GetRecords answer as boto3 gives it; ``dump``: as ``aws kinesis get-records`` prints it."""
-    rows = [
-        _without_none(
+    """A GetRecords answer as boto3 gives it; ``dump``: as ``aws kinesis get-records`` prints it.
+
+    Raises CaptureError.
+    """
+    rows = []
+    shard_ids = set()
+    for at, record in _placed(records, "Records"):
+        _refuse(record, at, "explicit_hash_key", "sub_sequence_number")
+        shard_ids.add(record.shard_id)
+        if len(shard_ids) > 1:
+            raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
+        row = _without_none(
             SequenceNumber=_sequence_number(record, at),
             ApproximateArrivalTimestamp=_aws_arrival(record, dump, at),
             Data=encode_base64(record.data) if dump else record.data,
             PartitionKey=record.partition_key,
         )
-        for at, record in _one_shard(records, "Records")
-    ]
-    return {"Records": rows, "MillisBehindLatest": 0}
-
-
-def to_subscribe_to_shard(records: Iterable[KinesisRecord], *, dump: bool = False) -> dict[str, Any]:
-    """A SubscribeToShard answer whose stream is one event with ``records``."""
-    event = to_get_records(records, dump=dump)
-    if event["Records"]:
-        event["ContinuationSequenceNumber"] = event["Records"][-1]["SequenceNumber"]
-    return {"EventStream": [{"SubscribeToShardEvent": event}]}
-
-
-def to_kcl(records: Iterable[KinesisRecord]) -> dict[str, Any]:
-    """The multi-lang message ``processRecords``."""
-    rows = []
-    for at, record in _one_shard(records, "records"):
-        row = _without_none(
-            action="record",
-            data=encode_base64(record.data),
-            partitionKey=record.partition_key,
-            sequenceNumber=_sequence_number(record, at),
-            subSequenceNumber=record.sub_sequence_number,
-            approximateArrivalTimestamp=_arrival(record, MILLISECONDS, at),
-        )
         rows.append(row)
-    return {"action": "processRecords", "records": rows, "millisBehindLatest": 0}
-
-
-def _one_shard(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[str, KinesisRecord]]:
-    shard_ids = set()
-    for at, record in _placed(records, key):
-        shard_ids.add(record.shard_id)
-        if len(shard_ids) > 1:
-            raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
-        _refuse(record, at, "explicit_hash_key", *(["sub_sequence_number"] if key == "Records" else []))
-        yield at, record
+    return {"Records": rows, "MillisBehindLatest": 0}
 
 
 def _placed(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[str, KinesisRecord]]:
@@ -207,10 +145,6 @@ def _aws_arrival(record: KinesisRecord, dump: bool, at: str) -> object:
     if when is not None and when.utcoffset() is None:
         raise CaptureError(code="timestamp", field=at + "approximate_arrival_timestamp", requirement="CAP-3")
     return when.isoformat() if dump and when is not None else when
-
-
-def _record_id(record_ids: Sequence[str] | None, index: int) -> str:
-    return str(index) if record_ids is None else record_ids[index]
 
 
 def _region(arn: str) -> str | None:

@@ -21,35 +21,30 @@ Specification: spec/07-spark.md, SPK-1 to SPK-4, SPK-75; spec/03-deaggregation.m
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from ..compiled import speedups
 from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import Opener, Policy, check_policy
-from ..errors import CaptureError
 from ..format.compression import max_decompressed_size
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
-from ..limits import MAGIC
 from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
 
 with needing_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
 from .coalescing import coalesce
 from .compiled_columns import CompiledColumns
 from .decompressed import NEEDED, decompressed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
 from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
-from .object_columns import no_data_batches, object_batches
-from .unopened import UnopenedRows
+from .object_columns import ObjectColumns
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
@@ -61,7 +56,7 @@ _LEAST_PART_BYTES = 1024 * 1024
 #: The size of a chunk of a table: the user records of a part, unless they are much larger than its data.
 _CHUNK_BYTES = 64 * 1024 * 1024
 # How a row is processed.
-_COMPILED, _OBJECTS, _UNOPENED, _NO_DATA = range(4)
+_COMPILED, _OBJECTS, _KEPT = range(3)
 
 
 def output_schema(
@@ -116,25 +111,27 @@ class Deaggregator:
         self.counts = Counts() if counts is None else counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
+        self._max_decompressed = max_decompressed_size(decompress)
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
-        placement = shard_map is not None
-        ranged = hash_key_range is not None
-        layout = Layout(
-            plain_schema(schema), policy, placement, tags, columns, ranged=ranged, dictionaries=dictionaries
+        self._layout = Layout(
+            plain_schema(schema),
+            policy,
+            shard_map is not None,
+            tags,
+            columns,
+            ranged=hash_key_range is not None,
+            dictionaries=dictionaries,
+            needed=() if self._max_decompressed is None else NEEDED,
         )
-        self._schema = layout.schema
-        self._max_decompressed = max_decompressed_size(decompress)
-        if self._max_decompressed is not None and columns is not None:
-            layout = layout.having(NEEDED)
-        self._layout = layout
         self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
-        self._opener = Opener(policy, self._judge, self.counts, on_drop)
-        self._unopened = UnopenedRows(self._layout, self._judge, self.counts)
+        opener = Opener(policy, self._judge, self.counts, on_drop)
+        self._objects = ObjectColumns(self._layout, policy, opener, self._judge, self.counts)
 
     @property
     def schema(self) -> pa.Schema:
-        return self._schema
+        """The schema of the output."""
+        return self._layout.schema
 
     def process(self, batch: pa.RecordBatch | ArrowArray) -> Iterator[pa.RecordBatch]:
         """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError, after
@@ -151,7 +148,11 @@ class Deaggregator:
             )
             for rows in made:
                 for batch in decompressed(rows, undo, self.max_batch_bytes):
-                    yield batch.select(self._schema.names)
+                    yield batch.select(self.schema.names)
+
+    def goes_on(self, batch: pa.RecordBatch) -> bool:
+        """Whether the first row was opened before: what becomes of it depends on the row in front of it."""
+        return Source(batch.slice(0, 1), self._layout).opened is not None
 
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not source.rows:
@@ -165,23 +166,16 @@ class Deaggregator:
         start = 0
         for end in ends:
             way = ways[start]
-            if way == _UNOPENED:
-                yield from self._unopened.batches(source, start, end, limit)
-            else:
-                self._unopened.forget()
-            if way == _COMPILED and compiled is not None:
+            if way == _KEPT:
+                yield from self._objects.kept(source, start, end, limit)
+            elif way == _OBJECTS:
+                yield from self._objects.opened(source, start, end, limit)
+            elif compiled is not None:
+                self._objects.forget()
                 if self._on_drop is not None:
                     for drop in compiled.drops(start, end):
                         self._on_drop(drop)
                 yield from compiled.batches(start, end, self.counts, limit)
-            elif way == _OBJECTS:
-                yield from object_batches(source, start, end, self._layout, self._opener, limit)
-            elif way == _NO_DATA:
-                # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict
-                # policy."
-                if self.policy == "strict":
-                    raise CaptureError(code="no-data", field="data")
-                yield from no_data_batches(source, start, end, self._layout, self.counts, limit)
             start = end
 
     def _ways(self, source: Source, compiled: CompiledColumns | None) -> np.ndarray[Any, Any]:
@@ -189,13 +183,8 @@ class Deaggregator:
         ways = np.full(source.rows, _OBJECTS, np.int8)
         if compiled is not None:
             ways[compiled.certain] = _COMPILED
-        else:
-            framed = pc.fill_null(pc.starts_with(source.data, MAGIC), True)
-            ways[~framed.to_numpy(zero_copy_only=False)] = _UNOPENED
-        if source.data.null_count:
-            ways[source.data.is_null().to_numpy(zero_copy_only=False)] = _NO_DATA
         if source.opened is not None:
-            ways[source.opened] = _UNOPENED
+            ways[source.opened] = _KEPT
         return ways
 
 
@@ -278,7 +267,7 @@ def deaggregate_table(
     ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
     at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the rows are the same for any, the chunks
     are not. A chunk holds what at most 16 MiB of data become, cut at 64 MiB. ``on_drop`` is called in the
-    caller's thread, at the end. Other arguments as in `deaggregate_batches`.
+    caller's thread. Other arguments as in `deaggregate_batches`.
     Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
     one thread, and for no batch at all, which has no columns.
     """
@@ -286,76 +275,93 @@ def deaggregate_table(
         threads = pa.cpu_count()
     if threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
-    check_policy(policy)
     source = map(plain, batches_of(table))
     first = next(source, None)
     if first is None:
         raise ValueError("no batches: a table without rows has columns, an empty list has none")
-    columns = None if columns is None else list(columns)
-    layout = Layout(first.schema, policy, shard_map is not None, tags, columns)
-    shares = _shares([first, *source], layout, threads)
-    waiting = iter(enumerate(shares))
-    done: list[list[pa.RecordBatch]] = [[] for _ in shares]
-    drops: list[list[Drop]] = [[] for _ in shares]
-    refused: dict[int, Exception] = {}
+    options: dict[str, Any] = {
+        "shard_map": shard_map,
+        "hash_key_range": hash_key_range,
+        "tags": tags,
+        "decompress": decompress,
+        "columns": None if columns is None else list(columns),
+        "max_batch_bytes": _CHUNK_BYTES,
+    }
+    tells = on_drop is not None
+    workers = [_Worker(first.schema, policy, options, tells)]
+    schema = workers[0].deaggregator.schema
+    shares = _shares([first, *source], workers[0].deaggregator, threads)
+    workers += (_Worker(first.schema, policy, options, tells) for _ in range(min(threads, len(shares)) - 1))
+    idle = list(workers)
 
-    def work(counts: Counts) -> None:
-        dropped: list[Drop] = []
-        deaggregator = Deaggregator(
-            first.schema,
-            policy,
-            shard_map=shard_map,
-            hash_key_range=hash_key_range,
-            on_drop=None if on_drop is None else dropped.append,
-            counts=counts,
-            tags=tags,
-            decompress=decompress,
-            columns=columns,
-            max_batch_bytes=_CHUNK_BYTES,
-        )
-        for number, share in waiting:
-            try:
-                made = (batch for part in share for batch in deaggregator.process(part))
-                done[number] = list(coalesce(made, DEFAULT_BATCH_BYTES))
-            except Exception as error:  # noqa: BLE001 - raised below, if its record is the first of these
-                refused[number] = error
-            drops[number], dropped[:] = list(dropped), ()
-            if refused:
-                return
+    def work(share: list[pa.RecordBatch]) -> _Work:
+        worker = idle.pop()
+        try:
+            return worker.work(share)
+        finally:
+            idle.append(worker)
 
     # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
     # threads MUST NOT change what comes out."
-    own, *others = (Counts() for _ in range(max(1, min(threads, len(shares)))))
-    started = [threading.Thread(target=work, args=(of,), name="kpl-codec-arrow") for of in others]
-    for thread in started:
-        thread.start()
+    batches: list[pa.RecordBatch] = []
+    pool = ThreadPoolExecutor(len(workers), "kpl-codec-arrow")
     try:
-        work(own)
+        for future in [pool.submit(work, share) for share in shares]:
+            made, drops, refusal = future.result()
+            batches += made
+            if on_drop is not None:
+                for drop in drops:
+                    on_drop(drop)
+            if refusal is not None:
+                raise refusal
     finally:
-        for _ in waiting:
-            pass  # nothing is left, but after an interrupt or a record that is refused
-        for thread in started:
-            thread.join()
-    if on_drop is not None:
-        for drop in chain.from_iterable(drops[: min(refused, default=len(shares)) + 1]):
-            on_drop(drop)
-    if refused:
-        raise refused[min(refused)]
-    for of in others:
-        own.add(of)
-    return Users(pa.Table.from_batches(chain.from_iterable(done), layout.schema), own)
+        pool.shutdown(cancel_futures=True)
+    counts = Counts()
+    for worker in workers:
+        counts.add(worker.deaggregator.counts)
+    return Users(pa.Table.from_batches(batches, schema), counts)
 
 
-def _shares(batches: list[pa.RecordBatch], layout: Layout, threads: int) -> list[list[pa.RecordBatch]]:
+class _Work(NamedTuple):
+    """What became of some batches. ``refusal``: raised at their first record that was refused."""
+
+    batches: list[pa.RecordBatch]
+    drops: list[Drop]
+    refusal: Exception | None
+
+
+class _Worker:
+    """What one thread needs. Threads share nothing."""
+
+    def __init__(self, schema: pa.Schema, policy: Policy, options: dict[str, Any], tells: bool) -> None:
+        self._drops: list[Drop] = []
+        on_drop = self._drops.append if tells else None
+        self.deaggregator = Deaggregator(schema, policy, on_drop=on_drop, **options)
+
+    def work(self, batches: list[pa.RecordBatch]) -> _Work:
+        made: list[pa.RecordBatch] = []
+        refusal = None
+        try:
+            parts = (part for batch in batches for part in self.deaggregator.process(batch))
+            made.extend(coalesce(parts, DEFAULT_BATCH_BYTES))
+        except Exception as error:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
+            refusal = error
+        drops = list(self._drops)
+        self._drops.clear()
+        return _Work(made, drops, refusal)
+
+
+def _shares(
+    batches: list[pa.RecordBatch], deaggregator: Deaggregator, threads: int
+) -> list[list[pa.RecordBatch]]:
     """``batches`` in parts for threads: of a large one as many for each thread, all about as large."""
     may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(batches[0].schema.names)
     size = sum(batch.nbytes for batch in batches)
     rounds = -(-size // (threads * _PART_BYTES)) or 1
     part_bytes = max(_LEAST_PART_BYTES, -(-size // (threads * rounds)))
     shares: list[list[pa.RecordBatch]] = []
-    for part in (part for batch in batches for part in parts(batch, part_bytes)):
-        # What a row that was opened before becomes depends on the row before it: they stay together.
-        if shares and may_be_opened and Source(part.slice(0, 1), layout).opened is not None:
+    for part in (part for batch in batches if batch.num_rows for part in parts(batch, part_bytes)):
+        if shares and may_be_opened and deaggregator.goes_on(part):
             shares[-1].append(part)
         else:
             shares.append([part])

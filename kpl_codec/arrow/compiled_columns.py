@@ -1,7 +1,7 @@
 """The compiled path: the Kinesis records of one batch -> columns of user records.
 
 `kpl_codec._speedups.FrameColumns` reads all records of the batch, with digests in parallel, and writes each
-column of their user records in one call. fallback.py opens the records that it cannot decide.
+column of their user records in one call. object_columns.py opens the records that it cannot decide.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from ..shards.placement import AGGREGATE_KINDS, Judge
 from .layout import KEYS_AND_DATA, Layout, Source
 
 Numbers = np.ndarray[Any, Any]
+
+#: The largest table of all codes; without one, the numbers of codes are found by a search in a sorted list.
+_TABLE_SIZE = 1 << 20
 
 
 def _column(array: pa.Array) -> Any:
@@ -62,25 +65,25 @@ class CompiledColumns:
             "subSequenceNumber": (pa.int64(), frames.sub_sequence_numbers),
             "aggregated": (pa.bool_(), frames.aggregated),
             "hashKey": (pa.binary(), frames.hash_keys),
-            "firstOfRecord": (pa.bool_(), frames.firsts),
         }
         status = np.frombuffer(self._frames.status, np.uint8)
         self.certain: Numbers = (status == 1) | (status == 2)
         self._opened = status == 2
-        self._words: _Words | None = None
+        self._facts: _Facts | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
+        #: The first row of each record, and how many user records the KCL drops of each.
+        self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
         self._lost = np.zeros(source.rows, np.int64)
         self._outside: dict[int, int] = {}  # of each record that the KCL drops: its first one out of range
         if judge is not None:
-            self._words = _Words(self._frames, source, judge, layout)
-            self._kinds = np.frombuffer(self._frames.kinds(), np.uint8).astype(np.int32)
+            self._facts = _Facts(frames, source, judge, layout)
+            self._kinds = np.frombuffer(frames.kinds(), np.uint8).astype(np.int32)
             dropped = _DROPPED[self._kinds]
             if policy == "kcl" and dropped.any():
-                starts = np.array([self._frames.start(i) for i in range(source.rows + 1)])
-                self._lost[dropped] = np.diff(starts)[dropped]
-                rows = np.flatnonzero(dropped).tolist()
-                self._outside = {row: self._frames.first_outside(row) for row in rows}
-                self._frames.drop(dropped.astype(np.uint8))
+                self._lost[dropped] = np.diff(self._starts)[dropped]
+                self._outside = {row: frames.first_outside(row) for row in np.flatnonzero(dropped).tolist()}
+                frames.drop(dropped.astype(np.uint8))
+                self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
         """What the KCL drops of the rows ``first`` to before ``last``."""
@@ -93,7 +96,7 @@ class CompiledColumns:
         """The user records of certain rows ``first`` to before ``last``, in batches of at most
         ``max_bytes`` (or one user record)."""
         frames = self._frames
-        start, stop = frames.start(first), frames.start(last)
+        start, stop = int(self._starts[first]), int(self._starts[last])
         opens = bool(self._opened[first:last].any())
         counts.kinesis_records += last - first
         counts.aggregated_records += int(self._opened[first:last].sum())
@@ -134,8 +137,11 @@ class CompiledColumns:
                 put(name, *self._makers[name])
         for name in filter(wants, self._makers.keys() - KEYS_AND_DATA):
             put(name, *self._makers[name])
-        if self._words is not None and wants("expectedShardId", "placement", "inRange"):
-            columns |= self._words.columns(start, stop)
+        if wants("firstOfRecord"):
+            firsts = self._starts[records] == np.arange(start, stop)
+            columns["firstOfRecord"] = pa.array(firsts)
+        if self._facts is not None and wants("expectedShardId", "placement", "inRange"):
+            columns |= self._facts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
             kinds = _one_if_equal(self._kinds[records[0] : records[-1] + 1])
             kinds = kinds if len(kinds) == 1 else self._kinds[records]
@@ -146,27 +152,28 @@ class CompiledColumns:
         return layout.batch(columns, count)
 
 
-class _Words:
-    """The meaning of the codes from compiled code: a verdict and a shard id for each code that occurs, and
-    for each key the index of its code."""
+class _Facts:
+    """The columns of what is known of each key: `Facts` for each distinct code, and for each key the index of
+    its code."""
 
     def __init__(self, frames: Any, source: Source, judge: Judge, layout: Layout) -> None:
         self._frames = frames
         shard_ids, shards = source.shards()
         coded = judge.coded(shard_ids)
-        codes = np.frombuffer(frames.judge(shards, *coded.tables), np.int64)
-        found, self._numbers = _distinct(codes, coded.bound)
-        # Out of range the verdict is the same for every pair of shards, and there can be one for each key.
-        pairs, facts = np.divmod(found, 6)
-        kinds, of_kind = np.unique(np.where(facts // 2 == 2, found, facts), return_inverse=True)
-        words = [coded.words(code) for code in kinds.tolist()]
-        verdicts = pa.array([verdict.value for verdict, _, _ in words], pa.string())
-        in_range = pa.array([inside for _, _, inside in words], pa.bool_())
-        ids = pa.array(judge.expected_ids, pa.string())
+        frames.judge(shards, *coded.tables)
+        distinct = np.array(frames.distinct_codes, np.int64)
+        codes = np.frombuffer(frames.judged_codes, np.int64)
+        if coded.bound <= _TABLE_SIZE:
+            table = np.zeros(coded.bound, np.int32)
+            table[distinct] = np.arange(len(distinct))
+            self._numbers = table[codes]
+        else:
+            self._numbers = np.searchsorted(distinct, codes).astype(np.int32)
+        facts = [coded.words(code) for code in distinct.tolist()]
         tables = {
-            "expectedShardId": ids.take(pa.array(pairs % len(ids))),
-            "placement": verdicts.take(pa.array(of_kind)),
-            "inRange": in_range.take(pa.array(of_kind)),
+            "expectedShardId": pa.array([expected for _, expected, _ in facts], pa.string()),
+            "placement": pa.array([verdict.value for verdict, _, _ in facts], pa.string()),
+            "inRange": pa.array([in_range for _, _, in_range in facts], pa.bool_()),
         }
         self._tables = layout.tables(tables)
 
@@ -174,19 +181,6 @@ class _Words:
         made = self._frames.of_deciding_keys(self._numbers, start, stop)
         numbers = _one_if_equal(np.frombuffer(made, np.int32))
         return {name: _pick(table, numbers, stop - start) for name, table in self._tables.items()}
-
-
-def _distinct(codes: Numbers, bound: int) -> tuple[Numbers, Numbers]:
-    """The distinct codes (all below ``bound``), ascending, and for each code its index among them (int32)."""
-    if bound > 1 << 16 and bound > 4 * len(codes):  # sorting is faster than a table of all codes
-        found, numbers = np.unique(codes, return_inverse=True)
-        return found, numbers.astype(np.int32)
-    occurs = np.zeros(bound, bool)
-    occurs[codes] = True
-    found = np.flatnonzero(occurs)
-    table = np.zeros(bound, np.int32)
-    table[found] = np.arange(len(found), dtype=np.int32)
-    return found, table[codes]
 
 
 def _one_if_equal(numbers: Numbers) -> Numbers:
@@ -198,14 +192,9 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
     """Items of a small table by int32 indices: one a row, or one for all rows."""
     if table.null_count == len(table):
         return pa.nulls(rows, table.type)
-    if pa.types.is_dictionary(table.type):
-        return table.take(pa.array(np.broadcast_to(numbers, rows)))
-    if len(numbers) == 1:
+    if len(numbers) == 1 and not pa.types.is_dictionary(table.type):
         return pa.repeat(table[int(numbers[0])], rows)
-    if table.null_count or not pa.types.is_string(table.type):
-        return table.take(pa.array(numbers))
-    buffers = speedups.pick(_column(table), numbers, pa.allocate_buffer)
-    return pa.Array.from_buffers(table.type, len(numbers), buffers)
+    return table.take(pa.array(np.broadcast_to(numbers, rows)))
 
 
 #: By the number of the kind.

@@ -12,6 +12,7 @@ from ..deaggregation.decompression import Decompressor
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
 from ..format.compression import STARTS
+from .object_columns import DEFECT_VALUES
 
 #: The columns that it reads or changes, where there are such.
 NEEDED = (
@@ -73,7 +74,7 @@ def _batch(
     if here:
         counts = columns[index("errorCount")].to_pylist()
         fresh = {row: defect for row, defect in here.items() if not counts[row]}
-        for name, values in _facts(fresh).items():
+        for name, values in _defect_values(fresh).items():
             old = columns[index(name)]
             new = {**dict(enumerate(old.to_pylist())), **values}
             columns[index(name)] = pa.array(new.values(), old.type)
@@ -82,11 +83,10 @@ def _batch(
     return pa.RecordBatch.from_arrays(columns, schema=part.schema)
 
 
-def _facts(defects: dict[int, DecodeError]) -> dict[str, dict[int, Any]]:
+def _defect_values(defects: dict[int, DecodeError]) -> dict[str, dict[int, Any]]:
     """The values of the error columns, by row."""
     return {
-        "error": {row: defect.code for row, defect in defects.items()},
-        "errorRecordIndex": {row: defect.record_index for row, defect in defects.items()},
-        "errorRequirement": {row: defect.requirement for row, defect in defects.items()},
-        "errorText": {row: defect.describe() for row, defect in defects.items()},
+        name: {row: value(defect) for row, defect in defects.items()}
+        for name, value in DEFECT_VALUES.items()
+        if name in NEEDED
     }

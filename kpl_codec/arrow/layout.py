@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,6 @@ import pyarrow.compute as pc
 
 from ..deaggregation.policies import Policy
 from ..errors import CaptureError
-from ..format.hash_keys import hash_keys_to_bytes
-from ..format.records import KinesisRecord
-from ..shards.placement import Placement
 
 Numbers = np.ndarray[Any, Any]
 #: The columns of a user record. Names and order are those of the existing Kinesis connectors.
@@ -52,15 +49,16 @@ COUNTING_FIELDS = (
     pa.field("firstOfRecord", pa.bool_()),
     pa.field("inRange", pa.bool_()),
 )
-_ALL = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+#: The types of all columns that are made here.
+TYPES: dict[str, pa.DataType] = {
+    field.name: field.type
+    for field in (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+}
 KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
+#: The columns that all user records of a Kinesis record share.
+_SHARED = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
 #: Columns of few different words.
 _WORDS = ("expectedShardId", "placement", "aggregatePlacement", "kcl")
-#: A row that was opened before keeps its values in these columns.
-KEPT = (
-    *("subSequenceNumber", "aggregated", "tags", "aggregatePlacement", "firstOfRecord"),
-    *(field.name for field in ERROR_FIELDS),
-)
 #: About so many bytes a row takes beside its texts and bytes.
 _ROW_BYTES = 128
 #: So many frames are hashed in parallel.
@@ -85,8 +83,10 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 class Layout:
-    """The columns of the input and the output; ``columns``: those that are wanted, None for all. ``ranged``:
-    the range of the one shard is known.
+    """The columns of the input and the output.
+
+    ``schema``: of the output. ``made``: of the batches made for it, which have the columns ``needed``, too.
+    ``ranged``: the range of the one shard is known.
 
     Raises TypeError, CaptureError, ValueError.
     """
@@ -101,76 +101,49 @@ class Layout:
         *,
         ranged: bool = False,
         dictionaries: bool = False,
+        needed: Iterable[str] = (),
     ) -> None:
-        self._arguments = schema, policy, placement, tags
-        self._ranged = ranged
-        self.input = schema
-        self.report = policy == "report"
-        self.tags = tags
-        for field in FIELDS:
-            positions = schema.get_all_field_indices(field.name)
-            if len(positions) > 1:
-                raise TypeError(f"column {field.name} is there {len(positions)} times")
-            if positions and not _fits(schema.field(positions[0]).type, field.type):
-                raise TypeError(f"column {field.name} is {schema.field(positions[0]).type}, not {field.type}")
-        if schema.get_field_index("data") < 0:
-            hint = f"there are {', '.join(schema.names)[:200] or 'no columns'}"
-            raise CaptureError(code="no-data-column", field="the column data", hint=hint)
-        arrival = schema.get_field_index("approximateArrivalTimestamp")
-        fields = list(FIELDS)
-        if arrival >= 0:
-            fields[-1] = pa.field("approximateArrivalTimestamp", schema.field(arrival).type)
-        extra = [
-            *([TAGS_FIELD] if tags else ()),
+        _check_input(schema)
+        self.input, self.tags = schema, tags
+        report = policy == "report"
+        first = [*FIELDS[:-1], _arrival(schema), *([TAGS_FIELD] if tags else ())]
+        last = [
             *(PLACEMENT_FIELDS if placement else ()),
-            *(ERROR_FIELDS if self.report else ()),
-            *(COUNTING_FIELDS[: 1 + placement] if self.report else ()),
+            *(ERROR_FIELDS if report else ()),
+            *(COUNTING_FIELDS[: 1 + placement] if report else ()),
         ]
-        ours = {field.name for field in (*fields, *extra)}
-        self.carried = [field for field in schema if field.name not in ours]
-        at = len(FIELDS) + bool(tags)
-        everything = [*fields, *extra]
-        nullable = [field.with_nullable(True) for field in self.carried]
-        whole = pa.schema([*everything[:at], *nullable, *everything[at:]])
-        # The columns that a Kinesis record shares with all its user records.
-        shared = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
-        names = (*shared, *(field.name for field in self.carried))
-        texts = {field.name for field in whole if field.type == pa.string()}
-        # Not the sequence number, which plain records share with no other row.
-        coded = texts.intersection((*names, *_WORDS)) - {"sequenceNumber"}
-        #: The columns that are dictionary arrays: text that is the same in many rows.
-        self.coded = coded if dictionaries else set()
-        kind = pa.dictionary(pa.int32(), pa.string())
-        whole = pa.schema([field.with_type(kind) if field.name in self.coded else field for field in whole])
-        self._possible = whole.names
-        self.schema = _wanted(whole, columns)
-        self._made = ours.intersection(self.schema.names)
+        own = {field.name for field in (*first, *last)}
+        carried = [field.with_nullable(True) for field in schema if field.name not in own]
+        shared = [*_SHARED, *(field.name for field in carried)]
+        every = [*first, *carried, *last]
+        #: The columns that are dictionary arrays: text that is the same in many rows. (Plain records share
+        #: their sequence number with no other row.)
+        self.coded: set[str] = set()
+        if dictionaries:
+            repeated = {*shared, *_WORDS} - {"sequenceNumber"}
+            self.coded = {f.name for f in every if f.type == pa.string() and f.name in repeated}
+        words = pa.dictionary(pa.int32(), pa.string())
+        every = [field.with_type(words) if field.name in self.coded else field for field in every]
+        self.schema = _wanted(pa.schema(every), columns)
+        more = [f for f in every if f.name in needed and f.name not in self.schema.names]
+        self.made = pa.schema([*self.schema, *more])
+        self._own = own.intersection(self.made.names)
         #: Whether a column tells the placement, and whether anything depends on it.
         self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), "inRange")
         self.judged = (placement or ranged) and (policy == "kcl" or self.placement or self.wants("kcl"))
-        self.shared = [name for name in names if name in self.schema.names]
-
-    def having(self, names: Iterable[str]) -> Layout:
-        """The same with more columns: those of ``names`` that there are."""
-        more = [name for name in names if name in self._possible and name not in self.schema.names]
-        wanted = [*self.schema.names, *more]
-        return Layout(*self._arguments, wanted, ranged=self._ranged, dictionaries=bool(self.coded))
+        self.shared = [name for name in shared if name in self.made.names]
 
     def wants(self, *names: str) -> bool:
-        """Whether the output has a column of one of these names that is not copied from the input's carried
-        ones."""
-        return not self._made.isdisjoint(names)
+        """Whether a column of one of these names is made, and not just copied from the input."""
+        return not self._own.isdisjoint(names)
 
     def batch(self, columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
-        """A batch of ``.schema``; columns not given are null."""
+        """A batch of ``.made``; columns not given are null."""
         arrays = []
-        for field in self.schema:
-            column = columns.get(field.name)
-            if column is None:
-                column = pa.nulls(rows, field.type)
-            column = self.encoded(field.name, column)
+        for field in self.made:
+            column = self.encoded(field.name, columns.get(field.name, pa.nulls(rows, field.type)))
             arrays.append(column if column.type == field.type else column.cast(field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.made)
 
     def encoded(self, name: str, column: pa.Array) -> pa.Array:
         """The values of that column as a dictionary array, if it is one of `coded`."""
@@ -179,6 +152,25 @@ class Layout:
     def tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
         """Those of ``tables`` whose column is wanted, as its values are: `encoded`, or not."""
         return {name: self.encoded(name, table) for name, table in tables.items() if self.wants(name)}
+
+
+def _check_input(schema: pa.Schema) -> None:
+    for field in FIELDS:
+        positions = schema.get_all_field_indices(field.name)
+        if len(positions) > 1:
+            raise TypeError(f"column {field.name} is there {len(positions)} times")
+        if positions and not _fits(schema.field(positions[0]).type, field.type):
+            raise TypeError(f"column {field.name} is {schema.field(positions[0]).type}, not {field.type}")
+    if schema.get_field_index("data") < 0:
+        hint = f"there are {', '.join(schema.names)[:200] or 'no columns'}"
+        raise CaptureError(code="no-data-column", field="the column data", hint=hint)
+
+
+def _arrival(schema: pa.Schema) -> pa.Field:
+    """The field of the arrival time, in the input's unit and zone."""
+    own = FIELDS[-1]
+    at = schema.get_field_index(own.name)
+    return own if at < 0 else own.with_type(schema.field(at).type)
 
 
 def _wanted(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
@@ -235,9 +227,8 @@ class Source:
             raise TypeError("batches of one run must share one schema")
         self.rows = batch.num_rows
         self.columns: dict[str, pa.Array] = {}
-        names = {field.name: field.type for field in _ALL}
         for field, column in zip(batch.schema, batch.columns, strict=True):
-            wanted = names.get(field.name)
+            wanted = TYPES.get(field.name)
             if field.name == "data":
                 kind = field.type
                 keep = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
@@ -293,53 +284,7 @@ class Source:
             self._width = width
         return self._width
 
-    def kinesis_records(self, start: int, end: int) -> list[KinesisRecord]:
-        """Rows as objects. They have no time: its column is copied. Null data becomes empty bytes."""
-        names = ("partitionKey", "sequenceNumber", "shardId", "explicitHashKey")
-        columns = (values_of(self.columns[name].slice(start, end - start)) for name in names)
-        return [
-            KinesisRecord(pk, self.data[row].as_py() or b"", number, shard_id, None, ehk)
-            for row, pk, number, shard_id, ehk in zip(range(start, end), *columns, strict=True)
-        ]
-
-
-def cuts(weights: Numbers, max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where to cut rows of these sizes in bytes: (first row, end) of each batch."""
-    ends = np.cumsum(weights)
-    start, before = 0, 0
-    while start < len(ends):
-        # SPK-4: "An output batch MUST stay within its limit of bytes unless it holds one user record
-        # only, whatever the input holds."
-        stop = max(int(np.searchsorted(ends, before + max_bytes, side="right")), start + 1)
-        yield start, stop
-        start, before = stop, int(ends[stop - 1])
-
-
-_UNPLACED = (None,) * len(Placement._fields)
-
-
-def placement_columns(places: Sequence[Placement | None], layout: Layout) -> dict[str, pa.Array]:
-    """The placement columns that are wanted, one row for each Placement; None where nothing is known."""
-    known = [_UNPLACED if place is None else place for place in places]
-    verdicts, hash_keys, _, expected, in_range, kinds = zip(*known, strict=True)
-    return judged_columns(hash_keys, (verdicts, expected, in_range, kinds), layout)
-
-
-def judged_columns(
-    hash_keys: Sequence[int | None], judged: Iterable[Sequence[Any]], layout: Layout
-) -> dict[str, pa.Array]:
-    """The same of hash keys; ``judged``: the columns of their `Judged`."""
-    verdicts, expected, in_range, kinds = judged
-    values: dict[str, Sequence[Any]] = {
-        "hashKey": hash_keys_to_bytes(hash_keys) if layout.wants("hashKey") else (),
-        "expectedShardId": expected,
-        "placement": verdicts,
-        "aggregatePlacement": kinds,
-        "inRange": in_range,
-    }
-    types = {field.name: field.type for field in (*PLACEMENT_FIELDS, *COUNTING_FIELDS)}
-    return {name: pa.array(column, types[name]) for name, column in values.items() if layout.wants(name)}
-
-
-def tag_values(tags: Any) -> list[dict[str, str | None]] | None:
-    return [{"key": tag.key, "value": tag.value} for tag in tags] if tags else None
+    def values(self, name: str, start: int, end: int) -> list[Any]:
+        """The values of a column in the rows ``start`` to before ``end``; None where it is missing."""
+        column = self.columns.get(name)
+        return [None] * (end - start) if column is None else values_of(column.slice(start, end - start))

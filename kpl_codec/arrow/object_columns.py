@@ -1,106 +1,209 @@
-"""Makes columns of the objects of Kinesis records that the compiled parser cannot decide, and of all
-aggregates without the compiled extension."""
+"""Makes columns of objects.
+
+There are objects of Kinesis records that the compiled parser cannot decide (without it, of all), of rows
+without data, and of user records that were opened before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from ..deaggregation.counts import Counts
-from ..deaggregation.policies import Opener
+from ..deaggregation.kcl import fate_of_sound
+from ..deaggregation.policies import Opener, Policy
 from ..deaggregation.records import DeaggregatedRecord
-from ..errors import DecodeError
-from .layout import KEYS_AND_DATA, TAGS_FIELD, Layout, Source, cuts, placement_columns, tag_values
+from ..deaggregation.rows import hash_key_or_none
+from ..errors import CaptureError, DecodeError, KplError
+from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
+from ..format.records import KinesisRecord
+from ..shards.placement import Judge, Placement
+from .layout import ERROR_FIELDS, TYPES, Layout, Source
 
 #: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
+#: A row that was opened before keeps its values in these columns.
+_KEPT = ("tags", "aggregatePlacement", "firstOfRecord", *(field.name for field in ERROR_FIELDS))
+#: The same; but `Source` fills them with null where a batch lacks them, which says nothing.
+_KEPT_IF_KNOWN = ("subSequenceNumber", "aggregated")
+
+#: The values of the columns that describe the first defect of a row.
+DEFECT_VALUES: dict[str, Callable[[DecodeError], Any]] = {
+    "error": lambda defect: defect.code,
+    "errorOffset": lambda defect: defect.offset,
+    "errorRecordIndex": lambda defect: defect.record_index,
+    "errorRequirement": lambda defect: defect.requirement,
+    "errorText": lambda defect: defect.describe(),
+}
+_PLACEMENT_VALUES: dict[str, Callable[[Placement], Any]] = {
+    "hashKey": lambda place: None if place.hash_key is None else hash_key_to_bytes(place.hash_key),
+    "expectedShardId": lambda place: place.expected_shard_id,
+    "placement": lambda place: place.verdict,
+    "aggregatePlacement": lambda place: place.aggregate,
+    "inRange": lambda place: place.in_range,
+}
+_VALUES: dict[str, Callable[[DeaggregatedRecord], Any]] = {
+    "subSequenceNumber": lambda record: record.sub_sequence_number,
+    "aggregated": lambda record: record.aggregated,
+    "partitionKey": lambda record: record.partition_key,
+    "explicitHashKey": lambda record: record.explicit_hash_key,
+    "data": lambda record: record.data,
+    "tags": lambda record: [tag._asdict() for tag in record.tags] or None,
+    "kcl": lambda record: record.kcl,
+    "errorCount": lambda record: len(record.defects),
+}
 
 
-def object_batches(
-    source: Source, start: int, end: int, layout: Layout, opener: Opener, max_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """The user records of the rows ``start`` to before ``end``, opened by ``opener``. Those opened before an
-    error come before the error."""
-    width = source.width()[start:end].tolist()
-    held: list[DeaggregatedRecord] = []
-    rows: list[int] = []
-    firsts: list[bool] = []
-    size = 0
-    try:
-        for row, record in enumerate(source.kinesis_records(start, end), start):
-            for number, user_record in enumerate(opener.open_one(record)):
-                keys = len(user_record.partition_key or "") + len(user_record.explicit_hash_key or "")
-                weight = width[row - start] + 4 * keys + len(user_record.data)
-                weight += _DEFECT_BYTES * bool(user_record.defects)
-                if held and size + weight > max_bytes:
-                    yield _batch(source, rows, firsts, layout, held)
-                    held, rows, firsts, size = [], [], [], 0
-                held.append(user_record)
-                rows.append(row)
-                firsts.append(number == 0)
-                size += weight
-    except DecodeError:
-        if held:
-            yield _batch(source, rows, firsts, layout, held)
-        raise
-    if held:
-        yield _batch(source, rows, firsts, layout, held)
+class NoData(DecodeError):
+    """A row whose data is null."""
+
+    code: str = "no-data"
+    requirement = "SPK-1"
+    text = "the row has no data"
 
 
-def _batch(
-    source: Source, rows: list[int], firsts: list[bool], layout: Layout, records: list[DeaggregatedRecord]
-) -> pa.RecordBatch:
-    where = pa.array(rows, pa.int64())
-    columns = {name: source.columns[name].take(where) for name in layout.shared}
+class _Row(NamedTuple):
+    """A user record, its row's number in the input, and whether it is the first of its Kinesis record."""
 
-    def put(name: str, kind: pa.DataType, value: Callable[[DeaggregatedRecord], Any]) -> None:
-        if layout.wants(name):
-            columns[name] = pa.array(map(value, records), kind, size=len(records))
-
-    def put_first(name: str, kind: pa.DataType, value: Callable[[DecodeError], Any]) -> None:
-        """About the first defect of each row."""
-        put(name, kind, lambda r: value(r.defects[0]) if r.defects else None)
-
-    put("subSequenceNumber", pa.int64(), lambda r: r.sub_sequence_number)
-    put("aggregated", pa.bool_(), lambda r: r.aggregated)
-    put("partitionKey", pa.string(), lambda r: r.partition_key)
-    put("explicitHashKey", pa.string(), lambda r: r.explicit_hash_key)
-    put("data", pa.binary(), lambda r: r.data)
-    put("tags", TAGS_FIELD.type, lambda r: tag_values(r.tags))
-    if layout.placement:
-        columns |= placement_columns([r.placement for r in records], layout)
-    put("kcl", pa.string(), lambda r: r.kcl)
-    put_first("error", pa.string(), lambda d: d.code)
-    put_first("errorOffset", pa.int64(), lambda d: d.offset)
-    put_first("errorRecordIndex", pa.int64(), lambda d: d.record_index)
-    put_first("errorRequirement", pa.string(), lambda d: d.requirement)
-    put_first("errorText", pa.string(), lambda d: d.describe())
-    put("errorCount", pa.int64(), lambda r: len(r.defects))
-    if layout.wants("firstOfRecord"):
-        columns["firstOfRecord"] = pa.array(firsts, pa.bool_())
-    return layout.batch(columns, len(records))
+    number: int
+    first: bool
+    record: DeaggregatedRecord
 
 
-def no_data_batches(
-    source: Source, start: int, end: int, layout: Layout, counts: Counts, max_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """Rows whose data is null."""
-    counts.kinesis_records += end - start
-    counts.user_records += end - start
-    counts.defects["no-data"] += end - start
-    for first, last in cuts(source.width()[start:end], max_bytes):
-        count = last - first
-        names = (*layout.shared, *filter(layout.wants, KEYS_AND_DATA[:2]))
-        columns = {name: source.columns[name].slice(start + first, count) for name in names}
-        columns["subSequenceNumber"] = pa.array(np.zeros(count, np.int64))
-        columns["aggregated"] = pa.array(np.zeros(count, bool))
-        if layout.report:
-            columns["error"] = pa.repeat("no-data", count)
-            columns["errorRequirement"] = pa.repeat("SPK-1", count)
-            columns["errorText"] = pa.repeat("the row has no data", count)
-            columns["errorCount"] = pa.array(np.ones(count, np.int64))
-            columns["firstOfRecord"] = pa.array(np.ones(count, bool))
-        yield layout.batch(columns, count)
+class ObjectColumns:
+    """Makes batches of the rows of a `Source`. State: the last row, if it was opened before."""
+
+    def __init__(
+        self, layout: Layout, policy: Policy, opener: Opener, judge: Judge | None, counts: Counts
+    ) -> None:
+        self._layout, self._policy, self._opener, self._counts = layout, policy, opener, counts
+        self._judge = judge if layout.placement else None
+        #: Shard id, sequence number and sub-sequence number of the last row.
+        self._last: tuple[str | None, str | None, int] | None = None
+
+    def forget(self) -> None:
+        """The next rows are of another kind."""
+        self._last = None
+
+    def opened(self, source: Source, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The user records of the rows ``start`` to before ``end``, in batches of at most ``max_bytes`` (or
+        one user record). Those before an error come before the error."""
+        self.forget()
+        return self._batches(source, self._open(source, start, end), max_bytes, ())
+
+    def kept(self, source: Source, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The same of rows that are user records, opened before: they keep their own values."""
+        columns = source.columns
+        known = (name for name in _KEPT_IF_KNOWN if columns[name].null_count < source.rows)
+        names = [*known, *(name for name in _KEPT if name in columns)]
+        return self._batches(source, self._keep(source, start, end), max_bytes, names)
+
+    def _open(self, source: Source, start: int, end: int) -> Iterator[_Row]:
+        names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
+        values = zip(*(source.values(name, start, end) for name in names), strict=True)
+        # The objects have no time: its column is copied.
+        for row, (pk, data, number, shard_id, ehk) in enumerate(values, start):
+            user_records: Iterable[DeaggregatedRecord]
+            if data is None:
+                user_records = (self._without_data(pk, number, shard_id, ehk),)
+            else:
+                user_records = self._opener.open_one(KinesisRecord(pk, data, number, shard_id, None, ehk))
+            for sub, record in enumerate(user_records):
+                yield _Row(row, sub == 0, record)
+
+    def _without_data(
+        self, pk: str | None, number: str | None, shard_id: str | None, ehk: str | None
+    ) -> DeaggregatedRecord:
+        # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict policy."
+        if self._policy == "strict":
+            raise CaptureError(code="no-data", field="data")
+        self._counts.kinesis_records += 1
+        self._counts.user_records += 1
+        self._counts.defects["no-data"] += 1
+        data: Any = None
+        return DeaggregatedRecord(
+            pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),)
+        )
+
+    def _keep(self, source: Source, start: int, end: int) -> Iterator[_Row]:
+        names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
+        more = ("subSequenceNumber", "aggregated", "error", "hashKey")
+        values = zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True)
+        fate = fate_of_sound(None)
+        self._counts.kinesis_records += end - start
+        self._counts.user_records += end - start
+        for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own) in enumerate(values, start):
+            sub = sub or 0
+            place = None
+            if self._judge is not None:
+                judge = self._judge.on(shard_id)
+                # A user record from an aggregate has no other hash key.
+                certain = ehk is not None or bool(aggregated)
+                if error is None or not (aggregated or sub):
+                    place = judge.place(hash_key_or_none(pk, ehk), certain=certain)
+                # The keys of a defective row may be others than those it was hashed by, or not its own. A
+                # frame that could not be opened has no placement.
+                elif own is not None:
+                    place = judge.place(hash_key_from_bytes(own), certain=certain)
+                elif aggregated:
+                    place = judge.place(None, certain=certain)
+            last, self._last = self._last, (shard_id, number, sub)
+            same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
+            yield _Row(
+                row,
+                not same,
+                DeaggregatedRecord(
+                    pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), fate
+                ),
+            )
+
+    def _batches(
+        self, source: Source, rows: Iterator[_Row], max_bytes: int, kept: Iterable[str]
+    ) -> Iterator[pa.RecordBatch]:
+        width = source.width()
+        held: list[_Row] = []
+        size = 0
+        refused: KplError | None = None
+        while True:
+            try:
+                row = next(rows, None)
+            except KplError as error:
+                row, refused = None, error
+            if row is not None:
+                keys = len(row.record.partition_key or "") + len(row.record.explicit_hash_key or "")
+                more = int(width[row.number]) + 4 * keys + len(row.record.data or b"")
+                more += _DEFECT_BYTES * bool(row.record.defects)
+                size += more
+            # SPK-4: "An output batch MUST stay within its limit of bytes unless it holds one user record
+            # only, whatever the input holds."
+            if held and (row is None or size > max_bytes):
+                yield self._batch(source, held, kept)
+                held, size = [], 0 if row is None else more
+            if row is None:
+                break
+            held.append(row)
+        if refused is not None:
+            raise refused
+
+    def _batch(self, source: Source, rows: list[_Row], kept: Iterable[str]) -> pa.RecordBatch:
+        layout = self._layout
+        records = [row.record for row in rows]
+        columns: dict[str, pa.Array] = {}
+
+        def put(name: str, values: Iterable[Any]) -> None:
+            if layout.wants(name):
+                columns[name] = pa.array(values, TYPES[name], size=len(rows))
+
+        for name, value in _VALUES.items():
+            put(name, map(value, records))
+        for name, of_place in _PLACEMENT_VALUES.items():
+            put(name, (None if r.placement is None else of_place(r.placement) for r in records))
+        for name, of_defect in DEFECT_VALUES.items():
+            put(name, (of_defect(r.defects[0]) if r.defects else None for r in records))
+        put("firstOfRecord", (row.first for row in rows))
+        numbers = pa.array([row.number for row in rows], pa.int64())
+        for name in (*layout.shared, *filter(layout.wants, kept)):
+            columns[name] = source.columns[name].take(numbers)
+        return layout.batch(columns, len(rows))

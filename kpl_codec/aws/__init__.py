@@ -20,20 +20,18 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .producer import Producer as Producer
     from .producer_threads import ProducerThreads as ProducerThreads
     from .reading import read_record as read_record
-    from .reading import read_shard as read_shard
     from .reading import read_stream as read_stream
-    from .sentinel import StreamWatcher as StreamWatcher
     from .shard_map import StreamShardMap as StreamShardMap
     from .shard_map import fetch_lineage as fetch_lineage
     from .shard_map import fetch_shard_map as fetch_shard_map
+    from .watch import StreamWatcher as StreamWatcher
 
 _HOMES = {
     "fetch_shard_map": "shard_map",
     "fetch_lineage": "shard_map",
     "StreamShardMap": "shard_map",
-    "StreamWatcher": "sentinel",
+    "StreamWatcher": "watch",
     "AsyncStreamShardMap": "aio_shard_map",
-    "read_shard": "reading",
     "read_stream": "reading",
     "read_record": "reading",
     "Producer": "producer",

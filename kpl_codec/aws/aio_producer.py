@@ -22,17 +22,19 @@ from typing import TYPE_CHECKING, Any
 from ..format.records import Tag
 from ..lazy import needing_extras
 from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
-from ..producer.collector import PutRecordsRequest
+from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request, State
 from .calls import call, what_failed
 from .producer_base import Flush, ProducerBase, Result, broken_off, client_config
-from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered
+from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered, not_delivered
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .producer_base import ProducerOptions
 
+#: Seconds until the producer goes on by itself when a call was cancelled that it has not cancelled.
+_AFTER_CANCELLING = 1.0
 #: Seconds for which puts that need not wait keep the event loop from its other tasks, and from sending.
 _LONGEST_RUN = 0.001
 
@@ -233,14 +235,18 @@ class AsyncProducer(ProducerBase):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for request in self._core.requests(self._clock()):
+        # A closed producer has calls to make only for what is outstanding.
+        for request in self._core.requests(self._clock()) if self._has_work() else ():
             task = loop.create_task(self._call(request))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         self._resolve()
         timer = self._core.timer()
-        if timer is not None and (self._core.outstanding or not self._closed):
+        if timer is not None and self._has_work():
             self._timer = loop.call_later(max(0.0, timer - self._clock()), self._schedule)
+
+    def _has_work(self) -> bool:
+        return self._core.outstanding > 0 or not self._closed
 
     async def _call(self, request: PutRecordsRequest | Request) -> None:
         assert self._client is not None
@@ -248,14 +254,18 @@ class AsyncProducer(ProducerBase):
         try:
             answer = await call(self._client, request, self._stream.argument)
         except BaseException as error:
-            if isinstance(error, GeneratorExit):
-                raise  # the event loop is gone
+            if self._loop is None or self._loop.is_closed():
+                return  # its event loop has left it behind, and nobody asks what the client makes of that
             failure, answered = what_failed(error)
-            log_failure(request, failure, answered)
             self._carefully(lambda: core.fail(request, failure, self._clock(), answered=answered))
-            self._schedule()
+            if isinstance(error, Exception):
+                self._schedule()
+            elif self._has_work():
+                # It was cancelled, or the program ends: an event loop that ends must get no more calls.
+                self._loop.call_later(_AFTER_CANCELLING, self._schedule)
+            log_failure(request, failure, answered)
             if not isinstance(error, Exception):
-                raise  # it was cancelled, or the program ends
+                raise
         else:
             self._carefully(lambda: core.receive(request, answer, self._clock()))
             self._schedule()
@@ -264,7 +274,8 @@ class AsyncProducer(ProducerBase):
 
     def _resolve(self) -> None:
         results = self._core.results()
-        self._failed += log_not_delivered(results)
+        failures = not_delivered(results)
+        self._failed += failures.total()
         _end_all(results)
         self._unresolved.difference_update([pending for pending, _ in results])
         done = [waiter for flush, waiter in self._flushes if flush.ended(results)]
@@ -272,18 +283,20 @@ class AsyncProducer(ProducerBase):
         self._wake(done)
         if results and not self._closed:
             self._let_in()
+        # Not before: a log that raises costs nobody a result.
+        log_not_delivered(failures)
 
     def _fall_apart(self, error: BaseException) -> None:
         self._broken = error
         self._forgotten.detach()
-        log_left_behind(len(self._unresolved), "the producer has broken")
         now = self._clock()
-        _end_all((pending, broken_off(pending, error, now)) for pending in self._unresolved)
-        self._unresolved.clear()
+        unresolved, self._unresolved = self._unresolved, set()
+        _end_all((pending, broken_off(pending, error, now)) for pending in unresolved)
         self._refuse_waiting()
         self._wake_map_waiters()
         self._wake([waiter for _, waiter in self._flushes])
         self._flushes.clear()
+        log_left_behind(len(unresolved), "the producer has broken")
 
     def _refuse_waiting(self) -> None:
         """The puts that wait for room fail: there will be none."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 from ..format.hash_keys import HashKeyRange
 from ..shards.live_shard_map import State
@@ -24,7 +27,10 @@ class AsyncStreamShardMap(LiveShardMapView):
     ``settings`` are those of `LiveShardMap`. Times are of ``clock``, time.monotonic by default.
     """
 
-    def _begin(self) -> None:
+    def __init__(
+        self, client: Any, stream: str, *, clock: Callable[[], float] = time.monotonic, **settings: Any
+    ) -> None:
+        super().__init__(client, stream, clock=clock, **settings)
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
 from ..aws_errors import error_kind
-from ..producer.collector import PutRecordsRequest
+from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream import Stream, StreamNameError, stream_of
 
@@ -41,12 +41,12 @@ def stream_argument(stream: str) -> dict[str, str]:
 def stream_for(client: Any, stream: str) -> Stream:
     """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
     another region of AWS than that of the ARN."""
-    found = stream_of(stream)
+    named = stream_of(stream)
     meta = getattr(client, "meta", None)
     region = getattr(meta, "region_name", None)
-    if found.region not in (None, region) and ".amazonaws." in str(getattr(meta, "endpoint_url", "")):
-        raise StreamNameError(name=stream, reason=f"its client is for {region}: make one for {found.region}")
-    return found
+    if named.region not in (None, region) and ".amazonaws." in str(getattr(meta, "endpoint_url", "")):
+        raise StreamNameError(name=stream, reason=f"its client is for {region}: make one for {named.region}")
+    return named
 
 
 def send(client: KinesisClient, request: Request) -> Any:

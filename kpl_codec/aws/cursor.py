@@ -13,13 +13,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from ..aws_errors import is_permanent, missing_member
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
-from ..shards.place import Place, after_record, at_time
+from ..shards.place import Place, after_record, at_time, iterator_arguments
 from .calls import CALL_ERRORS, failure_of, stream_for
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
@@ -32,18 +31,6 @@ _BACKOFF: Final = Backoff(0.2, 5.0)
 #: Milliseconds by which this clock may be ahead of the service's. Within them, a time that the service
 #: refuses as in the future is retried.
 _CLOCK_SKEW: Final = 300_000
-
-
-def iterator_arguments(place: Place) -> dict[str, Any]:
-    """The arguments of GetShardIterator for a place."""
-    if place.kind == "AT_TIMESTAMP":
-        when = datetime.fromtimestamp(place.time_ms // 1000, timezone.utc)
-        # Computed without a float, which would sometimes lose a millisecond.
-        when = when.replace(microsecond=place.time_ms % 1000 * 1000)
-        return {"ShardIteratorType": place.kind, "Timestamp": when}
-    if place.value is None:
-        return {"ShardIteratorType": place.kind}
-    return {"ShardIteratorType": place.kind, "StartingSequenceNumber": place.value}
 
 
 class Answer(NamedTuple):
@@ -118,7 +105,7 @@ class ShardCursor:
     ``patience``: seconds for which a fetch retries. ``iterator``: one that stands at ``place``.
 
     Its attributes: ``iterator``: where the next fetch begins, None where it must be asked for; ``came_from``:
-    where the last one began.
+    where the last one began; ``at_tip``: all that was stored when the last fetch began has been read.
     """
 
     def __init__(
@@ -143,7 +130,7 @@ class ShardCursor:
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
         self.iterator = iterator
         self.came_from: str | None = None
-        self.ended = False
+        self.ended = self.at_tip = self._near_tip = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> Answer:
         """The next records, at most ``limit``. It may be empty although there are more (see ``behind``).
@@ -193,7 +180,13 @@ class ShardCursor:
             self._place = after_record(records[-1]["SequenceNumber"])
         self.came_from, self.iterator = self.iterator, found.get("NextShardIterator")
         self.ended = self.iterator is None
-        return Answer(records, int(found.get("MillisBehindLatest") or 0), self.ended)
+        answer = Answer(records, int(found.get("MillisBehindLatest") or 0), self.ended)
+        # An answer of 10 MiB may be cut among records of one millisecond, and be 0 ms behind: the next has
+        # them.
+        at_tip = answer.at_tip(limit)
+        self.at_tip = self.ended or (at_tip and (self._near_tip or not records))
+        self._near_tip = at_tip
+        return answer
 
     def _new_iterator(self) -> str:
         begun = int(self._now() * 1000)

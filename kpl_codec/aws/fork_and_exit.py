@@ -22,7 +22,7 @@ from .producer_threads import EXISTING, RUNNING
 
 
 class Producer(Protocol):
-    """The method of a producer that is used here."""
+    """What is used of a producer here."""
 
     def _after_fork_in_child(self) -> None: ...
 
@@ -69,11 +69,11 @@ def _after_fork_in_child() -> None:
     _registered = False
     for threads in RUNNING:
         for owner in threads.owners:
-            for pending in owner.orphans():
+            for pending in [*owner.unresolved, *owner.letters.inbox]:
                 pending.token.orphan()
-    RUNNING.clear()
     for threads in list(EXISTING):
         threads.begin()
+    RUNNING.clear()
     for producer in list(_PRODUCERS):
         producer._after_fork_in_child()
     LOCK.release()

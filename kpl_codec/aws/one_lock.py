@@ -31,6 +31,8 @@ class WouldDeadlock(KplError, RuntimeError):
     method: str
     instead: str
     text = "{method} would wait for itself ({code}): {instead}"
+    todo = "Do what the text says. The method can be called again as soon as what is under way has returned."
+    codes = ("in-signal-handler", "in-callback", "in-log")
 
 
 #: Re-entrant, so that a handler which tests whether it is owned need not be afraid of the answer.

@@ -117,32 +117,33 @@ class Producer(ProducerBase):
                     self._drop(future)
                     return future
                 if self.config.when_full == "fail" or drives():
-                    raise ProducerFull(
-                        records=letters.outstanding, bytes=letters.inbox_bytes + letters.held_bytes
-                    )
+                    raise ProducerFull(records=letters.records, bytes=letters.bytes)
                 may_wait("put")
                 letters.space.wait()
                 self._ensure_running()
             pending.accepted_at = self._clock()
-            letters.inbox_bytes += size
-            letters.inbox.append(pending)
+            # Ctrl-C may come between any two of these lines: the thread looks after it has been woken, and
+            # counts again.
             self._threads.wake()
+            letters.records += 1
+            letters.bytes += size
+            letters.inbox.append(pending)
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
             if len(letters.inbox) >= CROWD and not drives():
-                letters.taken.wait(LONGEST_WAIT)
+                letters.news.wait_for(lambda: len(letters.inbox) < CROWD, LONGEST_WAIT)
         return future
 
     def _has_room(self, size: int) -> bool:
         letters, config = self._letters, self.config
         return (
-            letters.held_records + len(letters.inbox) < config.max_outstanding_records
-            and letters.held_bytes + letters.inbox_bytes + size <= config.max_outstanding_bytes
+            letters.records < config.max_outstanding_records
+            and letters.bytes + size <= config.max_outstanding_bytes
         )
 
     @property
     def outstanding(self) -> int:
         """User records accepted that have not ended yet."""
-        return self._letters.outstanding
+        return self._letters.records
 
     # -- waiting ------------------------------------------------------------------------------
 
@@ -178,11 +179,11 @@ class Producer(ProducerBase):
         flush, letters = Flush(), self._letters
         with locked("flush"):
             if not self._running:
-                return not letters.outstanding
+                return not letters.records
             letters.flushes.append(flush)
             self._threads.wake()
             letters.news.wait_for(lambda: flush.done or letters.finished, within_limit(timeout))
-            return flush.done or (letters.finished and not letters.outstanding)
+            return flush.done or (letters.finished and not letters.records)
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
@@ -195,10 +196,8 @@ class Producer(ProducerBase):
         with locked("close"):
             letters.close(letters.give_up_at if timeout is None else self._clock() + timeout)
             self._threads.wake()
+            # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
             letters.news.wait_for(lambda: letters.finished or not self._started)
-            thread = owner.last_thread
-        if thread is not None:
-            thread.join()  # it no longer takes the lock
         # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
         return not owner.failed
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..lazy import needing_extras
 from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from ..producer.metrics import Observe
+from ..producer.outcomes import NO_HISTORY
 from ..shards.live_shard_map import LiveShardMap
 from .calls import KinesisClient, stream_for
 from .producer_log import guarded
@@ -75,7 +76,14 @@ def broken_off(pending: Pending, cause: BaseException, now: float) -> DeliveryEr
     # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
     # its result; one that may be stored says so."
     attempt = Attempt(Outcome.NO_ANSWER, pending.accepted_at, now, None, code="broken")
-    error = DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=(*pending.attempts, attempt))
+    history = (pending.history or NO_HISTORY).with_attempt(attempt)
+    error = DeliveryError(
+        outcome=Outcome.CLOSED,
+        code="broken",
+        attempts=history.attempts,
+        attempts_left_out=history.left_out,
+        left_out_may_be_stored=history.may_be_stored,
+    )
     error.__cause__ = cause
     return error
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..aws_errors import is_permanent
 from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerCore
-from ..producer.collector import PutRecordsRequest
+from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Failure, Request
 
@@ -22,10 +22,10 @@ def guarded(observe: Observe | None) -> Observe | None:
     """Calls ``observe``. If it raises, only that measurement is lost; the first error is logged."""
     if observe is None:
         return None
-    told = False
+    logged = False
 
     def guard(name: str, value: float, attributes: Mapping[str, str]) -> None:
-        nonlocal told
+        nonlocal logged
         # PRD-35: "An error in the caller's measuring MUST NOT cost a user record, nor its result."
         try:
             observe(name, value, attributes)
@@ -33,9 +33,9 @@ def guarded(observe: Observe | None) -> Observe | None:
             in_main = threading.current_thread() is threading.main_thread()
             if in_main and isinstance(error, KeyboardInterrupt):
                 raise  # Ctrl-C
-            if not told:
+            if not logged:
                 logger.exception("observe failed for %s; further failures are not logged", name)
-            told = True
+            logged = True
 
     return guard
 
@@ -76,12 +76,16 @@ def log_never_closed(core: ProducerCore) -> None:
     log_left_behind(core.outstanding, "the producer was never closed")
 
 
-def log_not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> int:
-    """One line for those of the user records that failed for good, by outcome and code. Returns how many."""
-    counts = Counter(
+def not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> Counter[tuple[str, str]]:
+    """How many of the user records failed for good, by outcome and code."""
+    return Counter(
         (result.outcome.value, result.reason) for _, result in results if isinstance(result, DeliveryError)
     )
-    for (outcome, code), count in counts.items():
+
+
+def log_not_delivered(failures: Counter[tuple[str, str]]) -> None:
+    """One line for each outcome and code."""
+    for (outcome, code), count in failures.items():
         logger.error(
             "%d user records not delivered: %s (%s)",
             count,
@@ -89,4 +93,3 @@ def log_not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]
             code,
             extra={"outcome": outcome, "error_code": code, "user_records": count},
         )
-    return counts.total()

@@ -1,53 +1,54 @@
 """One thread producer: what callers leave for the driving thread, and what this thread does for the producer.
 
-callers ──▶ inbox ──▶           ──▶ calls ──▶ workers
-                     Owner.turn
-workers ──▶ answers ▶           ──▶ results ──▶ futures
+callers ──▶ inbox ──▶            ──▶ calls
+                     Owner.decide
+workers ──▶ answers ▶            ──▶ Owner.resolve ──▶ futures
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from ..producer import DeliveryError, Outcome, Pending, ProducerClosed, ProducerCore, ProducerFull
-from ..shards.live_shard_map import Request
-from .calls import KinesisClient
+from ..producer import DeliveryError, Outcome, Pending, ProducerCore
+from ..producer.kinesis_record import PutRecordsRequest
+from ..shards.live_shard_map import Failure, Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_base import Flush, Result, broken_off
-from .producer_log import log_left_behind, log_not_delivered
-from .workers import Answer, Call, Workers
+from .producer_base import Flush, broken_off
+from .producer_log import log_left_behind, log_not_delivered, not_delivered
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
 LONGEST_WAIT: Final = 0.01
 
 
+class Answer(NamedTuple):
+    """The answer to a call, or its failure. ``answered``: see `what_failed`."""
+
+    request: PutRecordsRequest | Request
+    answer: Any
+    failure: Failure | None
+    answered: bool
+
+
 class Letters:
     """What callers leave for the driving thread, and it for them. Used with the lock held.
 
-    Outstanding user records are those in the inbox and those ``held``, which it has taken.
+    ``records`` and ``bytes``: of outstanding user records. ``unread``: news besides puts and flushes.
     """
 
     def __init__(self) -> None:
         self.space = threading.Condition(LOCK)  # blocked callers of put
-        self.taken = threading.Condition(LOCK)  # callers of put that wait for the inbox to be taken
-        self.news = threading.Condition(LOCK)  # callers that wait for the map, a flush, or the end
+        self.news = threading.Condition(LOCK)  # callers that wait for anything else
         self.inbox: list[Pending] = []
-        self.inbox_bytes = 0
-        self.held_records = self.held_bytes = 0
+        self.records = self.bytes = 0
         self.flushes: list[Flush] = []
-        self.unread = False  # there is something new among the next two
-        self.refresh_wanted = self.closing = False
+        self.refresh_wanted = True  # the first map
+        self.unread = self.closing = self.finished = False
         self.give_up_at: float | None = None
-        self.finished = False
         self.broken: BaseException | None = None
-
-    @property
-    def outstanding(self) -> int:
-        return self.held_records + len(self.inbox)
 
     def close(self, give_up_at: float | None) -> None:
         """Accept nothing more. Whoever waits has to look."""
@@ -60,7 +61,7 @@ class Letters:
 class Owner:
     """See the module. Everything here is used by the driving thread only, unless it says otherwise.
 
-    ``unresolved``: user records of the core. ``taken``: those on their way from the inbox to the core.
+    ``unresolved``: user records taken from the inbox; those without a number are on their way to the core.
     ``failed``: how many were not delivered. ``abandoned``: how many of them because time was up in close.
     """
 
@@ -69,54 +70,51 @@ class Owner:
         self.letters = Letters()
         self.clock = clock
         self.exit_timeout = exit_timeout
-        self.client: KinesisClient | None = None
+        self.client: Any = None  # a KinesisClient, before the first turn
         self.stream: Mapping[str, str] = {}
         self.unresolved: set[Pending] = set()
-        self.taken: list[Pending] = []
         self.answers: list[Answer] = []
         self.failed = self.abandoned = 0
-        #: Ended with the producer, as the last of its threads' producers: to be joined.
-        self.last_thread: threading.Thread | None = None
-        self._begun = False
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
 
-    @property
-    def most_calls(self) -> int:
-        """PutRecords calls that may be under way at a time."""
-        return self.core.config.max_connections
-
     def wait(self) -> float:
-        """Seconds until there is a turn to make, 0 for now. Called with the lock held."""
+        """Seconds until there is something to decide, 0 for now. Called with the lock held."""
         letters = self.letters
         if letters.inbox or letters.flushes or letters.unread or self.answers:
             return 0.0
+        if letters.records != len(self.unresolved):  # see decide
+            return 0.0
         return max(0.0, self._due_at - self.clock())
 
-    def turn(self, workers: Workers, report: Callable[[Owner, Answer], None]) -> bool:
-        """Take puts and answers, let the core decide, make its calls. False: closed and nothing left."""
+    def decide(self) -> list[PutRecordsRequest | Request]:
+        """Take puts and answers, and let the core decide. Returns the calls to make; `resolve` follows."""
         core, letters = self.core, self.letters
+        assert self.client is not None
         with LOCK:
             letters.unread = False
-            self.taken, letters.inbox, letters.inbox_bytes = letters.inbox, [], 0
-            letters.held_records += len(self.taken)
-            letters.held_bytes += sum([pending.size for pending in self.taken])
-            if len(self.taken) >= CROWD:
-                letters.taken.notify_all()
+            inbox, letters.inbox = letters.inbox, []
+            self.unresolved.update(inbox)
+            if letters.records != len(self.unresolved):  # Ctrl-C came after a put had counted its user record
+                letters.records = len(self.unresolved)
+                letters.bytes = sum([pending.size for pending in self.unresolved])
+                letters.space.notify_all()
             flushes, letters.flushes = letters.flushes, []
             refresh, letters.refresh_wanted = letters.refresh_wanted, False
             closing, give_up_at = letters.closing, letters.give_up_at
+            if len(inbox) >= CROWD:
+                letters.news.notify_all()
         answers, self.answers = self.answers, []
         now = self.clock()
-        if refresh or not self._begun:
+        if refresh:
             core.live.refresh(now)
-            self._begun = True
         for request, answer, failure, answered in answers:
             if failure is None:
                 core.receive(request, answer, now)
             else:
                 core.fail(request, failure, now, answered=answered)
-        refused = self._accept_taken(now)
+        for pending in inbox:
+            core.accept(pending, now, pending.accepted_at)
         for flush in flushes:
             flush.begin(core, len(self.unresolved))
         self._flushes += flushes
@@ -125,39 +123,26 @@ class Owner:
         if give_up_at is not None and now >= give_up_at and core.outstanding:
             self.abandoned = core.outstanding
             core.abandon(now)
-        assert self.client is not None
-        for call in core.requests(now):
-            workers.give(Call(call, self.client, self.stream, lambda answer: report(self, answer)))
-        self._resolve([*refused, *core.results()])
+        calls = core.requests(now)
+        times = [at for at in (core.timer(), give_up_at) if at is not None]
+        self._due_at = min(times, default=float("inf"))
         if any(isinstance(answer.request, Request) for answer in answers):
             with LOCK:
                 letters.news.notify_all()
-        times = [at for at in (core.timer(), give_up_at) if at is not None]
-        self._due_at = min(times, default=float("inf"))
-        return not (closing and not core.outstanding and not letters.inbox)
+        return calls
 
-    def _accept_taken(self, now: float) -> list[Result]:
-        """Give the puts to the core. Returns the results of those it refused."""
-        refused: list[Result] = []
-        accept, add = self.core.accept, self.unresolved.add
-        for pending in self.taken:
-            add(pending)
-            try:
-                accept(pending, now, pending.accepted_at)
-            except (ProducerClosed, ProducerFull) as error:
-                dropped = DeliveryError(outcome=Outcome.DROPPED, code=error.code, attempts=())
-                refused.append((pending, dropped))
-        self.taken = []
-        return refused
-
-    def _resolve(self, results: list[Result]) -> None:
-        letters = self.letters
+    def resolve(self) -> bool:
+        """Give user records their results. False: the producer is closed and nothing is left."""
+        core, letters = self.core, self.letters
+        results = core.results()
+        failures = not_delivered(results)
+        self.failed += failures.total()
         if results:
             with LOCK:
-                letters.held_records -= len(results)
-                letters.held_bytes -= sum([pending.size for pending, _ in results])
+                letters.records -= len(results)
+                letters.bytes -= sum([pending.size for pending, _ in results])
                 letters.space.notify(len(results))
-            end_all(results)
+            end_all([(pending.token, result) for pending, result in results])
             # Not before: a forked child ends those that are left.
             self.unresolved.difference_update([pending for pending, _ in results])
         done = [flush for flush in self._flushes if flush.ended(results)]
@@ -166,7 +151,8 @@ class Owner:
             with LOCK:
                 letters.news.notify_all()
         # Not before: a signal handler that has interrupted the log may wait for the results.
-        self.failed += log_not_delivered(results)
+        log_not_delivered(failures)
+        return not letters.closing or core.outstanding > 0 or bool(letters.inbox)
 
     def finish(self) -> None:
         """There are no more turns. Called with the lock held."""
@@ -176,21 +162,14 @@ class Owner:
 
     def fall_apart(self, error: BaseException) -> None:
         """A bug: every waiting caller must get an error."""
-        letters = self.letters
+        letters, now = self.letters, self.clock()
         with LOCK:
             letters.broken = error
-            waiting, letters.inbox = letters.inbox, []
-        never_sent = [*self.taken, *waiting]
-        unsent = set(never_sent)
-        closed = DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=())
-        end_all([(pending, closed) for pending in never_sent])
-        sent = self.unresolved - unsent
-        end_all([(pending, broken_off(pending, error, self.clock())) for pending in sent])
-        with LOCK:
-            letters.inbox_bytes = letters.held_records = letters.held_bytes = 0
-        self.failed += len(unsent) + len(sent)
-        log_left_behind(len(unsent) + len(sent), "the producer has broken")
-
-    def orphans(self) -> list[Pending]:
-        """After a fork, in the child: the parent's user records."""
-        return [*self.unresolved, *self.taken, *self.letters.inbox]
+            self.unresolved.update(letters.inbox)
+            letters.inbox = []
+            letters.records = letters.bytes = 0
+        never_sent = DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=())
+        ends = [(p.token, broken_off(p, error, now) if p.number else never_sent) for p in self.unresolved]
+        end_all(ends)
+        self.failed += len(ends)
+        log_left_behind(len(ends), "the producer has broken")

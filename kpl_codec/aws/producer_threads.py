@@ -1,4 +1,7 @@
-"""The threads of thread producers: one that drives them, and workers that make their calls."""
+"""The threads of thread producers: one that drives them, and workers that make their calls.
+
+driving thread ──▶ Workers.give ──▶ a worker makes the call ──▶ answers ──▶ driving thread
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,71 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..producer import ProducerConfig
-from .calls import KinesisClient
+from ..producer.kinesis_record import PutRecordsRequest
+from ..shards.live_shard_map import Request
+from .calls import KinesisClient, call, what_failed
 from .one_lock import LOCK, begin_driving
 from .producer_base import boto3_client
-from .producer_owner import Owner
-from .workers import Answer, Workers
+from .producer_log import log_failure
+from .producer_owner import Answer, Owner
 
 #: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
 _LONGEST_SLEEP: Final = 3600.0
-#: Those that exist, for forks; and those whose threads run, which lives until they end. With the lock held.
-EXISTING: Final[weakref.WeakSet[ProducerThreads]] = weakref.WeakSet()
+#: Those whose threads run: it keeps them until they end. With the lock held.
 RUNNING: Final[set[ProducerThreads]] = set()
+#: All: an application may keep one without producers, and a forked child must not use its clients.
+EXISTING: Final[weakref.WeakSet[ProducerThreads]] = weakref.WeakSet()
+#: None only wakes the driving thread. A finalizer may put into it: it has no lock.
+Answers = queue.SimpleQueue[tuple[Owner, Answer] | None]
+
+
+class Workers:
+    """As many threads as calls are under way. Only the driving thread calls it."""
+
+    def __init__(self) -> None:
+        self.busy = 0  # calls whose answers were not taken yet
+        self.answers: Answers = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Owner, PutRecordsRequest | Request] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def give(self, owner: Owner, request: PutRecordsRequest | Request) -> None:
+        """Make the call in a thread."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if len(self._threads) <= self.busy:
+            self.start_one()
+        self.busy += 1
+        self._calls.put((owner, request))
+
+    def start_one(self) -> None:
+        thread = threading.Thread(target=self._work, name="kpl-codec PutRecords", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no new threads while the interpreter exits; the existing ones suffice
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Let every thread end after its earlier calls."""
+        for _ in self._threads:
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (item := self._calls.get()) is not None:
+            self._make(*item)
+            item = None  # an idle thread keeps no producer alive
+
+    def _make(self, owner: Owner, request: PutRecordsRequest | Request) -> None:
+        try:
+            answer = call(owner.client, request, owner.stream)
+        except BaseException as error:  # noqa: BLE001 - botocore raises anything for an answer that is no JSON
+            failure, answered = what_failed(error)
+            self.answers.put((owner, Answer(request, None, failure, answered)))
+            # Not before: a signal handler that has interrupted the log may wait for the answer.
+            log_failure(request, failure, answered)
+        else:
+            self.answers.put((owner, Answer(request, answer, None, True)))
 
 
 class ProducerThreads:
@@ -44,8 +101,7 @@ class ProducerThreads:
         """Set everything that a forked child needs anew."""
         self.owners: list[Owner] = []
         self.thread: threading.Thread | None = None
-        # The driving thread sleeps here; None only wakes it. A finalizer may put into it: it has no lock.
-        self._queue: queue.SimpleQueue[tuple[Owner, Answer] | None] = queue.SimpleQueue()
+        self._answers: Answers = queue.SimpleQueue()
         self._asleep = False
         self._clients: list[tuple[ProducerConfig, Mapping[str, Any], KinesisClient]] = []
 
@@ -61,14 +117,14 @@ class ProducerThreads:
     def wake(self) -> None:
         """There is something for an owner to do. Called with the lock held."""
         if self._asleep:
+            self._answers.put(None)
             self._asleep = False
-            self._queue.put(None)
 
     def let_go(self, owner: Owner) -> None:
         """Its producer was dropped without `close`: deliver what is outstanding, then end. May be called
         anywhere, as finalizers are."""
         owner.letters.closing = owner.letters.unread = True
-        self._queue.put(None)
+        self._answers.put(None)
 
     def drive(self, owner: Owner, name: str) -> None:
         """Give ``owner`` its turns from now on. Called with the lock held."""
@@ -87,59 +143,56 @@ class ProducerThreads:
                 workers.stop()
                 return
             self.thread = threading.current_thread()
+            # Of these workers only: earlier ones may still answer calls that were given up.
+            self._answers = workers.answers
         while True:
             with LOCK:
-                workers.most = sum(owner.most_calls for owner in self.owners)
                 wait = min([owner.wait() for owner in self.owners], default=_LONGEST_SLEEP)
-                self._asleep = wait > 0 and self._queue.empty()
+                self._asleep = wait > 0 and self._answers.empty()
             self._take_answers(workers, min(wait, _LONGEST_SLEEP) if self._asleep else 0.0)
             with LOCK:
                 self._asleep = False
                 ready = [owner for owner in self.owners if owner.wait() <= 0]
             for owner in ready:
-                if not self._turn(owner, workers):
+                if not self._turn(owner, workers) and self._end(owner):
                     workers.stop()
                     return
 
     def _take_answers(self, workers: Workers, seconds: float) -> None:
         """Sleep until there is something, and take all answers."""
         try:
-            item = self._queue.get(timeout=seconds) if seconds else self._queue.get_nowait()
+            item = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
             while True:
                 if item is not None:
                     owner, answer = item
                     workers.busy -= 1
                     owner.answers.append(answer)
-                item = self._queue.get_nowait()
+                item = self._answers.get_nowait()
         except queue.Empty:
             pass
 
-    def _report(self, owner: Owner, answer: Answer) -> None:
-        """Called by workers."""
-        self._queue.put((owner, answer))
-
     def _turn(self, owner: Owner, workers: Workers) -> bool:
-        """Make a turn. False when this was the last turn of the last owner."""
+        """False when this was its last turn."""
         # PRD-47: "Producers of several streams that share their threads MUST deliver, fail, break and close
         # each by itself, as with threads of their own."
         try:
-            if owner.turn(workers, self._report):
-                return True
+            for request in owner.decide():
+                workers.give(owner, request)
+            return owner.resolve()
         except BaseException as error:  # noqa: BLE001 - it breaks one producer, not the thread
             owner.fall_apart(error)
-            _print(error)
+            # As for an error that ends a thread.
+            facts = (type(error), error, error.__traceback__, threading.current_thread())
+            threading.excepthook(threading.ExceptHookArgs(facts))
+            return False
+
+    def _end(self, owner: Owner) -> bool:
+        """An owner has had its last turn. Whether it was the last of all: then the threads end."""
         with LOCK:
             self.owners.remove(owner)
             owner.finish()
             if self.owners:
-                return True
-            owner.last_thread = self.thread
+                return False
             self.thread = None
             RUNNING.discard(self)
-            return False
-
-
-def _print(error: BaseException) -> None:
-    """As for an error that ends a thread."""
-    thread = threading.current_thread()
-    threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))
+            return True

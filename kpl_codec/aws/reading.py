@@ -1,21 +1,23 @@
-"""Reads one shard, a shard and its children, a whole stream, or one record.
+"""Reads a whole stream, some of its shards, or one record.
 
-For demos and captures. It is not a consumer library: it has no leases and no checkpoints. It gives each
-record once, in the order of its shard, parents before children. `kpl_codec.aws.cursor` makes the calls and
-retries them.
+    for record in read_stream(client, "orders"): ...                 # from the oldest to now
+    for record in read_stream(client, "orders", follow=True): ...    # and on, without end
+
+It is not a consumer library: it has no leases and no checkpoints. It gives each record once, in the order of
+its shard, parents before children. `kpl_codec.aws.cursor` makes the calls and retries them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from typing import Any
 
+from ..errors import UnknownShard
 from ..format.records import KinesisRecord, answered_record
-from ..shards.lineage import Lineage
 from ..shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
-from .cursor import Pace, ShardCursor
+from .cursor import Answer, Pace, ShardCursor
 from .shard_map import fetch_lineage
 
 #: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read too), or an aware time.
@@ -25,6 +27,9 @@ Start = str | datetime
 POLL_INTERVAL = 0.2
 #: Seconds for which a failing call is tried again.
 PATIENCE = 60.0
+#: So many shards are read side by side, unless a stream is followed: an iterator that has to wait for the
+#: others for five minutes expires.
+_MOST_CURSORS = 100
 
 
 def place_of(start: Start) -> Place:
@@ -36,83 +41,98 @@ def place_of(start: Start) -> Place:
     return LATEST if start == "LATEST" else at_record(start)
 
 
-def read_shard(
-    client: Any,
-    stream: str,
-    shard_id: str,
-    *,
-    start: Start = "TRIM_HORIZON",
-    follow_children: bool = True,
-    until_tip: bool = True,
-    poll_interval: float = POLL_INTERVAL,
-    patience: float = PATIENCE,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[KinesisRecord]:
-    """The Kinesis records of one shard, then of its descendants, each shard once.
-
-    ``start``: TRIM_HORIZON, LATEST, a sequence number (that record is read too) or a time. Children are
-    read from their beginning; a child of a merge also holds records of its other parent's keys.
-    ``until_tip``: end when there are no more records; False: wait for more while the shard is open, so the
-    next shards are read only after it is closed. ``poll_interval``: seconds from call to call; ``patience``:
-    seconds for which a failing call is retried. Raises StreamUnavailable.
-    """
-    todo = [shard_id]
-    done: set[str] = set()
-    while todo:
-        current = todo.pop(0)
-        done.add(current)
-        cursor = ShardCursor(
-            client,
-            stream,
-            current,
-            place_of(start if current == shard_id else "TRIM_HORIZON"),
-            pace=Pace(1 / poll_interval, None, sleep=sleep),
-            patience=patience,
-            sleep=sleep,
-        )
-        while not cursor.ended:
-            answer = cursor.fetch()
-            for record in answer.records:
-                yield answered_record(record, current)
-            # An answer may be empty in the middle of a shard, too: only 0 ms behind means the tip.
-            if until_tip and not answer.records and not answer.behind:
-                break
-        if cursor.ended and follow_children:
-            children = fetch_lineage(client, stream, sleep=sleep).children(current)
-            todo += [child.shard_id for child in children if child.shard_id not in done.union(todo)]
-
-
 def read_stream(
     client: Any,
     stream: str,
     *,
     start: Start = "TRIM_HORIZON",
+    follow: bool = False,
+    shard_ids: Collection[str] | None = None,
     poll_interval: float = POLL_INTERVAL,
     patience: float = PATIENCE,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[KinesisRecord]:
-    """Every record in the stream up to now, shard by shard, parents before children.
+    """The Kinesis records of all shards in turn, each shard after its parents.
 
-    A reshard while reading is followed. ``start``: TRIM_HORIZON or a time. Raises StreamUnavailable.
+    ``start``: where the shards of now begin; later ones are read from their first record. A sequence number
+    is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records, until all the shards are
+    closed; else each shard is read to its tip. ``shard_ids``: these shards only. ``poll_interval``: seconds
+    between two calls on a shard; ``patience``: seconds for which a failing call is retried.
+    Raises StreamUnavailable, and UnknownShard for one of ``shard_ids`` that the stream does not list.
     """
-    done: set[str] = set()
+    answers = read_answers(
+        client,
+        stream,
+        start=start,
+        follow=follow,
+        shard_ids=shard_ids,
+        poll_interval=poll_interval,
+        patience=patience,
+        sleep=sleep,
+    )
+    for shard_id, answer in answers:
+        for record in answer.records:
+            yield answered_record(record, shard_id)
+
+
+def read_answers(
+    client: Any,
+    stream: str,
+    *,
+    start: Start = "TRIM_HORIZON",
+    follow: bool = False,
+    shard_ids: Collection[str] | None = None,
+    poll_interval: float = POLL_INTERVAL,
+    patience: float = PATIENCE,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[tuple[str, Answer]]:
+    """`read_stream`, call by call: the shard id and the answer of each GetRecords, also of empty ones."""
+    place = place_of(start)
+    known: set[str] = set()
+    unread: dict[str, Place] = {}  # where each shard begins that is not yet read to its end
+    cursors: dict[str, ShardCursor] = {}
+    at_tip: dict[str, ShardCursor] = {}  # of open shards that were read to their tip
     while True:
-        lineage: Lineage = fetch_lineage(client, stream, sleep=sleep)
-        left = [shard.shard_id for shard in lineage if shard.shard_id not in done]
-        if not left:
+        lineage = fetch_lineage(client, stream, sleep=sleep)
+        for shard_id in shard_ids or ():
+            if not known and shard_id not in lineage:
+                raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
+        for shard in lineage:
+            wanted = shard_ids is None or shard.shard_id in shard_ids
+            # A closed shard has nothing after LATEST.
+            if wanted and shard.shard_id not in known and (shard.open or place is not LATEST):
+                unread[shard.shard_id] = place
+            known.add(shard.shard_id)
+        place = TRIM_HORIZON
+        # Of a shard that has closed since the rest is read, too, before its children.
+        for shard_id in [shard_id for shard_id in at_tip if shard_id in lineage]:
+            if not lineage[shard_id].open:
+                cursors[shard_id] = at_tip.pop(shard_id)
+                unread[shard_id] = place
+        for shard_id, begin in unread.items():
+            if not follow and len(cursors) >= _MOST_CURSORS:
+                break
+            parents = lineage.parents(shard_id)
+            if shard_id not in cursors and not any(parent.shard_id in unread for parent in parents):
+                pace = Pace(1 / poll_interval, None, sleep=sleep)
+                cursors[shard_id] = ShardCursor(
+                    client, stream, shard_id, begin, pace=pace, patience=patience, sleep=sleep
+                )
+        if not cursors:
             return
-        for shard_id in left:
-            done.add(shard_id)
-            yield from read_shard(
-                client,
-                stream,
-                shard_id,
-                start=start,
-                follow_children=False,
-                poll_interval=poll_interval,
-                patience=patience,
-                sleep=sleep,
-            )
+        finished: list[str] = []
+        while not finished:
+            for shard_id, cursor in cursors.items():
+                answer = cursor.fetch()
+                yield shard_id, answer
+                if answer.ended or (not follow and cursor.at_tip):
+                    finished.append(shard_id)
+        # Now their children may begin: also those of a shard that was closed while it was read.
+        for shard_id in finished:
+            cursor = cursors.pop(shard_id)
+            del unread[shard_id]
+            if not cursor.ended:
+                at_tip[shard_id] = cursor
 
 
 def read_record(

@@ -33,6 +33,9 @@ class S3Error(KplError, OSError):
     bucket: str
     reason: str
     text = "{reason}"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Do what the text says. AWS_ENDPOINT_URL_S3 names another server than AWS."
+    codes = ("NoCredentialsError", "NoSuchBucket", "EndpointConnectionError")
 
 
 def s3_file_system(bucket: str) -> fs.S3FileSystem:

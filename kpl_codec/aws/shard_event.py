@@ -28,6 +28,8 @@ class EventError(KplError):
     member: str
     reason: str
     text = "an event of SubscribeToShard: {member} {reason}"
+    concerns = "Readers with enhanced fan-out. None of the event's records was given."
+    todo = "Nothing: the reader subscribes again. If it recurs, look at the server or the proxy."
 
 
 class ShardEvent(NamedTuple):
@@ -46,13 +48,13 @@ class ShardEvent(NamedTuple):
         return self.continuation is None
 
 
-def shard_event(found: Any) -> ShardEvent:
-    """The event. Raises EventError, and nothing else whatever ``found`` is."""
+def shard_event(event: Any) -> ShardEvent:
+    """The event. Raises EventError, and nothing else whatever ``event`` is."""
     # EFO-1: "An event that differs from what the API defines MUST be taken for a call that failed, and none
     # of its records given."
-    if not isinstance(found, Mapping) or list(found) != [_NAME] or not isinstance(found[_NAME], Mapping):
+    if not isinstance(event, Mapping) or list(event) != [_NAME] or not isinstance(event[_NAME], Mapping):
         raise EventError(member=_NAME, reason="is not the only member")
-    body = found[_NAME]
+    body = event[_NAME]
     records = body.get("Records")
     if not isinstance(records, list):
         raise EventError(member="Records", reason="is not a list")
@@ -98,12 +100,12 @@ def _after(last: int, record: Any) -> int:
     return number
 
 
-def _children(found: Any) -> tuple[str, ...]:
-    if found is None:
+def _children(value: Any) -> tuple[str, ...]:
+    if value is None:
         return ()
-    if not isinstance(found, list):
+    if not isinstance(value, list):
         raise EventError(member="ChildShards", reason="is not a list")
-    for child in found:
+    for child in value:
         if not isinstance(child, Mapping) or not isinstance(child.get("ShardId"), str):
             raise EventError(member="ChildShards[]", reason="has no ShardId")
-    return tuple(child["ShardId"] for child in found)
+    return tuple(child["ShardId"] for child in value)

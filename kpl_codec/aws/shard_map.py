@@ -96,7 +96,10 @@ class StreamShardMap(LiveShardMapView):
     ``settings`` are those of `LiveShardMap`. Times are of ``clock``, time.monotonic by default.
     """
 
-    def _begin(self) -> None:
+    def __init__(
+        self, client: Any, stream: str, *, clock: Callable[[], float] = time.monotonic, **settings: Any
+    ) -> None:
+        super().__init__(client, stream, clock=clock, **settings)
         self._changed = threading.Condition()
         self._closing = False
         self._ended = False

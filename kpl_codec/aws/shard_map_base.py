@@ -28,11 +28,6 @@ class LiveShardMapView:
         self._client = client
         self._clock = clock
         self._live = LiveShardMap(stream, **settings)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Make the means for waiting."""
-        raise NotImplementedError
 
     @property
     def state(self) -> State:

@@ -19,9 +19,9 @@ from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
 from ..shards.live_shard_map import Failure, StreamUnavailable
-from ..shards.place import Place, after_record, at_time
+from ..shards.place import Place, after_record, at_time, iterator_arguments
 from .calls import CALL_ERRORS, failure_of
-from .cursor import Answer, CallFailed, ShardCursor, iterator_arguments
+from .cursor import Answer, CallFailed, ShardCursor
 from .shard_event import EventError, ShardEvent, shard_event
 from .stream_consumer import StreamConsumers
 

@@ -59,7 +59,7 @@ async def process_user_records(
     policy: Policy = "strict",
     shard_map: ShardMap | ShardMaps | None = None,
     on_drop: Callable[[Drop], None] | None = None,
-    sentinel: SeesEvents | None = None,
+    watch: SeesEvents | None = None,
     decompress: bool | int = False,
 ) -> dict[str, Any]:
     """Like `events.process_user_records`, with up to ``concurrency`` user records in parallel.
@@ -71,8 +71,6 @@ async def process_user_records(
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
     check_after_failure(after_failure)
-    if sentinel is not None:
-        sentinel.see(event)
     failed: dict[int, Unit] = {}
     poisoned: dict[int, Unit] = {}
     # User records in event order, by partition key: each lane runs in order.
@@ -100,7 +98,7 @@ async def process_user_records(
         await asyncio.gather(*map(work, lanes.values()))
         lanes.clear()
 
-    for index, unit in enumerate(units(event, policy, shard_map, on_drop, decompress)):
+    for index, unit in enumerate(units(event, policy, shard_map, on_drop, decompress, watch)):
         if unit.poison is not None and after_failure == "continue":
             poisoned[index] = unit
         elif unit.poison is not None:

@@ -40,7 +40,7 @@ class ShardMaps(Protocol):
 
 
 class SeesEvents(Protocol):
-    """Checks each event, like `sentinel.ConsumerSentinel`."""
+    """Checks each event, like `watch.ConsumerWatch`."""
 
     def see(self, event: Mapping[str, Any]) -> None: ...
 
@@ -87,8 +87,14 @@ def user_records(
     Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
     record to Lambda, use `process_user_records`.
     """
-    records = kinesis_records(event)
-    return deaggregate(records, policy, shard_map=shard_map, on_drop=on_drop, decompress=decompress)
+    return deaggregate(
+        kinesis_records(event),
+        policy,
+        shard_map=shard_map,
+        on_drop=on_drop,
+        decompress=decompress,
+        read_ahead=isinstance(event, Mapping) and "Records" in event,
+    )
 
 
 def stream_of(record: Mapping[str, Any]) -> str:
@@ -133,12 +139,15 @@ def units(
     shard_map: ShardMap | ShardMaps | None,
     on_drop: Callable[[Drop], None] | None,
     decompress: bool | int = False,
+    watch: SeesEvents | None = None,
 ) -> Iterator[Unit]:
-    """The Kinesis records of a Lambda event, opened one by one.
+    """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.
 
     Raises CaptureError for an invalid event, and for a record without a sequence number to report: then only
     the whole batch can fail.
     """
+    if watch is not None:
+        watch.see(event)
     records = event_records(event, "Records")
     # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
     if policy == "kcl" and on_drop is None:
@@ -228,7 +237,7 @@ def process_user_records(
     on_drop: Callable[[Drop], None] | None = None,
     context: Context | None = None,
     reserve_ms: int = 0,
-    sentinel: SeesEvents | None = None,
+    watch: SeesEvents | None = None,
     decompress: bool | int = False,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Lambda event, in order; gives Lambda's answer.
@@ -242,7 +251,7 @@ def process_user_records(
       of defective aggregates too: look at ``record.defects``);
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
     * ``context``, ``reserve_ms``: if less time is left, the rest is not started but reported;
-    * ``sentinel``: a `sentinel.ConsumerSentinel`, which checks the event first;
+    * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
     * ``decompress``: undo the compression of data, as in `kpl_codec.deaggregate`. A Kinesis record with data
       that cannot be decompressed counts as one that cannot be opened.
 
@@ -251,11 +260,9 @@ def process_user_records(
     event.
     """
     check_after_failure(after_failure)
-    if sentinel is not None:
-        sentinel.see(event)
     failed: list[str] = []
     failed_keys: set[str | None] = set()
-    for unit in units(event, policy, shard_map, on_drop, decompress):
+    for unit in units(event, policy, shard_map, on_drop, decompress, watch):
         if unit.poison is not None and not settle_poison(unit.poison, on_poison, comes_again=bool(failed)):
             failed.append(unit.sequence_number)
         for record in unit.user_records:

@@ -31,10 +31,11 @@ PARTS = (
     "aws_lambda",
     "compat",
     "deaggregation",
+    "findings",
     "format",
     "producer",
-    "sentinel",
     "shards",
+    "watch",
 )
 _IGNORED = shutil.ignore_patterns(
     "__pycache__", "*.pyx", "*.c", "*.h", "*.txt", "_build.py", "node_packages.py"
@@ -52,12 +53,10 @@ def build(out: Path, *, platform: str | None = None, python: str | None = None) 
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "python"
         shutil.copytree(PACKAGE, root / PACKAGE.name, ignore=_left_out)
-        if platform is None and python is None:
-            _copy_installed("protobuf", root)
-        else:
+        if platform is not None or python is not None:
             for compiled in (root / PACKAGE.name).glob("*.so"):
                 compiled.unlink()
-            _download("protobuf", root, platform, python)
+        _install("protobuf", root, platform, python)
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as layer:
             for path in sorted(p for p in root.rglob("*") if p.is_file()):
                 entry = zipfile.ZipInfo(str(path.relative_to(scratch)), _TIME)
@@ -72,31 +71,15 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
     return others | _IGNORED(folder, names)
 
 
-def _copy_installed(distribution: str, root: Path) -> None:
-    for file in importlib.metadata.files(distribution) or ():
-        if ".." in file.parts or file.suffix == ".pyc":
-            continue
-        target = root / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(str(file.locate()), target)
-
-
-def _download(distribution: str, root: Path, platform: str | None, python: str | None) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--target",
-        str(root),
-        "--no-compile",
-        "--no-deps",
-    ]
-    command += ["--only-binary", ":all:"]
+def _install(distribution: str, root: Path, platform: str | None, python: str | None) -> None:
+    """The version that is installed here, for that platform."""
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--no-deps"]
+    command += ["--target", str(root)]
+    if platform is not None or python is not None:
+        command += ["--only-binary", ":all:"]
     command += ["--platform", platform] if platform else []
     command += ["--python-version", python] if python else []
-    subprocess.run([*command, distribution], check=True)
+    subprocess.run([*command, f"{distribution}=={importlib.metadata.version(distribution)}"], check=True)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -30,7 +30,7 @@ from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from ..shards.shard_map import ShardMap
-from .events import Once, ShardMaps, done, event_records, units
+from .events import Once, SeesEvents, ShardMaps, done, event_records, units
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
@@ -126,13 +126,15 @@ class _UserRecords:
         policy: Policy = "strict",
         shard_map: ShardMap | ShardMaps | None = None,
         on_drop: Callable[[Drop], None] | None = None,
+        watch: SeesEvents | None = None,
+        decompress: bool | int = False,
         **settings: Any,
     ) -> None:
         settings.setdefault("event_type", EventType.KinesisDataStreams)
         if settings["event_type"] is not EventType.KinesisDataStreams:
             raise ValueError("user records come from Kinesis data streams")
         super().__init__(**settings)
-        self._open = policy, shard_map, on_drop
+        self._open = policy, shard_map, on_drop, decompress, watch
 
     def __call__(
         self, records: list[dict[str, Any]], handler: Callable[..., Any], lambda_context: Any = None
@@ -172,8 +174,9 @@ class UserRecordBatchProcessor(_UserRecords, BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
     Takes BatchProcessor's arguments (``model``, ``raise_on_entire_batch_failure``, ``logger``) and those
-    of `process_user_records` that fit: ``policy``, ``shard_map``, ``on_drop``. As Powertools does, it
-    handles every record of a batch even after a failure; use idempotency, or `process_user_records`.
+    of `process_user_records` that fit: ``policy``, ``shard_map``, ``on_drop``, ``watch``, ``decompress``.
+    As Powertools does, it handles every record of a batch even after a failure; use idempotency, or
+    `process_user_records`.
     """
 
     def _process_record(self, record: dict[str, Any]) -> Any:

@@ -20,6 +20,7 @@ from ..errors import CaptureError
 from ..shards.shard_map import ShardMap
 from .events import (
     Poison,
+    SeesEvents,
     ShardMaps,
     Unit,
     answer,
@@ -47,6 +48,8 @@ def process_window(
     policy: Policy = "strict",
     shard_map: ShardMap | ShardMaps | None = None,
     on_drop: Callable[[Drop], None] | None = None,
+    watch: SeesEvents | None = None,
+    decompress: bool | int = False,
 ) -> dict[str, Any]:
     """Fold the user records of one invocation into the window's state. Returns Lambda's answer.
 
@@ -66,7 +69,7 @@ def process_window(
     failed: list[str] = []
     state: State = dict(given or {})
     copy, since, size = json.dumps(state), list[Unit](), 0
-    for unit in units(event, policy, shard_map, on_drop):
+    for unit in units(event, policy, shard_map, on_drop, decompress, watch):
         if since and len(copy) <= max(size, _SMALL):
             copy, since, size = json.dumps(state), [], 0
         if unit.poison is not None and not settle_poison(unit.poison, on_poison):

@@ -40,6 +40,11 @@ class Piece:
     stop: int
     size: int
 
+    @property
+    def weight(self) -> int:
+        """Bytes to read."""
+        return self.stop - self.start
+
 
 def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
     """The pieces of all files at or under ``paths``, by name. Hidden ones (``.x``, ``_x``) are left out.

@@ -1,7 +1,7 @@
 """Generates any number of captured Kinesis records, always the same for the same recipe.
 
     generation = Generation(Recipe(16_000_000, shards=8), "capture/")
-    LocalEngine().run_all(generation, generation.tasks)        # or on Spark: spark/generate.py
+    LocalEngine().run_all(generation, generation.tasks)
 
 The contents of a record depend only on the seed and its number, so tests and benchmarks on all machines see
 the same bytes. An aggregate holds user records of one shard, as the KPL's do; ``mixed_every`` and

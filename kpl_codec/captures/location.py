@@ -40,6 +40,9 @@ class InputError(CaptureError):
         "no-such-path": "no such file or folder",
         "no-files": "there is no file in it",
     }
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Check the path, and that this machine may read it."
+    codes = ("no-such-path", "no-files", "unreadable")
 
     def describe(self) -> str:
         """The path, and why it cannot be read."""

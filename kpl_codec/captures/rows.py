@@ -33,9 +33,9 @@ CAPTURE_SCHEMA = pa.schema(
 
 
 class Rows:
-    """Collects rows of one piece into batches."""
+    """Collects rows of one file, or of a shard, into batches."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str | None) -> None:
         self._path = path
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
@@ -43,9 +43,14 @@ class Rows:
         self.seen = False
 
     def record(
-        self, record: KinesisRecord, stream: str | None, position: int, line: int | None, index: int
+        self,
+        record: KinesisRecord,
+        stream: str | None,
+        position: int | None = None,
+        line: int | None = None,
+        index: int | None = None,
     ) -> None:
-        """Adds a Kinesis record; ``index``: which of the value at ``position``."""
+        """Adds a Kinesis record; ``index``: which of the value at ``position`` of a file."""
         arrival = record.approximate_arrival_timestamp
         self._add(
             stream,

@@ -15,8 +15,10 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_connection, at_least, client_of, since, stream_type
+from .source import UsageError, add_since, add_stream, at_least, client_of, since
 
+#: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
+_FOLLOW_INTERVAL = 0.5
 _EPILOG = """\
 PATH: files and folders that kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
 Lines, Parquet of the Spark connectors, raw frames; compressed or not. - is standard input.
@@ -35,21 +37,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("paths", nargs="*", metavar="PATH", help="captures, events, frames; - for standard input")
-    add("--stream", type=stream_type, metavar="NAME", help="read this stream, from its oldest record to now")
+    add_stream(parser, "read this stream, from its oldest record to now")
     add(
         "--follow",
         action="store_true",
         help="with --stream: new records from now on, or from --since, until interrupted",
     )
-    add_connection(parser)
     add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
     add("--shard-id", action="append", metavar="ID", help="only records of this shard; repeatable")
-    add(
-        "--since",
-        metavar="TIME",
-        type=since,
-        help="only records from this time on (ISO 8601, default UTC), or from so long ago (5m, 2h)",
-    )
+    add_since(parser, "only records")
     add("--until", metavar="TIME", type=since, help="only what arrived before; as --since")
     add("--limit", type=at_least(1), metavar="N", help="stop after N user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
@@ -87,15 +83,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:
-    from ..aws.reading import read_stream
-    from .tail import tail
+    from ..aws.reading import POLL_INTERVAL, read_stream
 
-    client = client_of(args)
-    if args.follow:
-        found = tail(client, args.stream, start=args.since or "LATEST", shard_ids=args.shard_id)
-    else:
-        found = read_stream(client, args.stream, start=args.since or "TRIM_HORIZON")
-    return ((args.stream, record) for record in found)
+    records = read_stream(
+        client_of(args),
+        args.stream,
+        start=args.since or ("LATEST" if args.follow else "TRIM_HORIZON"),
+        follow=args.follow,
+        shard_ids=args.shard_id,
+        poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
+    )
+    return ((args.stream, record) for record in records)
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:

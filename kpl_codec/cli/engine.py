@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ..pictures.terminal import note
-from .source import UsageError
 
 if TYPE_CHECKING:
     from ..captures import Location, Piece
@@ -44,8 +43,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         choices=["auto", "local", "spark"],
         default="auto",
         help="what runs the tasks: local processes (no Java needed) or Spark; auto: local for files "
-        f"of up to {LOCAL_BYTES >> 30} GiB, Spark for more, for --stream, for formats other than Parquet and "
-        "under spark-submit (default: %(default)s)",
+        f"of up to {LOCAL_BYTES >> 30} GiB and for --stream, Spark for more, for --follow, for formats other "
+        "than Parquet and under spark-submit (default: %(default)s)",
     )
     add("--cores", type=cores, default="*", help="tasks that run at once (default: all cores)")
     add(
@@ -63,13 +62,11 @@ def log_in(output: Location) -> str | None:
     return (output / LOG).path if output.is_local else None
 
 
-def choose_engine(args: argparse.Namespace, app_name: str, pieces: Sequence[Piece] | None) -> Any:
-    """The engine that ``args`` ask for; ``pieces`` are those of the input files, None for a stream."""
+def choose_engine(args: argparse.Namespace, app_name: str, pieces: Sequence[Piece]) -> Any:
+    """The engine that ``args`` ask for; ``pieces`` are those of the input files, none for a stream."""
     from ..validation import LocalEngine
 
     if is_local_job(args, pieces):
-        if pieces is None:
-            raise UsageError(reason="--engine local reads files; --stream needs Spark")
         return LocalEngine(cores=args.cores, memory_bytes=args.memory)
     return spark_engine(args, app_name)
 
@@ -90,13 +87,13 @@ def spark_engine(args: argparse.Namespace, app_name: str) -> Any:
     return SparkEngine(session)
 
 
-def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece] | None) -> bool:
+def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
     """Whether the local engine runs the tasks."""
     if args.engine != "auto":
         return bool(args.engine == "local")
-    # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine and where pyspark is
-    # missing, and Spark for more, under spark-submit, for a stream, and for other formats than Parquet."
-    if pieces is None or args.output_format != "parquet" or "PYSPARK_GATEWAY_PORT" in os.environ:
+    # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine, for a stream, and where
+    # pyspark is missing, and Spark for more, under spark-submit, and for other formats than Parquet."
+    if args.output_format != "parquet" or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
-    total = sum(piece.stop - piece.start for piece in pieces)
+    total = sum(piece.weight for piece in pieces)
     return total <= LOCAL_BYTES or find_spec("pyspark") is None

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
-from importlib import import_module
 from importlib.resources import files
-from inspect import cleandoc
-from pkgutil import walk_packages
-from typing import Any, NamedTuple, get_args, get_type_hints
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import kpl_codec
 
-from ..errors import KplError
+from ..findings import KINDS, Kind
 from ..pictures.terminal import line, show, show_json, table, width, wrapped
-from ..report.kinds import KINDS, Kind
-from .error_help import HELP
 from .source import UsageError
 
-#: Modules that only run as programs, or that need pytest.
-_NOT_IMPORTED = ("__main__", "worker", "testing", "job")
+#: Modules with a class that may be an error.
+_ERROR_CLASS = re.compile(r"^class \w+\(\w*(Error|Full)\b", re.MULTILINE)
 
 
 class Requirement(NamedTuple):
@@ -128,38 +126,67 @@ def requirements() -> dict[str, Requirement]:
     return found
 
 
+class _Class(NamedTuple):
+    """A class of errors as its source has it. ``codes``: those that its annotation lists."""
+
+    bases: list[str]
+    meaning: str
+    values: dict[str, Any]
+    codes: tuple[str, ...]
+
+
 def error_classes() -> Iterator[Error]:
-    """Every class of errors, with its codes. Parts whose extra is not installed are left out."""
-    for module in walk_packages(kpl_codec.__path__, "kpl_codec."):
-        if module.name.rpartition(".")[2] not in _NOT_IMPORTED and ".testing" not in module.name:
-            _import(module.name)
-    for kind in sorted(_below(KplError), key=lambda kind: kind.__name__):
-        told = HELP.get(kind.__name__)
-        if told is not None:  # the others are base classes and never raised
-            meaning = cleandoc(kind.__doc__ or "").replace("`", "")
-            yield Error(
-                kind.__name__, _codes(kind), _flowing(meaning), told.concerns, told.todo, kind.requirement
-            )
+    """Every class of errors, with its codes. Read from the source: to import it all takes seconds, and every
+    extra."""
+    classes: dict[str, _Class] = {}
+    for path in Path(kpl_codec.__file__).parent.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        if _ERROR_CLASS.search(source):
+            module = ast.parse(source)
+            aliases = {name: value for node in module.body for name, value in _assigned(node)}
+            classes |= {
+                node.name: _class(node, aliases) for node in module.body if isinstance(node, ast.ClassDef)
+            }
+    for name, found in sorted(classes.items()):
+        values = _inherited(classes, name)
+        own = (found.values["code"],) if "code" in found.values else found.codes
+        codes = tuple(dict.fromkeys([*own, *found.values.get("codes", ())]))
+        if codes and values.get("todo") is not None:  # the others are no errors, or never raised
+            facts = values["concerns"], values["todo"], values["requirement"]
+            yield Error(name, codes, _flowing(found.meaning), *facts)
 
 
-def _import(name: str) -> None:
-    try:
-        import_module(name)
-    except ImportError as error:  # of a package that is missing, or too old
-        if (error.name or "").startswith("kpl_codec"):
-            raise
+def _class(node: ast.ClassDef, aliases: dict[str, ast.expr | None]) -> _Class:
+    values: dict[str, Any] = {}
+    codes: tuple[str, ...] = ()
+    for statement in node.body:
+        for name, value in _assigned(statement):
+            with suppress(ValueError):  # not a literal
+                values[name] = ast.literal_eval(value) if value is not None else None
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "code":
+            kind = aliases.get(ast.unparse(statement.annotation)) or statement.annotation
+            codes = tuple(re.findall(r"'([^']+)'", ast.unparse(kind)))
+            if statement.value is None:
+                del values["code"]
+    bases = [ast.unparse(base) for base in node.bases]
+    return _Class(bases, (ast.get_docstring(node) or "").replace("`", ""), values, codes)
 
 
-def _below(kind: type[KplError]) -> Iterator[type[KplError]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _below(one)
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
+    if isinstance(statement, ast.AnnAssign):
+        yield ast.unparse(statement.target), statement.value
+    elif isinstance(statement, ast.Assign):
+        yield ast.unparse(statement.targets[0]), statement.value
 
 
-def _codes(kind: type[Any]) -> tuple[str, ...]:
-    own = kind.__dict__.get("code")
-    declared = get_args(get_type_hints(kind).get("code"))
-    return tuple(dict.fromkeys([*((own,) if own else declared), *HELP[kind.__name__].codes]))
+def _inherited(classes: dict[str, _Class], name: str) -> dict[str, Any]:
+    """The values of a class of errors and of those above it; none where it is no error."""
+    if name not in classes:
+        return {}
+    values: dict[str, Any] = {}
+    for base in reversed(classes[name].bases):
+        values |= _inherited(classes, base)
+    return values | classes[name].values
 
 
 def _flowing(text: str) -> str:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of
 from ..pictures.terminal import json_line, line, note, show, table, width, wrapped, write
-from ..report.kinds import KINDS, SEVERITIES, kind_of
 from .main import CLEAN, FINDINGS
-from .source import UsageError, at_least
+from .source import UsageError, add_fail_on, at_least
 
 if TYPE_CHECKING:
-    from ..report.model import Finding
+    from ..findings import Finding
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,12 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--limit", type=at_least(0), default=100, metavar="N", help="show at most N (default: 100)"
     )
     parser.add_argument("--json", action="store_true", help="a JSON object a line; all findings, unordered")
-    parser.add_argument(
-        "--fail-on",
-        choices=SEVERITIES,
-        default="warning",
-        help="exit with 1 where a finding of this severity or worse is shown (default: %(default)s)",
-    )
+    add_fail_on(parser, "where a finding of this severity or worse is shown")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,19 +38,17 @@ def run(args: argparse.Namespace) -> int:
 
     if args.kind is not None and args.kind not in KINDS:
         raise UsageError(reason=f"no kind of finding is called {args.kind} (kpl-codec explain lists them)")
-    worse = SEVERITIES[: SEVERITIES.index(args.severity) + 1]
     wanted = (
         finding
         for finding in _read(args.results)
-        if finding.severity in worse
+        if at_least_as_bad(finding.severity, args.severity)
         and args.kind in (None, finding.kind)
         and args.shard_id in (None, finding.shard_id)
     )
-    bad = SEVERITIES[: SEVERITIES.index(args.fail_on) + 1]
     if args.json:
         status = CLEAN
         for finding in wanted:
-            status = FINDINGS if finding.severity in bad else status
+            status = FINDINGS if at_least_as_bad(finding.severity, args.fail_on) else status
             write(json_line(finding_facts(finding)))
         return status
     shown, counts = _worst(wanted, args.limit)
@@ -68,13 +61,12 @@ def run(args: argparse.Namespace) -> int:
     _show(shown)
     if len(shown) < counts.total():
         note(f"{len(shown):,} of {counts.total():,} findings shown; --limit shows more, --json all")
-    return FINDINGS if any(kind_of(kind).severity in bad for kind in counts) else CLEAN
+    bad = any(at_least_as_bad(kind_of(kind).severity, args.fail_on) for kind in counts)
+    return FINDINGS if bad else CLEAN
 
 
 def _worst(findings: Iterable[Finding], limit: int) -> tuple[list[Finding], Counter[str]]:
     """The ``limit`` worst, worst first, and how many there are of each kind. Holds few of each kind."""
-    from ..report.model import order_of
-
     kept: dict[str, list[Finding]] = {}
     counts: Counter[str] = Counter()
     for finding in findings:

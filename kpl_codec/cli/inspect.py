@@ -20,7 +20,7 @@ from ..limits import MAGIC
 from ..pictures.labels import camel_keys
 from ..pictures.terminal import Part, line, show, show_json
 from . import others
-from .source import UsageError, add_connection, at_least, client_of, hash_key_range, read_bytes, stream_type
+from .source import UsageError, add_stream, at_least, client_of, hash_key_range, read_bytes
 
 #: What `captured` says of data that is no capture: one record's own data.
 _NO_CAPTURE = (
@@ -49,12 +49,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="encoding of the data (default: base64 or hex if that gives a frame, else raw)",
     )
-    parser.add_argument("--stream", type=stream_type, metavar="NAME", help="read the record from this stream")
+    add_stream(parser, "read the record from this stream")
     parser.add_argument("--shard-id", metavar="ID", help="... from this shard")
     parser.add_argument(
         "--sequence-number", metavar="N", help="... with this sequence number; also in captured records"
     )
-    add_connection(parser)
     parser.add_argument(
         "--range", metavar="START:END", help="hash key range of its shard, for the KCL's range rule"
     )

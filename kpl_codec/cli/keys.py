@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from ..pictures.diagrams import skew_bars
 from ..pictures.labels import percent, plural, share, short_id
-from ..pictures.svg import skew_svg
 from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.allocation import HashKeyAllocator, ShardKeyAllocator
 from ..shards.skew import Skew, skew_of
@@ -21,7 +20,6 @@ from .source import (
     hash_keys_from,
     hashed_keys,
     load_shard_map,
-    write_text,
 )
 
 
@@ -37,7 +35,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_source(skew, required=False)
     add_keys(skew)
     skew.add_argument("--shard-count", type=int, metavar="N", help="on N even shards instead of a stream's")
-    skew.add_argument("--svg", metavar="FILE", help="also draw the bars into this file")
     skew.add_argument(
         "--limit", type=float, metavar="R", help="exit 1 if the fullest is above R times the mean"
     )
@@ -106,8 +103,6 @@ def _skew(args: argparse.Namespace) -> int:
     ranges, names = where
     keys = [hash_key for _, hash_key in hashed_keys(args)]
     skew = skew_of(keys, ranges)
-    if args.svg:
-        write_text(args.svg, skew_svg(skew, names, f"{len(keys):,} keys on {len(names)} shards"))
     if args.json:
         show_json(_skew_facts(skew, names))
     else:

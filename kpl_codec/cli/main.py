@@ -35,7 +35,6 @@ COMMANDS = {
     "findings": "Print the findings that validate wrote.",
     "cat": "Print user records from captures, a stream, events or standard input, as JSON or bare data.",
     "explain": "Say what an error code, a kind of finding or a requirement means, and what to do.",
-    "completion": "Print what bash, zsh or fish needs to complete commands and options.",
     "conformance": "Run the specification's vectors against this or any other implementation.",
 }
 
@@ -61,7 +60,11 @@ class Parser(argparse.ArgumentParser):
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """All commands; only the one asked for is imported and has its arguments."""
-    parser = Parser(prog="kpl-codec", description="Aggregated Kinesis records: read, check, repair, explain.")
+    parser = Parser(
+        prog="kpl-codec",
+        description="Aggregated Kinesis records: read, check, repair, explain.",
+        epilog='Completion in bash and zsh: eval "$(register-python-argcomplete kpl-codec)"',
+    )
     parser.add_argument("--version", action="version", version=f"kpl-codec {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)

@@ -27,6 +27,8 @@ class SparkFailed(KplError, RuntimeError):
     reason: str
     log: str
     text = "Spark failed: {reason} (more in {log})"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Read the log that the text names."
 
 
 @contextmanager

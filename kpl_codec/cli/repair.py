@@ -6,7 +6,7 @@ import argparse
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_connection, client_of, connection, stream_type
+from .source import UsageError, add_stream, client_of, connection
 
 _EPILOG = """\
 Run it first without --apply: it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
@@ -27,13 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
     parser.add_argument("--apply", action="store_true", help="put what the plan says")
-    parser.add_argument(
-        "--stream", type=stream_type, metavar="NAME", help="with --apply: where to put; its name or ARN"
-    )
+    add_stream(parser, "with --apply: where to put; its name or ARN")
     parser.add_argument(
         "--other-stream", action="store_true", help="also put to another stream than the results are of"
     )
-    add_connection(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress display")
 
 

@@ -12,15 +12,12 @@ from ..pictures.labels import share, short_id
 from ..pictures.terminal import Part, json_line, line, render, use_color, width, write_on
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.shard import Shard
-from .source import UsageError, add_connection, client_of, stream_type
+from .source import UsageError, add_stream, client_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--stream", type=stream_type, required=True, metavar="NAME", help="a stream's name or ARN"
-    )
-    add_connection(parser)
+    add_stream(parser, "a stream's name or ARN", required=True)
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between looks (default: 10)")
     parser.add_argument("--looks", type=int, help="stop after so many looks (default: never)")
     parser.add_argument("--json", action="store_true", help="a JSON object a line")

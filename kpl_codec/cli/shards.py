@@ -9,7 +9,6 @@ from typing import Any
 from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..pictures.diagrams import key_space, spans, timeline
 from ..pictures.labels import share, short_id
-from ..pictures.svg import key_space_svg, lineage_svg
 from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.history import history_of
 from ..shards.lineage import Lineage
@@ -17,7 +16,7 @@ from ..shards.placement import Verdict
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from . import shard_changes
-from .source import UsageError, add_keys, add_source, hashed_keys, load_shard_map, time_of, write_text
+from .source import UsageError, add_keys, add_source, hashed_keys, load_shard_map, time_of
 
 _GOOD = {Verdict.EXPECTED, Verdict.EXPLICIT_HASH_KEY_IMPLIED, Verdict.DISTRIBUTION_AUTO}
 #: Columns that a table with whole hash keys needs.
@@ -57,17 +56,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     for command in (listing, predict, history):
         command.add_argument("--json", action="store_true", help="JSON instead of tables")
-    for command, what in ((listing, "the key space"), (history, "the timeline")):
-        command.add_argument("--svg", metavar="FILE", help=f"also draw {what} into this file")
 
 
 def run(args: argparse.Namespace) -> int:
     """0 clean, 1 findings (history). Raises KplError."""
     return int(args.action(args))
-
-
-def _name(args: argparse.Namespace) -> str:
-    return str(args.stream or args.shards)
 
 
 def _facts(shard: Shard) -> dict[str, Any]:
@@ -86,9 +79,6 @@ def _list(args: argparse.Namespace) -> int:
     shards = sorted(
         (s for s in shard_map if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
     )
-    title = f"{_name(args)}: {len(shard_map.open_shards)} open shards"
-    if args.svg:
-        write_text(args.svg, key_space_svg(shards, title))
     if args.json:
         show_json({"distribution": shard_map.distribution, "shards": list(map(_facts, shards))})
         return 0
@@ -143,9 +133,6 @@ def _history(args: argparse.Namespace) -> int:
         hash_key = parse_hash_key(args.hash_key)
     elif args.at or args.sequence_number or args.shard_id:
         raise UsageError(reason="--at, --sequence-number and --shard-id need --partition-key or --hash-key")
-    if args.svg:
-        title = f"{_name(args)}: {len(lineage)} shards, {len(shard_map.open_shards)} open"
-        write_text(args.svg, lineage_svg(lineage, title, _now(args)))
     return _whole(args, shard_map, lineage) if hash_key is None else _of_key(args, lineage, hash_key)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import KplError
+from ..findings import SEVERITIES
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..pictures.labels import utc
@@ -27,6 +28,8 @@ class UsageError(KplError):
     code = "usage"
     reason: str
     text = "{reason}"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Read the command's --help."
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -89,6 +92,24 @@ def stream_type(text: str) -> str:
     except StreamNameError as error:
         raise argparse.ArgumentTypeError(error.describe()) from None
     return text
+
+
+def add_stream(parser: argparse.ArgumentParser, use: str, *, required: bool = False) -> None:
+    """--stream, with what it is for, and the connection."""
+    parser.add_argument("--stream", type=stream_type, required=required, metavar="NAME", help=use)
+    add_connection(parser)
+
+
+def add_since(parser: argparse.ArgumentParser, records: str) -> None:
+    """--since TIME; ``records``: which of them it is about."""
+    text = f"{records} from this time on (ISO 8601, default UTC), or from so long ago (5m, 2h)"
+    parser.add_argument("--since", type=since, metavar="TIME", help=text)
+
+
+def add_fail_on(parser: argparse.ArgumentParser, finding: str) -> None:
+    """--fail-on SEVERITY; ``finding``: what makes the exit status 1."""
+    text = f"exit with 1 {finding} (default: %(default)s)"
+    parser.add_argument("--fail-on", choices=SEVERITIES, default="warning", help=text)
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
@@ -216,19 +237,6 @@ def read_bytes(path: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(reason=f"cannot read {path}: {reason}") from None
-
-
-def write_text(path: str, text: str) -> None:
-    """Write a file. Raises UsageError."""
-    try:
-        if "://" in path:
-            from ..captures import Location
-
-            Location(path).write(text.encode())
-        else:
-            Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(reason=f"cannot write {path}: {error.strerror}") from None
 
 
 def read_lines(path: str) -> list[str]:

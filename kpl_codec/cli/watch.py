@@ -7,23 +7,25 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..aws_errors import what_to_check
+from ..findings import SEVERITIES, at_least_as_bad
+from ..outlets.outlet import Outlet
 from ..pictures.labels import plural, safe_lines
 from ..pictures.terminal import drop_output, json_line, note, write, write_on
-from ..sentinel import Finding, Limits, Watch
-from ..sentinel.findings import SEVERITIES, at_least_as_bad
-from ..sentinel.measures import Measure
-from ..sentinel.watch import SHORTEST_SLOT
+from ..watch import Limits, Watch, WatchFinding
+from ..watch.measures import Measure
+from ..watch.reading import Sampled
+from ..watch.watch import SHORTEST_SLOT
 from .source import UsageError, above_zero, add_connection, client_of, duration, since, stream_type
 
 if TYPE_CHECKING:
-    from ..aws.sentinel import StreamWatcher
+    from ..aws.watch import StreamWatcher
     from ..shards.live_shard_map import Failure
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
@@ -119,10 +121,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--print-function",
-        nargs="?",
-        const="cloudformation",
-        choices=("cloudformation", "sam"),
-        help="print a template of a Lambda function that watches (cloudformation)",
+        action="store_true",
+        help="print a CloudFormation template of a Lambda function that watches, and end",
     )
 
 
@@ -134,8 +134,8 @@ def run(args: argparse.Namespace) -> int:
         write(alarms(args.print_alarms, args.stream or "STREAM"))
         return 0
     if args.print_function:
-        name = {"cloudformation": "sentinel.yaml", "sam": "sentinel-sam.yaml"}[args.print_function]
-        write(files("kpl_codec.aws_lambda").joinpath("templates", name).read_text(encoding="utf-8"))
+        template = files("kpl_codec.aws_lambda").joinpath("templates", "watch.yaml")
+        write(template.read_text(encoding="utf-8"))
         return 0
     if args.demo:
         with ExitStack() as stack:
@@ -177,8 +177,8 @@ def _watch(args: argparse.Namespace) -> int:
             except BrokenPipeError:  # the reader closed our output; what was found counts
                 drop_output()
     for outlet in outlets:
-        if failed := getattr(outlet, "failed", 0):
-            note(f"kpl-codec: {failed:,} {outlet.failures}")
+        if outlet.failed:
+            note(f"kpl-codec: {outlet.failed:,} {outlet.failures}")
     if not watcher.watch.measured.looks:
         codes = watcher.watch.measured.failed.most_common(1)
         # One look is GetShardIterator and GetRecords, and --max-shard-calls may put seconds between them.
@@ -196,22 +196,22 @@ def _watch(args: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def _watcher(args: argparse.Namespace, outlets: list[Any]) -> StreamWatcher:
+def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
     """The watcher that the arguments ask for, which tells ``outlets``. Raises StreamUnavailable."""
-    from ..aws.sentinel import StreamWatcher
+    from ..aws.watch import StreamWatcher
 
-    def tell(finding: Finding) -> None:
+    def tell(finding: WatchFinding) -> None:
         for outlet in outlets:
             outlet.finding(finding)
 
-    def measure(measured: list[Measure], now: float) -> None:
+    def measure(measured: Sequence[Measure], now: float) -> None:
         for outlet in outlets:
             outlet.measures(measured, now)
 
     client = client_of(args)
     consumer = _consumer(client, args) if args.consumer else None
     limits = Limits.of_a_consumer() if consumer else Limits()
-    given = {name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None}
+    chosen = {name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None}
     return StreamWatcher(
         client,
         args.stream,
@@ -219,7 +219,7 @@ def _watcher(args: argparse.Namespace, outlets: list[Any]) -> StreamWatcher:
         share=1.0 if args.all else args.share,
         period=args.period,
         since=max(0.0, time.time() - args.since.timestamp()) if args.since else 0.0,
-        limits=limits._replace(**given),
+        limits=limits._replace(**chosen),
         names=args.names,
         on_finding=tell,
         on_measures=measure,
@@ -232,11 +232,11 @@ def _consumer(client: Any, args: argparse.Namespace) -> str:
     from ..aws.stream_consumer import StreamConsumers
 
     note(f"waits up to {_PATIENCE:.0f} s for the consumer {args.consumer} ...")
-    told: set[str] = set()
+    codes: set[str] = set()
 
     def retried(failure: Failure) -> None:
-        if failure.code not in told:
-            told.add(failure.code)
+        if failure.code not in codes:
+            codes.add(failure.code)
             note(f"a call fails with {failure.code} and is tried again: {failure.reason}")
 
     consumer = StreamConsumers(client, patience=_PATIENCE, on_retry=retried).active(
@@ -246,8 +246,8 @@ def _consumer(client: Any, args: argparse.Namespace) -> str:
     return consumer
 
 
-def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Any]:
-    """What the arguments ask for; each has ``finding`` and ``measures``."""
+def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Outlet]:
+    """What the arguments ask for."""
     name = args.stream.rpartition("/")[2]
     if args.webhook:
         from ..outlets.webhook import Webhook
@@ -277,7 +277,7 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _Terminal:
+class _Terminal(Outlet):
     """Prints findings as they come, the cost first and last, and on a terminal a live table."""
 
     def __init__(self, watcher: StreamWatcher, args: argparse.Namespace) -> None:
@@ -305,7 +305,7 @@ class _Terminal:
         measured = self._watcher.watch.measured
         made = sum(measured.calls.values())
         calls = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.calls.items()))
-        read = self._watcher.watch.sentinel.totals
+        read = self._watcher.watch.last_hour.totals
         if measured.looks and self._watcher.worst is None:
             self._say("nothing was found in what was read")
         self._say(
@@ -313,12 +313,12 @@ class _Terminal:
             f"{sum(measured.failed.values()):,} failed; {measured.looks:,} looks, {measured.missed:,} "
             f"missed; {read['kinesis_records']:,} Kinesis records and {read['bytes']:,} bytes read"
         )
-        writers = self._watcher.watch.sentinel.writers.most_common()
+        writers = self._watcher.watch.last_hour.writers.most_common()
         if writers:
             kinds = ", ".join(f"{writer} {count:,}" for writer, count in writers)
             self._say(f"Kinesis records by kind of writer: {kinds}")
 
-    def finding(self, finding: Finding) -> None:
+    def finding(self, finding: WatchFinding) -> None:
         """Tell of one finding."""
         if self._json:
             write_on(json_line(finding.to_json()))
@@ -326,9 +326,9 @@ class _Terminal:
         text = f"{time.strftime('%H:%M:%S')}  {finding.severity:<8} {finding.state:<5} {finding.text}"
         self._say(text, _STYLES[finding.severity])
 
-    def measures(self, measured: list[Measure], now: float) -> None:
+    def measures(self, measured: Sequence[Measure], now: float) -> None:
         """Tell of the cost once it is known; renew the table."""
-        from ..aws.sentinel import REFRESH
+        from ..aws.watch import REFRESH
 
         watch = self._watcher.watch
         if not self._told_cost and watch.shards:
@@ -350,8 +350,8 @@ def _table(stream: str, watch: Watch, now: float) -> Any:
     """The shards and their losses, worst first, as many as have room."""
     from rich.table import Table
 
-    sentinel = watch.sentinel
-    lost = sentinel.lost(now)
+    last_hour = watch.last_hour
+    lost = last_hour.lost()
     title = f"{lost} user records lost in the last hour" if lost.seen else "nothing lost was seen"
     if not watch.measured.looks:
         title = "not looked at yet"
@@ -361,15 +361,17 @@ def _table(stream: str, watch: Watch, now: float) -> Any:
     for head in ("last look", "user records/s", "kB/s", "lost, last hour"):
         table.add_column(head, justify="right")
     rows = []
-    for shard_id, state in watch.shards.items():
-        here = sentinel.lost(now, shard_id)
-        records, size = sentinel.rate(shard_id)
-        lag = sentinel.lags.get(shard_id, 0.0)
-        how = f"{state.looks} slots" if state.window is not None else "whole"
+    for shard_id, shard in watch.shards.items():
+        here = last_hour.lost(shard_id)
+        load = last_hour.load(shard_id)
+        lag = last_hour.lags.get(shard_id, 0.0)
+        how = f"{shard.looks} slots" if isinstance(shard, Sampled) else "whole"
         if lag >= 2:
             how += f", {lag:.0f} s behind"
-        cells = (shard_id, how, f"{now - state.looked_at:.0f} s", f"{records:,.0f}", f"{size / 1000:,.1f}")
-        rows.append((-here.estimate, shard_id, [*cells, str(here) if here.seen else "-"]))
+        rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
+        seen = str(here) if here.seen else "-"
+        row = [shard_id, how, f"{now - shard.looked_at:.0f} s", *rates, seen]
+        rows.append((-here.estimate, shard_id, row))
     for estimate, _, row in sorted(rows)[:_MOST_ROWS]:
         table.add_row(*row, style="red" if estimate else "")
     if len(rows) > _MOST_ROWS:

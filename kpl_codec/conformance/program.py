@@ -26,6 +26,8 @@ class ProgramError(KplError, RuntimeError):
     requirement = "CNF-1"
     detail: str
     text = "conformance program unusable: {code}: {detail}"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Run it by hand; spec/09-conformance.md says what it must answer."
 
 
 class Program:

@@ -7,6 +7,7 @@ cannot be read. Defects are not raised, they are part of the explanation.
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Literal, NamedTuple
@@ -127,7 +128,7 @@ def explain(
         broken = error
     budget = _Budget(max_nodes)
     start, end = 4, size - DIGEST_SIZE
-    children, reached = _message(data, start, end, budget)
+    children = _nodes(data, start, end, wire.AGGREGATED_RECORD, budget)
     kind = "aggregated"
     records = None
     warnings: tuple[DecodeError, ...] = ()
@@ -143,8 +144,6 @@ def explain(
             defects = _defects(walked, budget)
             kind = "defective" if defects else "aggregated"
             records, warnings = walked.record_count, () if walked.unused is None else (walked.unused,)
-    if reached < end:
-        children.append(Node(reached, end, "unread", f"{end - reached} bytes"))
     digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
     root = Node(
         0,
@@ -181,61 +180,50 @@ def _defects(walked: wire.Message, budget: _Budget) -> list[DecodeError]:
     return [] if first is None else [first, *rest]
 
 
-def _message(data: bytes, start: int, end: int, budget: _Budget) -> tuple[list[Node], int]:
-    """The nodes of the fields that can be read, and how far reading got."""
+def _nodes(
+    data: bytes, start: int, end: int, schema: wire.Schema, budget: _Budget, nesting: int = 0
+) -> list[Node]:
+    """The nodes of the fields that can be read, and of the bytes after them."""
     nodes: list[Node] = []
     reached = start
-    counts = {1: 0, 2: 0, 3: 0}
-    try:
-        for found in fields.fields(data, start, end):
-            reached = found.end
-            name, wire_type = wire.AGGREGATED_RECORD.get(found.number, ("", -1))
-            index = counts.get(found.number, 0)
-            if name and found.wire_type == wire_type:
-                counts[found.number] = index + 1
+    counts = Counter[str]()
+    # `_defects` reports a malformed message.
+    with suppress(MalformedMessage):
+        for field in fields.fields(data, start, end, nesting=nesting):
+            reached = field.end
+            name, wire_type = schema.get(field.number, ("", -1))
+            fits = field.wire_type == wire_type
+            counts[name] += fits
             if not budget.take():
                 continue
-            if name and found.wire_type == wire_type and name == "records":
-                inner = _record(data, found, budget)
-                nodes.append(Node(found.offset, found.end, f"records[{index}]", "", inner))
-            elif name and found.wire_type == wire_type:
-                nodes.append(Node(found.offset, found.end, f"{name}[{index}]", _text(data, found)))
-            else:
-                nodes.append(_unknown(found, name))
-    except MalformedMessage:
-        pass  # `_defects` reports it; the caller shows the following bytes as "unread"
-    return nodes, reached
-
-
-def _record(data: bytes, outer: fields.Field, budget: _Budget) -> tuple[Node, ...]:
-    nodes = [Node(outer.offset, outer.start, "head", f"{outer.end - outer.start} bytes")]
-    reached = outer.start
-    try:
-        for found in fields.fields(data, outer.start, outer.end, nesting=1):
-            reached = found.end
-            if not budget.take():
-                continue
-            name, wire_type = wire.RECORD.get(found.number, ("", -1))
-            if not name or found.wire_type != wire_type:
-                nodes.append(_unknown(found, name))
+            place = field.offset, field.end
+            if not fits:
+                nodes.append(_unknown(field, name))
+            elif name == "records":
+                head = Node(field.offset, field.start, "head", f"{field.end - field.start} bytes")
+                inner = _nodes(data, field.start, field.end, wire.RECORD, budget, nesting=1)
+                nodes.append(Node(*place, f"{name}[{counts[name] - 1}]", "", (head, *inner)))
+            elif schema is wire.AGGREGATED_RECORD:
+                nodes.append(Node(*place, f"{name}[{counts[name] - 1}]", _text(data, field)))
             elif wire_type == fields.VARINT:
-                nodes.append(Node(found.offset, found.end, name, str(found.value)))
+                nodes.append(Node(*place, name, str(field.value)))
             else:
-                nodes.append(Node(found.offset, found.end, name, f"{found.end - found.start} bytes"))
-    except MalformedMessage:
-        nodes.append(Node(reached, outer.end, "unread", f"{outer.end - reached} bytes"))
-    return tuple(nodes)
+                nodes.append(Node(*place, name, f"{field.end - field.start} bytes"))
+    if reached < end:
+        nodes.append(Node(reached, end, "unread", f"{end - reached} bytes"))
+    return nodes
 
 
-def _unknown(found: fields.Field, name: str) -> Node:
-    what = f"{name} as {_WIRE_TYPES[found.wire_type]}" if name else f"unknown field {found.number}"
-    return Node(found.offset, found.end, what, "" if name else _WIRE_TYPES[found.wire_type])
+def _unknown(field: fields.Field, name: str) -> Node:
+    kind = _WIRE_TYPES[field.wire_type]
+    what = f"{name} as {kind}" if name else f"unknown field {field.number}"
+    return Node(field.offset, field.end, what, "" if name else kind)
 
 
-def _text(data: bytes, found: fields.Field) -> str:
+def _text(data: bytes, field: fields.Field) -> str:
     """The first bytes of a key as a text, or as bytes if they are not UTF-8."""
-    more = found.end - found.start > 80
-    shown = data[found.start : min(found.end, found.start + 80)]
+    more = field.end - field.start > 80
+    shown = data[field.start : min(field.end, field.start + 80)]
     text = repr(shown)
     with suppress(UnicodeDecodeError):
         text = repr(getincrementaldecoder("utf-8")().decode(shown, not more))

@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 from ..compiled import speedups
 from ..errors import DecodeError, MalformedMessage
 from ..format import frame, wire
-from ..format.codec import aggregated_record, decode_message, is_aggregated
+from ..format.codec import aggregated_record, decode, is_aggregated
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
-from ..limits import DIGEST_SIZE, MAGIC
+from ..limits import DIGEST_SIZE
 from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
 from . import kcl, rows
 from .counts import Counts, Drop
@@ -25,9 +25,9 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 #: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
 _AT_ONCE, _AT_FIRST = 1024, 32
-#: What compiled code says of the record at which it stops: the KCL drops it; or it cannot decide it,
-#: but the digest is right.
-_DROPPED, _DIGEST_RIGHT = 1, 2
+#: What compiled code says of a run of Kinesis records.
+_OPENED, _DROPPED = 0, 1
+_TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
 
 
 def check_policy(policy: str) -> None:
@@ -57,14 +57,13 @@ class Opener:
         self._counts = counts
         self._on_drop = on_drop
         self._policy = policy
-        self._tags = policy != "kcl"
         #: By the number of the kind of aggregate.
         self._fates: tuple[Fate | None, ...] = tuple(
             kcl.fate_of_sound(kind) if policy == "report" else None for kind in AGGREGATE_KINDS
         )
 
     def open(
-        self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool = True
+        self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool | None = None
     ) -> Iterator[Iterable[DeaggregatedRecord]]:
         """The user records of each Kinesis record. The compiled extension reads some hundred records at a
         time; without ``read_ahead`` each record is opened before the next is asked for.
@@ -72,13 +71,18 @@ class Opener:
         Raises DecodeError under the strict policy, TypeError for anything but a KinesisRecord, and what
         ``kinesis_records`` raises, after the user records of those before.
         """
-        if speedups is None or not read_ahead:
-            for record in kinesis_records:
-                if type(record) is not KinesisRecord or type(record[1]) is not bytes:
-                    record = _checked(record)
-                yield self.open_one(record)
-            return
         source = iter(kinesis_records)
+        # DAG-13: "From an iterator a Kinesis record MUST NOT be taken before the one in front of it is
+        # opened, unless the caller allows it: whoever goes on with the iterator would miss what was taken."
+        if read_ahead is None:
+            read_ahead = source is not kinesis_records
+        if speedups is None or not read_ahead:
+            for record in map(_checked, source):
+                if speedups is not None and frame.looks_aggregated(record.data):
+                    yield from self._runs([record], self._read([record]))
+                else:
+                    yield self.open_one(record)
+            return
         wanted = _AT_ONCE if isinstance(kinesis_records, (list, tuple)) else _AT_FIRST
         held: list[KinesisRecord] = []
         refused: Exception | None = None
@@ -94,73 +98,58 @@ class Opener:
             try:
                 frames = self._read(held)
             except TypeError:  # not all are KinesisRecords with bytes
-                held = list(map(_checked, held))
-                frames = self._read(held)
-            yield from self._certain_and_others(held, frames)
+                for record in held:
+                    yield self.open_one(_checked(record))
+                held.clear()
+                continue
+            yield from self._runs(held, frames)
             # As many as compiled code reads together: it stops after about half a MiB.
             wanted = min(_AT_ONCE, 2 * wanted) if frames.count == len(held) else max(_AT_FIRST, frames.count)
             del held[: frames.count]
         if refused is not None:
             raise refused
 
+    def _runs(self, records: list[KinesisRecord], frames: Any) -> Iterator[Iterable[DeaggregatedRecord]]:
+        """The user records of what compiled code has read of ``records``."""
+        counts = self._counts
+        for what, first, last, user_records in frames:
+            if what == _OPENED:
+                counts.kinesis_records += last - first
+                counts.aggregated_records += frames.aggregates(first, last)
+                counts.user_records += len(user_records)
+                yield user_records
+            elif what == _DROPPED:
+                counts.kinesis_records += 1
+                self._dropped(records[first], frames.rows_of(first), frames.first_outside(first))
+            else:
+                yield self.open_one(records[first])
+
     def _read(self, records: list[KinesisRecord]) -> Any:
         """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
         is not bytes."""
+        judge = self._judge
         frames = speedups.FrameRows(
-            records,
-            KinesisRecord,
-            DeaggregatedRecord,
-            Placement,
-            self._fates,
-            tags=self._tags,
-            judged=self._judge is not None,
-            placed=self._placed,
-            drops=self._policy == "kcl",
+            records, _TYPES, self._fates, kcl=self._policy == "kcl", judged=judge is not None
         )
-        if self._judge is not None:
-            shard_ids = [record[3] for record in records[: frames.count]]
+        if judge is not None:
+            shard_ids = [record.shard_id for record in records[: frames.count]]
             numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
-            self._coded = self._judge.coded(tuple(numbers))
-            frames.judge(array("q", map(numbers.__getitem__, shard_ids)), *self._coded.tables)
+            coded = judge.coded(tuple(numbers))
+            frames.judge(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
+            if self._placed:
+                frames.facts = {code: coded.words(code) for code in frames.distinct_codes}
         return frames
 
-    def _certain_and_others(
-        self, records: list[KinesisRecord], frames: Any
-    ) -> Iterator[Iterable[DeaggregatedRecord]]:
-        """Runs of records that compiled code can open, and between them all others, one by one."""
-        counts, number = self._counts, 0
-        words = self._coded.words if self._judge is not None else None
-        ids = self._judge.expected_ids if self._judge is not None else None
-        while number < frames.count:
-            user_records, after, aggregates, stop = frames.take(number, words, ids)
-            counts.kinesis_records += after - number
-            counts.aggregated_records += aggregates
-            counts.user_records += len(user_records)
-            if user_records:
-                yield user_records
-            number = after
-            if not stop:
-                continue
-            if stop == _DROPPED:
-                counts.kinesis_records += 1
-                lost = frames.start(number + 1) - frames.start(number)
-                self._dropped(records[number], lost, frames.first_outside(number))
-            else:
-                yield self.open_one(records[number], verified=stop == _DIGEST_RIGHT)
-            number += 1
-
-    def open_one(self, record: KinesisRecord, *, verified: bool = False) -> Iterable[DeaggregatedRecord]:
-        """The user records of one Kinesis record. ``verified``: the digest was checked and is right."""
+    def open_one(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        """The user records of one Kinesis record, opened without compiled code."""
         self._counts.kinesis_records += 1
         # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-        data = record[1]
-        if data[:4] == MAGIC and frame.looks_aggregated(data) and not record.sub_sequence_number:
-            return self._open(record, verified)
+        if frame.looks_aggregated(record.data) and not record.sub_sequence_number:
+            return self._open(record)
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."
         self._counts.user_records += 1
-        placement = self._place_plain(record) if self._placed else None
-        return (rows.unopened(record, placement, self._fates[0]),)
+        return (rows.unopened(record, self._place_plain(record), self._fates[0]),)
 
     def _on(self, record: KinesisRecord) -> ShardJudge | None:
         return None if self._judge is None else self._judge.on(record.shard_id)
@@ -175,19 +164,17 @@ class Opener:
         hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
         return self._judge.on(record.shard_id).place(hash_key, certain=record.explicit_hash_key is not None)
 
-    def _strict(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
+    def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
         # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
         try:
-            data = record.data
-            parsed = decode_message(data[4:-DIGEST_SIZE] if verified else frame.split_frame(data), data)
+            parsed = decode(record.data)
         except DecodeError as error:
             raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
         return self._sound(record, parsed)
 
-    def _kcl(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
-        sound = verified or is_aggregated(record.data)
-        parsed = parse(record.data[4:-DIGEST_SIZE]) if sound else None
+    def _kcl(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        parsed = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
         if parsed is not None:
             return self._sound(record, parsed)
         outcome = self._outcome(record)
@@ -218,9 +205,9 @@ class Opener:
             place = record.sequence_number, record.shard_id
             self._on_drop(Drop(*place, user_records, reason, record_index))
 
-    def _report(self, record: KinesisRecord, verified: bool) -> Iterable[DeaggregatedRecord]:
+    def _report(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         try:
-            message = record.data[4:-DIGEST_SIZE] if verified else frame.split_frame(record.data)
+            message = frame.split_frame(record.data)
         except DecodeError as error:
             return (self._raw(record, error, "raw"),)
         parsed = parse(message)
@@ -242,7 +229,7 @@ class Opener:
                 placed = None
         counts.aggregated_records += 1
         counts.user_records += len(parsed)
-        return rows.sound_rows(record, parsed, placed, fate, tags=self._tags)
+        return rows.sound_rows(record, parsed, placed, fate, tags=self._policy != "kcl")
 
     def _raw(
         self, record: KinesisRecord, error: DecodeError, fate: Fate | None, sub: int = 0
@@ -309,6 +296,7 @@ class Opener:
 
 
 def _checked(record: KinesisRecord) -> KinesisRecord:
+    """``record`` with data that is bytes. Raises TypeError for anything but a KinesisRecord."""
     if isinstance(record, KinesisRecord):
         if type(record.data) is bytes:
             return record

@@ -8,7 +8,7 @@
                                           cannot be opened as one raw record, with its defect
 
 Under every policy a plain record is one user record. Everything that is dropped is counted.
-Specification: spec/03-deaggregation.md, DAG-1 to DAG-11.
+Specification: spec/03-deaggregation.md, DAG-1 to DAG-13.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Deaggregation(_Chain):
         judge: Judge | None,
         on_drop: Callable[[Drop], None] | None,
         max_size: int | None,
-        read_ahead: bool,
+        read_ahead: bool | None,
     ) -> Deaggregation:
         """Use `deaggregate`."""
         counts = Counts()
@@ -74,7 +74,7 @@ def deaggregate(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     decompress: bool | int = False,
-    read_ahead: bool = True,
+    read_ahead: bool | None = None,
 ) -> Deaggregation:
     """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
 
@@ -84,8 +84,10 @@ def deaggregate(
     both, the KCL's range rule uses the whole space.
     ``on_drop``: called with every drop under the ``kcl`` policy; the counts include drops in any case.
     ``read_ahead``: some hundred Kinesis records are taken and opened together, three times as fast; so
-    ``counts`` may be ahead. False for an iterator that waits for records, such as one that follows a live
-    stream: each record is opened before the next is asked for.
+    ``counts`` may be ahead. None: from whatever can be iterated again, such as a list. From an iterator each
+    record is opened before the next is asked for: it may wait for records, and who stops here may go on with
+    it there. True: from an iterator, too, that nobody else reads; what was taken from it and not opened is
+    gone when this stops early or raises.
     ``decompress``: undo the compression of data (`ProducerConfig.compression`); True, or the largest data to
     make, in bytes (True: 64 MiB). What cannot be decompressed is a defect under the ``report`` policy, and
     stays as it is; under the others DecompressionError is raised, after the user records before it.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, repeat
-from typing import TypeVar
 
-from ..compiled import speedups
 from ..errors import DecodeError, HashKeyError, MalformedMessage
 from ..format import wire
-from ..format.hash_keys import effective_hash_key, hash_key_from_bytes, partition_key_hashes
+from ..format.hash_keys import effective_hash_key, partition_key_hashes
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord
 from ..shards.placement import AggregateKind, PlacedAggregate, Placement, ShardJudge, aggregate_kind
@@ -18,17 +16,8 @@ from .kcl import Fate
 from .records import DeaggregatedRecord
 
 # Values that all user records of an aggregate share, repeated endlessly.
-_T = TypeVar("_T")
 _NEW, _TYPE = tuple.__new__, repeat(DeaggregatedRecord)
 _NONE, _EMPTY, _TRUE = repeat(None), repeat(()), repeat(True)
-
-
-def template(record: KinesisRecord, fate: Fate | None) -> tuple[object, ...]:
-    """A DeaggregatedRecord of ``record`` without keys, data, number and placement."""
-    return (
-        *(None, b"", None, (), record.sequence_number, 0, True),
-        *(record.shard_id, record.approximate_arrival_timestamp, None, (), fate),
-    )
 
 
 def unopened(
@@ -76,8 +65,6 @@ def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> PlacedAggregate:
 
 def _partition_key_hashes(parsed: AggregatedRecord, judge: ShardJudge) -> list[int]:
     keys = parsed.partition_key_table
-    if speedups is not None:
-        return list(map(hash_key_from_bytes, speedups.md5_many(list(map(str.encode, keys)))))
     # Keys that user records of one aggregate share are likely to be in others, too.
     if len(parsed) < 2 * len(keys):
         return partition_key_hashes(keys)
@@ -96,17 +83,11 @@ def sound_rows(
     placements = None if placed is None else list(map(placed.placements().__getitem__, placed.used))
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
-    *columns, data, found_tags = parsed.columns()
-    if not tags:
-        found_tags = None
-    if speedups is not None and type(data) is list:
-        columns += data, found_tags, placements
-        return speedups.rows(DeaggregatedRecord, template(record, fate), *columns)  # type: ignore[no-any-return]
     rows = zip(
         parsed.partition_keys(),
-        data,
+        parsed.data,
         parsed.explicit_hash_keys() or _NONE,
-        _EMPTY if found_tags is None else found_tags,
+        _EMPTY if parsed.tags is None or not tags else parsed.tags,
         repeat(record.sequence_number),
         count(),
         _TRUE,
@@ -119,24 +100,44 @@ def sound_rows(
     return map(_NEW, _TYPE, rows)
 
 
+class _Places:
+    """The placements of the user records of one defective aggregate; each pair of keys is judged once."""
+
+    def __init__(self, judge: ShardJudge | None) -> None:
+        self._judge = judge
+        self._placements: dict[tuple[str | None, str | None, bool], Placement] = {}
+        self._kind: AggregateKind | None = None
+
+    def judge_all(self, keys: Iterable[tuple[str | None, str | None, bool]]) -> None:
+        """Finds the kind of the aggregate. ``keys``: of each user record; whether they give a hash key."""
+        if self._judge is None:
+            return
+        inside = outside = 0
+        for pk, ehk, known in keys:
+            placement = self._placements.get((pk, ehk, known))
+            if placement is None:
+                hash_key = hash_key_or_none(pk or "", ehk) if known else None
+                placement = self._placements[pk, ehk, known] = self._judge.place(hash_key, certain=True)
+            inside += placement.in_range is True
+            outside += placement.in_range is False
+        self._kind = aggregate_kind(inside, outside)
+
+    def of(self, pk: str | None, ehk: str | None, known: bool = True) -> Placement | None:
+        """The placement of a user record with these keys."""
+        if self._judge is None:
+            return None
+        return self._placements[pk, ehk, known]._replace(aggregate=self._kind)
+
+
 def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) -> Iterator[DeaggregatedRecord]:
     """What the KCL delivers of a defective aggregate: its first ``delivered`` user records, as Java reads
     them."""
-    judged: dict[tuple[str, str | None], Placement] = {}
-
-    def placement(pk: str, ehk: str | None) -> Placement | None:
-        if judge is None:
-            return None
-        found = judged.get((pk, ehk))
-        if found is None:
-            found = judged[pk, ehk] = judge.place(hash_key_or_none(pk, ehk), certain=True)
-        return found
-
-    kind = _kind(placement(pk, ehk) for pk, _, ehk in _if(judge, kcl.user_records(record.data, delivered)))
+    places = _Places(judge)
+    places.judge_all((pk, ehk, True) for pk, _, ehk in kcl.user_records(record.data, delivered))
     for sub, (pk, data, ehk) in enumerate(kcl.user_records(record.data, delivered)):
         row = (
             *(pk, data, ehk, (), record.sequence_number, sub, True),
-            *(record.shard_id, record.approximate_arrival_timestamp, _of(placement(pk, ehk), kind), (), None),
+            *(record.shard_id, record.approximate_arrival_timestamp, places.of(pk, ehk), (), None),
         )
         yield _NEW(DeaggregatedRecord, row)
 
@@ -153,73 +154,46 @@ def defective_rows(
     ``unreadable``: why only the KCL can read the message; then ``walked`` is as it reads it.
     """
     data = record.data
-    seen_by_kcl = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
-    judged: dict[tuple[int | None, int | None], Placement] = {}
+    delivered = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
 
-    def keys(found: wire.WireRecord) -> tuple[str | None, str | None]:
-        return (
-            _entry(walked.partition_keys, found.partition_key_index),
-            _entry(walked.explicit_hash_keys, found.explicit_hash_key_index),
-        )
+    def keys(user_record: wire.WireRecord) -> tuple[str | None, str | None, bool]:
+        pk = _entry(walked.partition_keys, user_record.partition_key_index)
+        ehk = _entry(walked.explicit_hash_keys, user_record.explicit_hash_key_index)
+        # An explicit hash key that cannot be read still decides the shard.
+        known = ehk is not None or (pk is not None and user_record.explicit_hash_key_index is None)
+        return pk, ehk, known
 
-    def placement(found: wire.WireRecord) -> Placement | None:
-        if judge is None:
-            return None
-        pair = found.partition_key_index, found.explicit_hash_key_index
-        if pair not in judged:
-            pk, ehk = keys(found)
-            # An explicit hash key that cannot be read still decides the shard.
-            known = ehk is not None or (pk is not None and found.explicit_hash_key_index is None)
-            judged[pair] = judge.place(hash_key_or_none(pk or "", ehk) if known else None, certain=True)
-        return judged[pair]
-
-    def defects(found: wire.WireRecord) -> Iterator[DecodeError]:
-        own = walked.defects_of(found)
+    def defects(user_record: wire.WireRecord) -> Iterator[DecodeError]:
+        own = walked.defects_of(user_record)
         if unreadable is not None and not own:
-            own = [MalformedMessage(**{**unreadable.fields, "record_index": found.record_index})]
+            own = [MalformedMessage(**{**unreadable.fields, "record_index": user_record.record_index})]
         for defect in own:
             yield defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
 
     # The bytes are read twice: kept defects would take hundreds of times the memory of their bytes.
-    kind = _kind(placement(found) for found in _if(judge, walked.records()))
-    for found in walked.records():
-        pk, ehk = keys(found)
-        begin, stop = found.data or (0, 0)
+    places = _Places(judge)
+    places.judge_all(map(keys, walked.records()))
+    for user_record in walked.records():
+        pk, ehk, known = keys(user_record)
+        begin, stop = user_record.data or (0, 0)
         fate: Fate = "raw" if outcome.raw else "dropped"
-        if not outcome.raw and found.record_index < outcome.delivered:
-            same = next(seen_by_kcl, None) == (pk, data[begin:stop], ehk) and unreadable is None
+        if not outcome.raw and user_record.record_index < outcome.delivered:
+            same = next(delivered, None) == (pk, data[begin:stop], ehk) and unreadable is None
             fate = "delivered" if same else "altered"
         yield DeaggregatedRecord(
             pk,
             data[begin:stop],
             ehk,
-            found.tags,
+            user_record.tags,
             record.sequence_number,
-            found.record_index,
+            user_record.record_index,
             True,
             record.shard_id,
             record.approximate_arrival_timestamp,
-            _of(placement(found), kind),
-            tuple(defects(found)),
+            places.of(pk, ehk, known),
+            tuple(defects(user_record)),
             fate,
         )
-
-
-def _if(judge: ShardJudge | None, found: Iterable[_T]) -> Iterable[_T]:
-    return () if judge is None else found
-
-
-def _kind(placements: Iterable[Placement | None]) -> AggregateKind | None:
-    inside = outside = 0
-    for placement in placements:
-        if placement is not None and placement.in_range is not None:
-            inside += placement.in_range
-            outside += not placement.in_range
-    return aggregate_kind(inside, outside)
-
-
-def _of(placement: Placement | None, kind: AggregateKind | None) -> Placement | None:
-    return placement if placement is None else placement._replace(aggregate=kind)
 
 
 def _entry(table: Sequence[str | None], index: int | None) -> str | None:

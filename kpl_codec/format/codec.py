@@ -37,7 +37,14 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
     """
     if type(data) is not bytes:
         data = as_bytes(data, "decode")
-    return decode_message(frame.split_frame(data), data)
+    parsed = parse(frame.split_frame(data))
+    if parsed is not None:
+        return parsed
+    walked = wire.Message(data, 4, len(data) - DIGEST_SIZE)
+    defect = walked.first_defect()
+    if defect is not None:
+        raise defect
+    return aggregated_record(walked)
 
 
 def as_bytes(data: object, function: str) -> bytes:
@@ -50,18 +57,6 @@ def as_bytes(data: object, function: str) -> bytes:
     elif isinstance(data, Mapping):
         hint = ": kpl_codec.adapters.kinesis_records reads events and answers"
     raise TypeError(f"{function} takes bytes, not {type(data).__name__}{hint}")
-
-
-def decode_message(message: bytes, data: bytes) -> AggregatedRecord:
-    """The user records of ``message``, which `frame.split_frame` took out of ``data``."""
-    parsed = parse(message)
-    if parsed is not None:
-        return parsed
-    walked = wire.Message(data, 4, len(data) - DIGEST_SIZE)
-    defect = walked.first_defect()
-    if defect is not None:
-        raise defect
-    return aggregated_record(walked)
 
 
 def aggregated_record(walked: wire.Message) -> AggregatedRecord:

@@ -37,6 +37,7 @@ class DecompressionError(DecodeError):
     requirement = "ZIP-4"
     compression: Compression
     max_size: int | None = None
+    todo = "Raise the limit if the data may be that large; without `decompress` it is delivered as it is."
 
     def describe(self) -> str:
         """The text without the place."""

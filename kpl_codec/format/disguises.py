@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+from contextlib import suppress
 from typing import Final, Literal
 
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
+from .compression import DecompressionError, compression_of, decompress
 
 Disguise = Literal[
     "base64",
@@ -34,8 +36,9 @@ BEGINNINGS: dict[bytes, Disguise] = {
 }
 
 
-#: Only data with one of these can be a frame with a foreign magic: the last three bytes of the magic (erlmld
-#: and ex_kpl change the first), or a field of an aggregated record after four bytes. Not all is hashed.
+#: Only data with one of these can be a frame with a foreign magic: the last three bytes of the magic, or a
+#: field of an aggregated record after four bytes. Not all is hashed. (erlmld and ex_kpl change the first byte
+#: of the magic; if they are told to, they compress message and digest.)
 MAGIC_END: Final = MAGIC[1:]
 FIRST_TAGS: Final = (b"\x0a", b"\x12", b"\x1a")
 
@@ -57,13 +60,17 @@ def disguise_of(data: bytes) -> Disguise | None:
 
 
 def _has_foreign_magic(data: bytes) -> bool:
-    """Whether ``data`` ends in the digest of what follows its first four bytes, which are not the magic."""
+    """Whether four bytes that are not the magic stand before a message and its digest, compressed or not."""
     if len(data) <= FRAME_OVERHEAD or data.startswith(MAGIC):
         return False
-    if data[1:4] != MAGIC_END and data[4:5] not in FIRST_TAGS:
+    body = data[len(MAGIC) :]
+    if data[1:4] == MAGIC_END and compression_of(body) is not None:
+        with suppress(DecompressionError):
+            body = decompress(body)
+    elif data[1:4] != MAGIC_END and body[:1] not in FIRST_TAGS:
         return False
-    message = data[len(MAGIC) : -DIGEST_SIZE]
-    return hashlib.md5(message, usedforsecurity=False).digest() == data[-DIGEST_SIZE:]
+    message, digest = body[:-DIGEST_SIZE], body[-DIGEST_SIZE:]
+    return hashlib.md5(message, usedforsecurity=False).digest() == digest
 
 
 def _decoded(text: bytes) -> bytes:

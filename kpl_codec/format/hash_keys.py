@@ -127,12 +127,6 @@ def hash_key_to_bytes(hash_key: int) -> bytes:
         raise HashKeyError(reason="outside 0 to 2^128 - 1") from None
 
 
-def hash_keys_to_bytes(hash_keys: Iterable[int | None]) -> list[bytes | None]:
-    """`hash_key_to_bytes` of many that are in the hash key space; None stays None."""
-    size = HASH_KEY_BITS // 8
-    return [None if hash_key is None else hash_key.to_bytes(size, "big") for hash_key in hash_keys]
-
-
 def hash_key_from_bytes(data: bytes) -> int:
     """The inverse of `hash_key_to_bytes`. Raises HashKeyError unless given 16 bytes."""
     if len(data) != HASH_KEY_BITS // 8:

@@ -108,7 +108,7 @@ class AggregatedRecord(Sequence[UserRecord]):
 
     def __iter__(self) -> Iterator[UserRecord]:
         if speedups is not None and type(self.data) is list:
-            return iter(speedups.rows(UserRecord, (None, b"", None, ()), *self.columns()))
+            return iter(speedups.user_records(UserRecord, *self.columns()))
         keys = self.explicit_hash_keys()
         rows = zip(
             self.partition_keys(),
@@ -132,9 +132,7 @@ class AggregatedRecord(Sequence[UserRecord]):
 
 def parse(message: bytes) -> AggregatedRecord | None:
     """Decode a sound message. None: it may be broken; wire.py decides."""
-    parts = speedups.parse(message) if speedups is not None else None
-    if parts is None:
-        parts = _protobuf()(message)
+    parts = speedups.parse(message) if speedups is not None else _protobuf()(message)
     return None if parts is None else AggregatedRecord(*parts)
 
 

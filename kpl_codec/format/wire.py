@@ -32,19 +32,20 @@ from .records import Tag
 #: How many frame-level defects a `Message` keeps; it counts the rest.
 MAX_KEPT_DEFECTS = 100
 
-#: Field numbers, names and wire types of kpl.proto, message by message.
-AGGREGATED_RECORD = {
+#: The names and wire types of a message's fields, by number; those of kpl.proto.
+Schema = dict[int, tuple[str, int]]
+AGGREGATED_RECORD: Schema = {
     1: ("partition_key_table", LENGTH_DELIMITED),
     2: ("explicit_hash_key_table", LENGTH_DELIMITED),
     3: ("records", LENGTH_DELIMITED),
 }
-RECORD = {
+RECORD: Schema = {
     1: ("partition_key_index", VARINT),
     2: ("explicit_hash_key_index", VARINT),
     3: ("data", LENGTH_DELIMITED),
     4: ("tags", LENGTH_DELIMITED),
 }
-TAG = {1: ("key", LENGTH_DELIMITED), 2: ("value", LENGTH_DELIMITED)}
+TAG: Schema = {1: ("key", LENGTH_DELIMITED), 2: ("value", LENGTH_DELIMITED)}
 
 
 class WireRecord(NamedTuple):

@@ -1,6 +1,6 @@
-"""Where a watch reports its findings: one small class for each place, with ``finding`` and ``measures``.
+"""Where a watch reports its findings: one small class for each place, an `Outlet`.
 
 `webhook` findings to Slack and the like   `opentelemetry` the API's instruments, and so Prometheus
 `emf` CloudWatch's embedded metric format   `page` the last hour as a page   `alarms` ready alarm templates
-Specification: spec/10-sentinel.md, SEN-24 to SEN-27.
+Specification: spec/10-watch.md, WCH-24 to WCH-27.
 """

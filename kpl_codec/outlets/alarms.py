@@ -1,6 +1,6 @@
-"""Ready alarms for the sentinel's metrics: templates with the stream's name filled in.
+"""Ready alarms for the watch's metrics: templates with the stream's name filled in.
 
-A test checks their metrics against `kpl_codec.sentinel.measures.METRICS`, and their syntax with cfn-lint,
+A test checks their metrics against `kpl_codec.watch.measures.METRICS`, and their syntax with cfn-lint,
 python-hcl2 and a schema.
 """
 
@@ -22,7 +22,7 @@ _FILES: Final[dict[str, str]] = {
 
 def alarms(form: Form, stream: str) -> str:
     """The alarms for ``stream`` (a name or an ARN) as text of that form. Raises StreamNameError."""
-    # SEN-26: "A name that no stream can have MUST be refused before it stands in a template."
+    # WCH-26: "A name that no stream can have MUST be refused before it stands in a template."
     name = stream_of(stream).name
     text = files(__package__).joinpath("templates", _FILES[form]).read_text(encoding="utf-8")
     return text.replace("@STREAM@", name)

@@ -10,21 +10,22 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 from .. import __version__
-from ..report import Finding, Report, Tally, build_report, render_page
-from ..report.model import Sample
+from ..report.build import build_report
+from ..report.counters import Tally
+from ..report.model import Report, Sample
+from ..report.page import render_page
 from ..report.summary import REASONS
-from ..sentinel import Finding as SentinelFinding
-from ..sentinel import Watch
-from ..sentinel.kept import Minute
-from ..sentinel.measures import Measure
-from ..sentinel.sentinel import MINUTE
-from ..shards.misplacement_causes import CAUSES
 from ..shards.placement import Verdict
+from ..watch import Watch
+from ..watch.measures import Every, Measure
+from ..watch.minutes import MINUTE, Minute
+from .outlet import Outlet
 from .serving import ServerThread
 
 #: Seconds after which a browser reloads; and seconds after its last request for which the page is still
@@ -35,55 +36,47 @@ _WANTED: Final = 60.0
 
 def report_of(watch: Watch, now: float) -> Report:
     """The report on the last hour of ``watch``. Call it in the thread that owns the watch."""
-    sentinel = watch.sentinel
+    last_hour = watch.last_hour
     tally = Tally()
     tally.bucket_seconds = MINUTE
-    for shard_id in sentinel.shard_ids:
-        for number, minute in sorted(sentinel.minutes(shard_id).items()):
+    for shard_id, minutes in last_hour.by_shard.items():
+        for number, minute in sorted(minutes.items()):
             _add_minute(tally, shard_id, number, minute, now)
-    for found in sentinel.findings(now):
-        seen = found.lost.seen if found.lost is not None else None
+    for finding in last_hour.findings():
+        seen = finding.lost.seen if finding.lost is not None else None
         if seen:
-            dropped = tally.losses.setdefault(_reason(found.kind), [0, 0])
-            dropped[0] += found.kinesis_records
+            dropped = tally.losses.setdefault(_reason(finding.kind), [0, 0])
+            dropped[0] += finding.kinesis_records
             dropped[1] += seen
+        aggregates = finding.kinesis_records or None
         tally.add_finding(
-            Finding(
-                found.kind,
-                shard_id=found.shard_id,
-                sequence_number=found.sequence_number,
-                expected_shard_id=found.expected_shard_id,
-                user_records=seen,
-                dropped=seen,
-                aggregates=found.kinesis_records or None,
-                cause=found.cause if found.cause in CAUSES else None,
-                detail=found.text,
-            )
+            replace(finding, user_records=seen, dropped=seen, aggregates=aggregates, detail=finding.text)
         )
-    lost_all = sentinel.lost(now)
+    lost_all = last_hour.lost()
     what = "counts are of what was read" if lost_all.seen else "no loss was seen"
     share = watch.cost().share
     read = f"{share:.0%} of each shard's time" if share < 1 else "everything"
     return build_report(
         tally,
-        sentinel.shard_map,
+        last_hour.shard_map,
         generated=datetime.fromtimestamp(int(now), timezone.utc),
         version=__version__,
-        title="Live watch of the last hour",
-        stream_name=sentinel.stream,
+        title="Watch of the last hour",
+        stream_name=last_hour.stream,
         source=f"read: {read}; {what}",
         sample=Sample(share, str(lost_all) if lost_all.seen else None) if share < 1 else None,
     )
 
 
 def _add_minute(tally: Tally, shard_id: str | None, number: int, minute: Minute, now: float) -> None:
-    # SEN-39: "The page MUST count what was read as a validation of the same records counts it."
-    aggregated = minute.kinesis_records - minute.plain_records - minute.broken_frames
-    for (verdict, fate), (count, size) in minute.fates.items():
+    # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
+    aggregated = minute.kinesis_records - minute.writers["plain"] - minute.broken_frames
+    for (verdict, fate), count in minute.fates.items():
+        size = minute.fate_bytes[verdict, fate]
         home = shard_id if verdict == Verdict.EXPECTED else None
         tally.add_group(shard_id, home, verdict, fate, count, size, None)
     tally.kinesis_records += minute.kinesis_records
-    tally.plain_records += minute.plain_records
+    tally.plain_records += minute.writers["plain"]
     tally.broken_frames += minute.broken_frames
     tally.aggregates += Counter({"": aggregated, **minute.aggregates})
     if not minute.kinesis_records:
@@ -92,10 +85,9 @@ def _add_minute(tally: Tally, shard_id: str | None, number: int, minute: Minute,
     last = round(minute.newest) or number * MINUTE
     tally.add_arrivals(shard_id, min(number * MINUTE, last), last)
     if (number + 1) * MINUTE <= now:  # a minute that is not over would look like traffic that stops
-        users = sum(count for count, _ in minute.fates.values())
-        size = sum(size for _, size in minute.fates.values())
-        lost = sum(count for (_, fate), (count, _) in minute.fates.items() if fate == "dropped")
-        tally.add_cell(number * MINUTE, shard_id, users, size, lost)
+        lost = sum(count for (_, fate), count in minute.fates.items() if fate == "dropped")
+        size = minute.fate_bytes.total()
+        tally.add_cell(number * MINUTE, shard_id, minute.fates.total(), size, lost)
 
 
 def _reason(kind: str) -> str:
@@ -103,31 +95,28 @@ def _reason(kind: str) -> str:
     return kind if kind in REASONS else "out-of-range"
 
 
-class PageServer(ServerThread):
+class PageServer(ServerThread, Outlet):
     """A context manager. ``port`` 0 takes a free one; ``port`` then says which."""
 
     def __init__(self, watch: Watch, address: str, port: int) -> None:
         self._watch = watch
         self._page = b""
         self._made = threading.Event()
-        self._asked_at = self._made_at = self._rendered_at = float("-inf")
+        self._every = Every(RENEW / 2)
+        self._asked_at = self._rendered_at = float("-inf")
         server = self
 
         class Handler(_Handler):
             owner = server
 
-        # SEN-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
+        # WCH-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
         # load nothing from anywhere."
         super().__init__(Handler, address, port)
 
-    def finding(self, finding: SentinelFinding) -> None:
-        """Does nothing: open findings are on the page."""
-
     def measures(self, measured: Sequence[Measure], now: float) -> None:
         """Renew the page if somebody looks at it, or there is none yet."""
-        fresh = 0 <= now - self._made_at < RENEW / 2
-        if not self._page or (not fresh and time.monotonic() - self._asked_at < _WANTED):
-            self._made_at = now
+        wanted = time.monotonic() - self._asked_at < _WANTED
+        if not self._page or (wanted and self._every.due(now)):
             self._page = render_page(report_of(self._watch, now)).encode()
             self._rendered_at = time.monotonic()
             self._made.set()

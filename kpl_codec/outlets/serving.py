@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import TypeVar
 
 from ..errors import KplError
@@ -21,6 +20,8 @@ class CannotListen(KplError, OSError):
     port: int
     reason: str
     text = "cannot listen at {address}, port {port}: {reason}"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Choose a free port, or an address of this machine."
 
 
 class ServerThread:
@@ -45,9 +46,7 @@ class ServerThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(5)

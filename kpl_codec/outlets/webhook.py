@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import urllib.request
-from collections.abc import Sequence
 from contextlib import suppress
 from http.client import HTTPException
 from queue import Full, Queue
-from types import TracebackType
 from typing import Any, Final
 
 from ..backoff import Backoff
-from ..sentinel import Finding
-from ..sentinel.measures import Measure
+from ..watch import WatchFinding
+from .outlet import Outlet
 
 _MARKS: Final = {
     "critical": ":red_circle:",
@@ -27,7 +25,7 @@ _WAITING, _TRIES, _TIMEOUT = 100, 4, 10.0
 _WAIT = Backoff(0.5, 10.0)
 
 
-def message(finding: Finding) -> dict[str, Any]:
+def message(finding: WatchFinding) -> dict[str, Any]:
     """The JSON for ``finding``. Its fields are under ``finding``, which Slack ignores."""
     mark = _MARKS[finding.severity] if finding.state != "over" else ":white_check_mark:"
     state = {"open": "", "grown": "more: ", "over": "over: "}[finding.state]
@@ -44,12 +42,11 @@ def _plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-class Webhook:
+class Webhook(Outlet):
     """Posts findings in its own thread, so a slow receiver blocks nothing. A context manager. ``failed``
     counts findings that could not be posted after some attempts, or for which there was no room.
     """
 
-    #: What ``failed`` counts.
     failures = "findings could not be posted to the webhook"
 
     def __init__(self, url: str) -> None:
@@ -59,15 +56,12 @@ class Webhook:
         self._queue: Queue[dict[str, Any] | None] = Queue(_WAITING)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kpl-codec webhook", daemon=True)
-        self.failed = 0
 
     def __enter__(self) -> Webhook:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._closing.set()
         with suppress(Full):  # the thread is behind: what waits then is not posted
             self._queue.put_nowait(None)
@@ -75,18 +69,12 @@ class Webhook:
         if self._thread.is_alive():
             self.failed += self._queue.qsize()
 
-    def finding(self, finding: Finding) -> None:
+    def finding(self, finding: WatchFinding) -> None:
         """Post ``finding`` soon."""
-        # SEN-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
+        # WCH-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
         # be counted."
-        self._put(message(finding))
-
-    def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Does nothing: a webhook gets only findings."""
-
-    def _put(self, item: dict[str, Any]) -> None:
         try:
-            self._queue.put_nowait(item)
+            self._queue.put_nowait(message(finding))
         except Full:
             self.failed += 1
 

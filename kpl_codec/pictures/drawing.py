@@ -1,4 +1,4 @@
-"""SVG elements, escaped by construction. Charts of the report and the pictures of `svg` are made of them.
+"""SVG elements, escaped by construction. The charts of the report are made of them.
 
 element("rect", {"x": 1.5, "class": "shard"}, element("title", {}, shard_id))
 """

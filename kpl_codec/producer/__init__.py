@@ -2,13 +2,13 @@
 
 `ProducerCore` is driven by `kpl_codec.aws.Producer` (threads, boto3) or `kpl_codec.aws.AsyncProducer`
 (asyncio, aiobotocore). Read in this order: config, outcomes, partitioner, pending, kinesis_record,
-aggregator, limiter, collector, send_queue, router, ordering, placer, answers, verdicts, failures, core.
+aggregator, limiter, send_queue, ordering, placer, answers, verdicts, failures, core.
 """
 
 from ..shards.allocation import HashKeyAllocator
-from .collector import PutRecordsRequest
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore
+from .kinesis_record import PutRecordsRequest
 from .metrics import METRICS
 from .outcomes import Attempt, Delivery, DeliveryError, Outcome
 from .partitioner import ShardLoad, UniformStickyPartitioner

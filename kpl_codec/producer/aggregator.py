@@ -123,7 +123,7 @@ class Aggregator:
         # for more, at most aggregation_max_buffered_time after its first was put, if its shard had got a user
         # record not longer than that before the first; retries and a flush MUST NOT wait."
         records = outgoing.records
-        if len(records) >= self._min_count or any(p.attempts or p.number < urgent_below for p in records):
+        if len(records) >= self._min_count or any(p.history or p.number < urgent_below for p in records):
             return float("-inf")
         return min(outgoing.expires_at, min(pending.accepted_at for pending in records) + self._longest)
 

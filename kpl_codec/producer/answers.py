@@ -10,33 +10,23 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
+from .outcomes import ACTIONS, Action, Outcome, outcome_of
 
 
-class Stored(NamedTuple):
-    """A Kinesis record is in the stream."""
+class Entry(NamedTuple):
+    """What an answer says of a Kinesis record. ``code`` and ``message`` as the service wrote them."""
 
-    shard_id: str
-    sequence_number: str
-
-
-class NotStored(NamedTuple):
-    """A Kinesis record was refused. ``code`` and ``message`` as the service wrote them."""
-
-    code: str
-    message: str | None
+    outcome: Outcome
+    shard_id: str | None = None
+    sequence_number: str | None = None
+    code: str | None = None
+    message: str | None = None
 
 
-class Malformed(NamedTuple):
-    """An entry without a result: the Kinesis record may be stored or not."""
-
-    code: str = "MalformedAnswer"
-    message: None = None
+MALFORMED: Final = Entry(Outcome.COUNT_MISMATCH, code="MalformedAnswer")
 
 
-MALFORMED: Final = Malformed()
-
-
-def parse_put_records(answer: object, sent: int) -> list[Stored | NotStored | Malformed] | None:
+def parse_put_records(answer: object, sent: int) -> list[Entry] | None:
     """One entry for each of ``sent`` Kinesis records; None for an answer that does not fit them."""
     entries = answer.get("Records") if isinstance(answer, Mapping) else None
     # PRD-23: "An answer that does not have one entry for each record sent tells nothing about any of
@@ -46,15 +36,18 @@ def parse_put_records(answer: object, sent: int) -> list[Stored | NotStored | Ma
     return [_parse_entry(entry) for entry in entries]
 
 
-def _parse_entry(entry: object) -> Stored | NotStored | Malformed:
+def _parse_entry(entry: object) -> Entry:
     if not isinstance(entry, Mapping):
         return MALFORMED
     code, message = entry.get("ErrorCode"), entry.get("ErrorMessage")
     if isinstance(code, str) and code:
-        return NotStored(code, message if isinstance(message, str) else None)
+        outcome = outcome_of(code)
+        if ACTIONS[outcome] is Action.ISOLATE:  # it was refused by itself; the message may repeat the record
+            return Entry(Outcome.REFUSED, code=code)
+        return Entry(outcome, code=code, message=message if isinstance(message, str) else None)
     shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
     if not code and isinstance(shard_id, str) and isinstance(number, str) and shard_id and number:
-        return Stored(shard_id, number)
+        return Entry(Outcome.DELIVERED, shard_id, number)
     return MALFORMED
 
 

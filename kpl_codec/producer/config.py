@@ -39,6 +39,7 @@ class ConfigError(KplError, ValueError):
     value: object
     expected: str
     text = "{setting} = {value!r}: expected {expected}"
+    todo = "Set the named option as the text says."
 
 
 #: Lowest and highest value of each setting, the KPL's if it has the setting.

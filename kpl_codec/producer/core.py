@@ -23,11 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
-from .answers import Malformed, NotStored, Stored, parse_max_record_size, parse_put_records
-from .collector import PutRecordsRequest
+from .answers import Entry, parse_max_record_size, parse_put_records
 from .config import ProducerConfig
 from .failures import Failures, Fate, Flight, note
-from .kinesis_record import Outgoing, build_all
+from .kinesis_record import Outgoing, PutRecordsRequest, build_all
 from .ledger import Ended, Ledger, deliveries, undelivered
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
@@ -35,7 +34,7 @@ from .outcomes import ACTIONS, Action, Attempt, Delivery, DeliveryError, Outcome
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
-from .send_queue import SendQueue
+from .send_queue import EXPIRY_STEP, SendQueue
 from .verdicts import Verdicts
 
 
@@ -70,7 +69,8 @@ class ProducerCore:
 
     def _make_places(self) -> None:
         config, live = self.config, self.live
-        self._order = StrictOrder() if config.ordering == "partition-key" else None
+        strict = config.ordering == "partition-key"
+        self._order = StrictOrder(config.ttl_seconds * EXPIRY_STEP) if strict else None
         self._placer = Placer(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
         self._in_flight: dict[int, Flight] = {}
@@ -110,7 +110,7 @@ class ProducerCore:
             raise ProducerClosed(code="closed")
         if not self._ledger.has_room(pending.size):
             raise self.full()
-        # PRD-8: "The time to live MUST count from the moment a user record was put, and no deadline lie
+        # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
         pending.accepted_at = put_at
@@ -148,10 +148,10 @@ class ProducerCore:
         self._closed = True
         for flight in self._in_flight.values():
             for outgoing in flight.kinesis_records:
-                note(outgoing, flight.attempt(outgoing, Outcome.NO_ANSWER, now))
+                note(outgoing, flight.attempt(outgoing, Entry(Outcome.NO_ANSWER), now))
                 self._meter.failed(Outcome.NO_ANSWER.value)
-        for parked in self._verdicts.parked():
-            note(*parked)
+        for parked in self._verdicts.parked:
+            note(parked.outgoing, parked.attempt)
             self._meter.failed(parked.attempt.outcome.value)
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
@@ -167,14 +167,13 @@ class ProducerCore:
         yield from self._placer.places()
         yield from (outgoing.records for outgoing in self._queue.kinesis_records())
         yield from (one.records for flight in self._in_flight.values() for one in flight.kinesis_records)
-        yield from (judged.outgoing.records for judged in self._verdicts.parked())
+        yield from (parked.outgoing.records for parked in self._verdicts.parked)
 
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
-        router = self._placer.router
-        if router.needs_loads:
-            router.update_loads(self._queue.loads(), now)
+        if self._placer.needs_loads:
+            self._placer.update_loads(self._queue.loads(), now)
         self._placer.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
@@ -213,8 +212,8 @@ class ProducerCore:
     def requests(self, now: float) -> list[PutRecordsRequest | Request]:
         """The calls to make now. Also does all that is due at ``now``."""
         again = self._placer.take_waiting(now)
-        for judged in self._verdicts.take_due(now):
-            again += self._failed(judged.outgoing, judged.attempt, now)
+        for parked in self._verdicts.take_due(now):
+            again += self._failed(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
             self._ledger.end([undelivered(pending, Outcome.EXPIRED) for pending in expired])
@@ -276,7 +275,7 @@ class ProducerCore:
             return
         entries = parse_put_records(answer, len(flight.kinesis_records))
         if entries is None:
-            self._all_failed(flight, Outcome.COUNT_MISMATCH, Failure("CountMismatch"), now)
+            self._all_failed(flight, Entry(Outcome.COUNT_MISMATCH, code="CountMismatch"), now)
             return
         again: list[Pending] = []
         for outgoing, entry in zip(flight.kinesis_records, entries, strict=True):
@@ -302,9 +301,12 @@ class ProducerCore:
             self._queue.refused_as_invalid(now)
             for _ in flight.kinesis_records:
                 self._meter.failed(failure.code)
-            self._place_again(self._move(self._failures.invalid(flight, failure.code, now)), now)
+            same_life = flight.generation == self.live.generation
+            open_shards = frozenset(self.live.predicted_shards if same_life else ())
+            self._place_again(self._move(self._failures.invalid(flight, failure.code, now, open_shards)), now)
         else:
-            self._all_failed(flight, outcome, failure, now)
+            entry = Entry(outcome, code=failure.code, message=failure.reason or None)
+            self._all_failed(flight, entry, now)
 
     def _landed(self, request: PutRecordsRequest, now: float) -> Flight | None:
         """The records in flight with ``request``; None if they were given up."""
@@ -313,11 +315,10 @@ class ProducerCore:
             self._meter.answered(now - flight.started_at)
         return flight
 
-    def _all_failed(self, flight: Flight, outcome: Outcome, failure: Failure, now: float) -> None:
+    def _all_failed(self, flight: Flight, entry: Entry, now: float) -> None:
         again: list[Pending] = []
-        facts = {"code": failure.code, "message": failure.reason or None}
         for outgoing in flight.kinesis_records:
-            attempt = flight.attempt(outgoing, outcome, now, **facts)
+            attempt = flight.attempt(outgoing, entry, now)
             again += self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
         self._queue.answered(flight.started_at, now)
         self._place_again(again, now)
@@ -340,19 +341,16 @@ class ProducerCore:
             self._queue.isolate(kinesis_records)
         return fate.again
 
-    def _answered(
-        self, outgoing: Outgoing, entry: Stored | NotStored | Malformed, flight: Flight, now: float
-    ) -> Sequence[Pending]:
+    def _answered(self, outgoing: Outgoing, entry: Entry, flight: Flight, now: float) -> Sequence[Pending]:
         """Handles the outcome of one Kinesis record; returns the user records to place again."""
-        if isinstance(entry, Stored):
-            self._queue.stored(outgoing.shard)
-            attempt = flight.attempt(outgoing, Outcome.DELIVERED, now, **entry._asdict())
-            attempt = self._verdicts.judge(outgoing, entry, attempt, flight.generation, now)
-            if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
-                return ()
-            return self._judged(outgoing, attempt, now)
-        attempt = flight.not_stored(outgoing, entry, now)
-        return self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
+        attempt = flight.attempt(outgoing, entry, now)
+        if attempt.outcome is not Outcome.DELIVERED:
+            return self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
+        self._queue.stored(outgoing.shard)
+        attempt = self._verdicts.judge(outgoing, attempt, flight.generation, now)
+        if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
+            return ()
+        return self._judged(outgoing, attempt, now)
 
     def _stays(self, outgoing: Outgoing, flight: Flight) -> bool:
         """Whether the map would send a Kinesis record as it was sent before."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .answers import Malformed, NotStored
+from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .ledger import Ended, undelivered
-from .outcomes import ACTIONS, Action, Attempt, Outcome, outcome_of
-from .pending import MOST_ATTEMPTS, Pending
+from .outcomes import ACTIONS, NO_HISTORY, Action, Attempt, Outcome
+from .pending import Pending
+
+#: After so many misplacements a user record is sent alone: no consumer drops a bare record.
+MISPLACEMENTS_BEFORE_ALONE = 2
 
 
 class Flight(NamedTuple):
@@ -23,17 +26,10 @@ class Flight(NamedTuple):
     started_at: float
     generation: int
 
-    def attempt(self, outgoing: Outgoing, outcome: Outcome, now: float, **facts: str | None) -> Attempt:
+    def attempt(self, outgoing: Outgoing, entry: Entry, now: float) -> Attempt:
         """The attempt that this call was for one of its Kinesis records."""
-        return Attempt(outcome, self.started_at, now, outgoing.shard, **facts)
-
-    def not_stored(self, outgoing: Outgoing, entry: NotStored | Malformed, now: float) -> Attempt:
-        """The attempt, for an entry of the answer that says that it was not stored."""
-        outcome = outcome_of(entry.code) if isinstance(entry, NotStored) else Outcome.COUNT_MISMATCH
-        if ACTIONS[outcome] is not Action.ISOLATE:
-            return self.attempt(outgoing, outcome, now, code=entry.code, message=entry.message)
-        # It was refused by itself; the message may repeat the record.
-        return self.attempt(outgoing, Outcome.REFUSED, now, code=entry.code)
+        outcome, *facts = entry
+        return Attempt(outcome, self.started_at, now, outgoing.shard, *facts)
 
 
 class Fate(NamedTuple):
@@ -49,15 +45,12 @@ class Fate(NamedTuple):
 
 def note(outgoing: Outgoing, attempt: Attempt) -> None:
     """Add a failed attempt to the history of its user records."""
-    before: tuple[Attempt, ...] = ()
-    after: tuple[Attempt, ...] = (attempt,)  # nearly all of them share one history
+    before, after = None, NO_HISTORY.with_attempt(attempt)  # nearly all of them share one history
     for pending in outgoing.records:
-        if pending.attempts is before and len(before) < MOST_ATTEMPTS:
-            pending.attempts = after
-        else:
-            before = pending.attempts
-            pending.note(attempt)
-            after = pending.attempts
+        if pending.history is not before:
+            before = pending.history
+            after = (before or NO_HISTORY).with_attempt(attempt)
+        pending.history = after
 
 
 class Failures:
@@ -86,23 +79,36 @@ class Failures:
         for pending in outgoing.records:
             pending.deadline = min(deadline, pending.expires_at)
             pending.map_deadline = min(now + self._ttl / 10, pending.expires_at)
+            # PRD-31: "A user record that was misplaced twice MUST be sent alone."
+            if pending.history and pending.history.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
+                pending.alone, pending.wrap = True, pending.must_wrap
         return Fate(ended, outgoing.records)
 
-    def invalid(self, flight: Flight, code: str, now: float) -> Fate:
+    def invalid(self, flight: Flight, code: str, now: float, open_shards: frozenset[str]) -> Fate:
         """The service refused a whole call as invalid: find the invalid record by halving.
 
         One bad record must not fail 499 good ones. First halves are sent, then single Kinesis records, then
         the user records of an aggregate one by one. A record that is refused alone fails.
+        ``open_shards``: for which a Kinesis record may be sent as it is.
         """
         kinesis_records = flight.kinesis_records
         if len(kinesis_records) == 1 and len(kinesis_records[0].records) == 1:
             only = kinesis_records[0]
-            return self.failed(only, flight.attempt(only, Outcome.REFUSED, now, code=code), now)
+            return self.failed(only, flight.attempt(only, Entry(Outcome.REFUSED, code=code), now), now)
         for outgoing in kinesis_records:
-            note(outgoing, flight.attempt(outgoing, Outcome.INVALID, now, code=code))
-        if len(kinesis_records) > 1:
-            half = len(kinesis_records) // 2
-            return Fate(isolated=[kinesis_records[:half], kinesis_records[half:]])
-        for pending in kinesis_records[0].records:
-            pending.alone = True
-        return Fate(again=kinesis_records[0].records)
+            note(outgoing, flight.attempt(outgoing, Entry(Outcome.INVALID, code=code), now))
+        again: list[Pending] = []
+        # PRD-32: what was meant for a shard that has closed since is placed anew; its next request is halved.
+        halved: list[Outgoing] = []
+        for outgoing in kinesis_records:
+            if outgoing.shard is None or outgoing.shard in open_shards:
+                halved.append(outgoing)
+            else:
+                again += outgoing.records
+        if len(kinesis_records) == 1 and halved:
+            again = halved.pop().records
+            for pending in again:
+                pending.alone = True
+        half = len(halved) // 2
+        parts = [halved[:half], halved[half:]]
+        return Fate(again=again, isolated=[part for part in parts if part])

@@ -5,7 +5,7 @@ Specification: spec/05-producer.md, PRD-11 to PRD-14.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..compiled import speedups
 from ..format.codec import encode_many
@@ -14,6 +14,13 @@ from ..format.size import AggregateSize
 from .pending import Pending
 
 _Size: type[AggregateSize] = AggregateSize if speedups is None else speedups.AggregateSize
+
+
+class PutRecordsRequest(NamedTuple):
+    """A PutRecords call to make: ``records`` is its Records argument. Answer with the same ``number``."""
+
+    number: int
+    records: list[dict[str, Any]]
 
 
 class Outgoing:
@@ -87,9 +94,9 @@ class Outgoing:
     @property
     def aggregated(self) -> bool:
         """Whether it is written as an aggregated record."""
-        # PRD-12: "A lone user record MUST be sent bare, as the KPL does;"
-        # PRD-13: "but one whose data starts like an aggregated record MUST be sent as an aggregate of one:
-        # consumers would open it."
+        # PRD-12: "A lone user record MUST be sent bare, but for PRD-13 and PRD-14."
+        # PRD-13: "A lone user record whose data starts like an aggregated record MUST be sent as an aggregate
+        # of one: sent bare, consumers would open it."
         # PRD-14: "A lone user record with tags MUST be sent as an aggregate of one: bare, its tags would be
         # lost."
         return len(self.records) > 1 or self.records[0].wrap

@@ -41,11 +41,11 @@ _LINE = re.compile(r"([^=:\s]+)\s*[=:\s]\s*(.*)\Z")
 def parse_properties(text: str) -> dict[str, str]:
     """The names and values of a Java properties file, as far as the KPL's settings need it: comments,
     ``=``, ``:`` or a blank between name and value, lines continued with a backslash."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in re.sub(r"\\\r?\n\s*", "", text).splitlines():
         line = line.strip()
         if line and line[0] not in "#!":
             match = _LINE.match(line)
             name, value = match.groups() if match else (line, "")
-            found[name] = value.strip()
-    return found
+            settings[name] = value.strip()
+    return settings

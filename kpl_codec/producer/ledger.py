@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..compiled import speedups
 from .config import ProducerConfig
-from .outcomes import Attempt, Delivery, DeliveryError, Outcome
+from .outcomes import NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome
 from .pending import Pending
 
 #: A user record, and what it has ended as.
@@ -26,8 +26,9 @@ def deliveries(records: list[Pending], attempt: Attempt) -> list[Ended]:
         return speedups.deliveries(Delivery, records, shard_id, sequence_number, last)  # type: ignore[no-any-return]
     ended: list[Ended] = []
     for index, pending in enumerate(records):
-        attempts = (*pending.attempts, attempt) if pending.attempts else last
-        delivery = Delivery(shard_id, sequence_number, index, attempts, pending.attempts_left_out)
+        history = pending.history or NO_HISTORY
+        attempts = (*history.attempts, attempt) if history.attempts else last
+        delivery = Delivery(shard_id, sequence_number, index, attempts, history.left_out)
         ended.append((pending, delivery))
     return ended
 
@@ -36,12 +37,13 @@ def undelivered(pending: Pending, outcome: Outcome, code: str | None = None) -> 
     """A user record that was not delivered, and its error. ``code``: that of the service, if it ended it."""
     # PRD-10: "Every accepted user record MUST end exactly once: as a Delivery, or as a DeliveryError with
     # the reason and all attempts."
+    history = pending.history or NO_HISTORY
     error = DeliveryError(
         outcome=outcome,
         code=code or outcome.value,
-        attempts=pending.attempts,
-        attempts_left_out=pending.attempts_left_out,
-        left_out_may_be_stored=pending.may_be_stored,
+        attempts=history.attempts,
+        attempts_left_out=history.left_out,
+        left_out_may_be_stored=history.may_be_stored,
     )
     return pending, error
 

@@ -1,29 +1,11 @@
-"""The producer's metrics, under the KPL's names.
-
-name                             | unit         | recorded when
----------------------------------+--------------+--------------------------------------------
-UserRecordsReceived              | count        | a user record is accepted
-UserRecordsPending               | count        | this changes: user records outstanding
-UserRecordsPut                   | count        | user records are delivered
-UserRecordsDataPut               | bytes        | the same: their data
-KinesisRecordsPut                | count        | a Kinesis record is delivered (by ShardId)
-KinesisRecordsDataPut            | bytes        | the same: its data
-ErrorsByCode                     | count        | a Kinesis record was not delivered (by ErrorCode)
-AllErrors                        | count        | the same
-RetriesPerRecord                 | count        | a user record is delivered
-BufferingTime                    | milliseconds | a user record is sent for the first time
-RequestTime                      | milliseconds | a PutRecords call was answered, or failed
-UserRecordsPerKinesisRecord      | count        | a request goes out, for each Kinesis record in it
-KinesisRecordsPerPutRecordsRequest | count      | a request goes out
-UserRecordsPerPutRecordsRequest  | count        | a request goes out
-OldestUserRecordAge              | milliseconds | the same: since the oldest outstanding was put, 0 for none
-ShardMapErrors                   | count        | a refresh of the shard map failed (by ErrorCode)
-"""
+"""The producer's metrics, under the KPL's names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+
+from .outcomes import NO_HISTORY
 
 if TYPE_CHECKING:
     from .kinesis_record import Outgoing
@@ -34,21 +16,25 @@ Observe = Callable[[str, float, Mapping[str, str]], None]
 # PRD-33: "Measurements MUST have the KPL's metric names."
 #: Name -> (kind, unit). Counters add up, histograms take single values, gauges show a level.
 METRICS: Final[dict[str, tuple[str, str]]] = {
+    # A user record is accepted, ended, or delivered.
     "UserRecordsReceived": ("counter", "{record}"),
     "UserRecordsPending": ("gauge", "{record}"),
     "UserRecordsPut": ("counter", "{record}"),
     "UserRecordsDataPut": ("counter", "By"),
+    "RetriesPerRecord": ("histogram", "{retry}"),
+    # A Kinesis record is delivered (by ShardId), or was not (by ErrorCode; AllErrors: without).
     "KinesisRecordsPut": ("counter", "{record}"),
     "KinesisRecordsDataPut": ("counter", "By"),
     "ErrorsByCode": ("counter", "{record}"),
     "AllErrors": ("counter", "{record}"),
-    "RetriesPerRecord": ("histogram", "{retry}"),
+    # A request goes out. BufferingTime: of user records that are sent for the first time.
     "BufferingTime": ("histogram", "ms"),
-    "RequestTime": ("histogram", "ms"),
     "UserRecordsPerKinesisRecord": ("histogram", "{record}"),
     "KinesisRecordsPerPutRecordsRequest": ("histogram", "{record}"),
     "UserRecordsPerPutRecordsRequest": ("histogram", "{record}"),
-    # The KPL does not have these.
+    # A PutRecords call was answered, or failed.
+    "RequestTime": ("histogram", "ms"),
+    # Not in the KPL: since the oldest outstanding user record was put; a refresh failed (by ErrorCode).
     "OldestUserRecordAge": ("gauge", "ms"),
     "ShardMapErrors": ("counter", "{error}"),
 }
@@ -87,7 +73,7 @@ class Meter:
         for outgoing in kinesis_records:
             observe("UserRecordsPerKinesisRecord", len(outgoing.records), {})
             for pending in outgoing.records:
-                if not pending.attempts:
+                if not pending.history:
                     observe("BufferingTime", (now - pending.accepted_at) * 1000, {})
 
     def answered(self, seconds: float) -> None:
@@ -105,7 +91,8 @@ class Meter:
         if observe is _ignore:
             return
         for pending in outgoing.records:
-            observe("RetriesPerRecord", len(pending.attempts) + pending.attempts_left_out, {})
+            history = pending.history or NO_HISTORY
+            observe("RetriesPerRecord", len(history.attempts) + history.left_out, {})
         observe("UserRecordsPut", len(outgoing.records), {})
         observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in outgoing.records), {})
         observe("KinesisRecordsPut", 1, {"ShardId": shard_id})

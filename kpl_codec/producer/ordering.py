@@ -16,7 +16,6 @@ is in one Kinesis record at a time. User records without a key have no order.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -30,17 +29,17 @@ Home = Outgoing | Literal["waiting"]
 
 class StrictOrder:
     """See the module. State: the homes, how many user records of the key are in each, the held user records
-    by key (oldest first), the keys that left their home, and a heap of the times at which held user records
-    expire.
+    by key (oldest first), the keys that left their home. ``expiry_step``: seconds between two looks for
+    expired ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expiry_step: float) -> None:
         self._homes: dict[str, Home] = {}
         self._inside: dict[str, int] = {}
         self._held: dict[str, deque[Pending]] = {}
         self._left: dict[str, None] = {}  # a set that keeps its order
-        self._expiries: list[tuple[float, int, Pending]] = []
-        self._holds = 0
+        self._expiry_step = expiry_step
+        self._expires_from = float("inf")  # no held user record expires before
 
     def home(self, pending: Pending) -> Home | None:
         """Where the user records of its key are; None for nowhere."""
@@ -58,19 +57,14 @@ class StrictOrder:
 
     def hold(self, pending: Pending) -> None:
         """It is held, behind the others of its key."""
-        self._expire_later(pending)
+        self._expires_from = min(self._expires_from, pending.expires_at)
         self._held.setdefault(pending.record.partition_key, deque()).append(pending)
-
-    def _expire_later(self, pending: Pending) -> None:
-        pending.held = True
-        self._holds += 1
-        heapq.heappush(self._expiries, (pending.expires_at, self._holds, pending))
 
     def come_back(self, records: list[Pending]) -> None:
         """They have left their homes, and are held before all others of their keys."""
         for pending in sorted(records, key=lambda pending: pending.number, reverse=True):
             self._leave(pending)
-            self._expire_later(pending)
+            self._expires_from = min(self._expires_from, pending.expires_at)
             self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
 
     def ended(self, records: Iterable[Pending]) -> None:
@@ -101,26 +95,26 @@ class StrictOrder:
         self._left.pop(pending.record.partition_key, None)
 
     def release(self, pending: Pending) -> None:
-        """It is no longer held."""
-        pending.held = False
+        """It, the first of its key, is no longer held."""
         key = pending.record.partition_key
-        self._held[key].remove(pending)  # it is at or near the front
+        self._held[key].popleft()
         if not self._held[key]:
             del self._held[key]
 
     def expires_at(self) -> float | None:
-        """When the first held user record expires."""
-        while self._expiries and not self._expiries[0][2].held:
-            heapq.heappop(self._expiries)
-        return self._expiries[0][0] if self._expiries else None
+        """When `take_expired` may find something; None for never."""
+        return self._expires_from + self._expiry_step if self._held else None
 
     def take_expired(self, now: float) -> list[Pending]:
-        """Remove and return the held user records whose time to live is over."""
+        """Take the held user records whose time to live is over. The first of a key expire first."""
+        if now < self._expires_from + self._expiry_step:
+            return []
         expired = []
-        while (at := self.expires_at()) is not None and at <= now:
-            pending = heapq.heappop(self._expiries)[2]
-            self.release(pending)
-            expired.append(pending)
+        for held in list(self._held.values()):
+            while held and held[0].expires_at <= now:
+                expired.append(held[0])
+                self.release(held[0])
+        self._expires_from = min((held[0].expires_at for held in self._held.values()), default=float("inf"))
         return expired
 
     def held(self) -> Iterator[Pending]:

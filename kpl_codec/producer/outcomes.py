@@ -82,6 +82,9 @@ ACTIONS: Final[dict[Outcome, Action]] = {
     Outcome.DROPPED: Action.FAIL,
 }
 
+#: How many attempts of a user record are kept.
+FIRST_ATTEMPTS, LAST_ATTEMPTS = 3, 7
+
 #: After these the record may be in the stream.
 MAY_BE_STORED: Final = frozenset(
     {
@@ -130,6 +133,32 @@ class Attempt(NamedTuple):
     message: str | None = None
 
 
+class History(NamedTuple):
+    """The attempts of a user record that have failed. ``left_out``: how many are not kept, of which one or
+    more ``may_be_stored``. ``misplaced``: how many of all were."""
+
+    attempts: tuple[Attempt, ...] = ()
+    left_out: int = 0
+    may_be_stored: bool = False
+    misplaced: int = 0
+
+    def with_attempt(self, attempt: Attempt) -> History:
+        """The history with one more."""
+        attempts, left_out, may_be_stored = (*self.attempts, attempt), self.left_out, self.may_be_stored
+        # PRD-42: "Of a user record's attempts at most the first 3 and the last 7 MUST be kept, and the number
+        # of the others."
+        if len(attempts) > FIRST_ATTEMPTS + LAST_ATTEMPTS:
+            left_out += 1
+            may_be_stored = may_be_stored or attempts[FIRST_ATTEMPTS].outcome in MAY_BE_STORED
+            attempts = attempts[:FIRST_ATTEMPTS] + attempts[FIRST_ATTEMPTS + 1 :]
+        misplaced = self.misplaced + (attempt.outcome is Outcome.MISPLACED)
+        return History(attempts, left_out, may_be_stored, misplaced)
+
+
+#: That of a user record which was not sent yet, or was stored at once.
+NO_HISTORY: Final = History()
+
+
 class Delivery(NamedTuple):
     """A user record is in the stream.
 
@@ -160,6 +189,8 @@ class DeliveryError(KplError):
     attempts: tuple[Attempt, ...] = ()
     attempts_left_out: int = 0
     left_out_may_be_stored: bool = False
+    concerns = "The application that put the user record. The error says whether it may be on the stream."
+    todo = "Put it again if it must not be lost and its readers recognise copies."
 
     def describe(self) -> str:
         count = len(self.attempts) + self.attempts_left_out

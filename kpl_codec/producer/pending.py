@@ -12,11 +12,8 @@ from ..format.hash_keys import format_hash_key, partition_key_hash
 from ..format.records import UserRecord
 from ..format.size import AggregateSize, check
 from .config import ProducerConfig
-from .outcomes import MAY_BE_STORED, Attempt
+from .outcomes import History
 
-#: How many attempts of a user record are kept.
-FIRST_ATTEMPTS, LAST_ATTEMPTS = 3, 7
-MOST_ATTEMPTS = FIRST_ATTEMPTS + LAST_ATTEMPTS
 #: The KPL's outer partition key.
 FIXED_OUTER_KEY = "a"
 
@@ -29,6 +26,7 @@ class RecordTooLarge(EncodeError):
     size: int
     max_size: int
     text = "user record refused: {size} bytes with its key, the stream takes {max_size}"
+    todo = "Make the data smaller, or raise the stream's maximum record size."
 
 
 class ProducerFull(KplError):
@@ -39,6 +37,7 @@ class ProducerFull(KplError):
     records: int
     bytes: int
     text = "the producer holds {records} user records ({bytes} bytes) and takes no more"
+    todo = "Wait for futures, put less, or raise the limits of ProducerConfig."
 
 
 class ProducerClosed(KplError):
@@ -47,15 +46,15 @@ class ProducerClosed(KplError):
     code: Literal["closed", "forked", "broken"]
     requirement = "PRD-9"
     text = "the producer takes no records: {code}"
+    todo = "Make a new producer after close() or a fork."
 
 
 class PlainFields:
     """The fields of `Pending`, where nothing is compiled. Written out because there are very many of them."""
 
     __slots__ = (
-        "accepted_at", "alone", "attempts", "attempts_left_out", "bucket", "deadline", "expires_at",
-        "hash_key", "held", "key_hash_key", "keyless", "map_deadline", "may_be_stored", "misplaced",
-        "must_wrap", "number", "own_hash_key", "record", "size", "token", "wrap",
+        "accepted_at", "alone", "bucket", "deadline", "expires_at", "hash_key", "history", "key_hash_key",
+        "keyless", "map_deadline", "must_wrap", "number", "own_hash_key", "record", "size", "token", "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -69,12 +68,8 @@ class PlainFields:
         self.must_wrap = self.wrap = must_wrap
         self.size = len(record.data) + len(record.partition_key.encode())
         self.alone = False
-        self.held = False
-        self.misplaced = 0
         self.bucket = 0
-        self.attempts: tuple[Attempt, ...] = ()
-        self.attempts_left_out = 0
-        self.may_be_stored = False  # by one of the attempts left out
+        self.history: History | None = None
         self.number = 0
         self.accepted_at = self.deadline = self.map_deadline = self.expires_at = 0.0
         self.token: Any = None
@@ -92,24 +87,12 @@ class Pending(_Fields):
     ``record`` will be written, ``hash_key`` is its effective hash key. ``own_hash_key``: the caller gave an
     explicit hash key; otherwise one may be assigned, and another for the next attempt. ``keyless``: the
     partitioner chooses the shard. ``alone``: not to be aggregated (again). ``must_wrap``, ``wrap``: if sent
-    alone, as an aggregate of one. ``held``: it waits for others of its key. ``number`` counts the accepted
-    user records. Set when it is accepted, in seconds of the producer's clock: ``accepted_at``, ``deadline``
-    (of its aggregate), ``map_deadline`` (how long it waits for a prediction), ``expires_at``.
+    alone, as an aggregate of one. ``history``: None while no attempt has failed. ``number`` counts the
+    accepted user records. Set when it is accepted, in seconds of the producer's clock: ``accepted_at``,
+    ``deadline`` (of its aggregate), ``map_deadline`` (how long it waits for a prediction), ``expires_at``.
     """
 
     __slots__ = ()
-
-    def note(self, attempt: Attempt) -> None:
-        """Add a failed attempt to the history."""
-        # PRD-42: "Of a user record's attempts at most the first 3 and the last 7 MUST be kept, and the number
-        # of the others."
-        attempts = (*self.attempts, attempt)
-        if len(attempts) > MOST_ATTEMPTS:
-            left_out = attempts[FIRST_ATTEMPTS]
-            self.attempts_left_out += 1
-            self.may_be_stored = self.may_be_stored or left_out.outcome in MAY_BE_STORED
-            attempts = attempts[:FIRST_ATTEMPTS] + attempts[FIRST_ATTEMPTS + 1 :]
-        self.attempts = attempts
 
     def assign(self, hash_key: int, text: str) -> None:
         """Give it an explicit hash key that the caller did not give."""

@@ -1,25 +1,25 @@
 """Puts user records into Kinesis records: predicts the shard and aggregates, or waits for a prediction.
 
-    user record ──▶ Router ──▶ a shard  ──▶ Aggregator ──(full, or its time)──▶ closed
-                       │
-                       └────▶ no shard ──▶ waits for a map ──▶ take_waiting
+    user record ──▶ its shard, by its key,  ──▶ Aggregator ──(full, or its time)──▶ closed
+                  │ or chosen if it has none
+                  └─▶ no prediction ──▶ waits for a map ──▶ take_waiting
 
-State: the user records that wait for a prediction and the open aggregates.
-Specification: spec/05-producer.md, PRD-17 and PRD-26.
+State: the user records that wait for a prediction, the open aggregates, the partitioner, and the texts of the
+shards' first hash keys.
+Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26 and PRT-6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..shards.live_shard_map import LiveShardMap
 from .aggregator import Aggregator
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .ordering import Home
-from .partitioner import Chance
+from .partitioner import Chance, ShardLoad, UniformStickyPartitioner
 from .pending import Pending
-from .router import Router
 
 _NEVER = float("inf")
 
@@ -30,8 +30,16 @@ class Placer:
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance) -> None:
         self.urgent_below = 0
-        self.router = Router(config, live, chance)
         self._live = live
+        self._chance = chance
+        self._reshard_proof = config.reshard_proof
+        self._partitioner = UniformStickyPartitioner(
+            min(config.aggregation_max_size, config.known_record_size),
+            chance,
+            adaptive=config.adaptive_partitioning,
+            availability_timeout=config.partition_availability_timeout / 1000,
+        )
+        self._starts: dict[str, tuple[int, str]] = {}
         self._aggregating = config.aggregation_enabled
         self._aggregator = Aggregator(config)
         self.closed = self._aggregator.closed
@@ -46,7 +54,7 @@ class Placer:
         """
         if pending.number < self.urgent_below:
             pending.deadline = min(pending.deadline, now)  # it may join others, but does not wait for more
-        shard = self.router.route(pending)
+        shard = self._shard_of(pending)
         # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
         alone = shard is None or pending.alone or not self._aggregating
         if home is not None:
@@ -62,15 +70,83 @@ class Placer:
             self._waiting.append(pending)
             self._waiting_until = min(self._waiting_until, pending.map_deadline)
             return "waiting"
-        if shard is None and self.router.ignores_keys and not pending.must_wrap:
+        if shard is None and self._ignores_keys and not pending.must_wrap:
             pending.wrap = False  # the KCL would drop a misplaced aggregate of one
         if alone or shard is None:
             outgoing = self._aggregator.alone(shard, pending)
         else:
             outgoing = self._aggregator.add(shard, pending)
-        if pending.keyless:
-            self.router.placed(pending, closed=outgoing.closed)
+        if pending.keyless and not pending.history:
+            # About half full aggregates see UniformStickyPartitioner.appended.
+            self._partitioner.appended(pending.size, may_switch=outgoing.closed)
         return outgoing
+
+    # -- the shard ------------------------------------------------------------------------------
+
+    @property
+    def _ignores_keys(self) -> bool:
+        """Whether the stream is known to distribute records AUTO."""
+        return self._live.distribution == "AUTO"
+
+    @property
+    def needs_loads(self) -> bool:
+        """Whether the next user record without a key draws a shard: call `update_loads` before."""
+        return self._partitioner.needs_draw and not self._ignores_keys
+
+    def update_loads(self, loads: Mapping[str, ShardLoad], now: float) -> None:
+        """The loads of the shards now."""
+        self._partitioner.update_load(loads, now)
+
+    def _shard_of(self, pending: Pending) -> str | None:
+        """The shard for the next attempt, None if it cannot be predicted.
+
+        A record without explicit hash key gets one if it has no partition key, or in reshard-proof mode.
+        """
+        if pending.keyless:
+            return self._choose(pending)
+        shard = self._live.predict(pending.key_hash_key)
+        if self._reshard_proof and not pending.own_hash_key:
+            if shard is None:
+                pending.hash_key = pending.key_hash_key
+                pending.record = pending.record._replace(explicit_hash_key=None)
+            else:
+                # PRD-18: "In the reshard-proof mode all user records of an aggregate MUST have one and
+                # the same effective hash key."
+                pending.assign(*self._start_of(shard))
+        return shard
+
+    def _choose(self, pending: Pending) -> str | None:
+        # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
+        # with an explicit hash key of its own keeps it, and so its shard."
+        if pending.history and pending.record.explicit_hash_key is not None:
+            return self._live.predict(pending.hash_key)  # the shard of the attempt before
+        shard = self._draw()
+        if shard is not None:
+            pending.assign(*self._start_of(shard))
+        elif pending.record.explicit_hash_key is None:
+            hash_key = self._chance(2**128)
+            pending.assign(hash_key, str(hash_key))
+        return shard
+
+    def _draw(self) -> str | None:
+        """The partitioner's shard; None while no shard can be predicted."""
+        if self._ignores_keys:
+            return None
+        shard = self._partitioner.current()
+        if shard is not None and not self._live.trusts(shard):
+            # Draws another shard, if there is one. The next map brings all back.
+            self._partitioner.set_shards([s for s in self._partitioner.shards if self._live.trusts(s)])
+            shard = self._partitioner.current()
+        return shard
+
+    def _start_of(self, shard_id: str) -> tuple[int, str]:
+        start = self._starts.get(shard_id)
+        if start is None:
+            shard = self._live.shard(shard_id)
+            assert shard is not None
+            hash_key = shard.hash_key_range.starting_hash_key
+            start = self._starts[shard_id] = hash_key, str(hash_key)
+        return start
 
     # -- what is due ----------------------------------------------------------------------------
 
@@ -93,16 +169,17 @@ class Placer:
         again."""
         if self._waiting_until > until and until != _NEVER:
             return []
-        taken = [pending for pending in self._waiting if pending.map_deadline <= until]
+        due = [pending for pending in self._waiting if pending.map_deadline <= until]
         self._waiting = [pending for pending in self._waiting if pending.map_deadline > until]
         self._waiting_until = min((p.map_deadline for p in self._waiting), default=_NEVER)
-        return taken
+        return due
 
     # -- the map --------------------------------------------------------------------------------
 
     def map_changed(self, open_shards: frozenset[str]) -> list[Outgoing]:
         """Take the open aggregates of shards that are no longer open."""
-        self.router.set_shards(self._live.predicted_shards)
+        self._starts.clear()
+        self._partitioner.set_shards(self._live.predicted_shards)
         return self._aggregator.take_others(open_shards)
 
     # -- everything -----------------------------------------------------------------------------

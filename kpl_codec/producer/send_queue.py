@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .collector import Collector
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .limiter import BACKOFF, Lane
@@ -20,9 +19,72 @@ from .pending import Pending
 #: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
 #: among 500 with nine requests.
 FREE_REFUSALS = 100
+#: Like the KPL, a request goes out early when so many bytes wait for one shard.
+SHARD_BYTES = 256 * 1024
 #: Expired user records are looked for once in this part of a time to live. So most Kinesis records are found
 #: with all of their user records expired, and few are written anew.
 EXPIRY_STEP = 1 / 100
+
+
+class Collector:
+    """The Kinesis records for the next request. It goes out when it is full, when 256 KiB wait for one shard,
+    when its time has come, or at once in a flush. State: these, their bytes, and until when they may wait."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._max_count = config.collection_max_count
+        self._max_size = config.collection_max_size
+        self._delay = config.collecting_seconds
+        self.kinesis_records: list[Outgoing] = []
+        self._size = 0
+        self._full = False
+        self._by_shard: dict[str | None, int] = {}
+        self._until = 0.0
+
+    def fits(self, outgoing: Outgoing) -> bool:
+        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
+        # included, collection_max_size bytes; a single larger record goes by itself."
+        fits = not self.kinesis_records or (
+            len(self.kinesis_records) < self._max_count and self._size + outgoing.full_size <= self._max_size
+        )
+        self._full = self._full or not fits
+        return fits
+
+    def add(self, outgoing: Outgoing, now: float) -> None:
+        # One that comes late, because there was no map or no token, has less time left to wait.
+        until = min(now, outgoing.deadline) + self._delay
+        self._until = min(self._until, until) if self.kinesis_records else until
+        self._count(outgoing)
+
+    def _count(self, outgoing: Outgoing) -> None:
+        size = outgoing.full_size
+        self.kinesis_records.append(outgoing)
+        self._size += size
+        self._by_shard[outgoing.shard] = self._by_shard.get(outgoing.shard, 0) + size
+
+    def ready_at(self) -> float | None:
+        """When the request has to go out: None while empty, minus infinity if it is full enough now."""
+        if not self.kinesis_records:
+            return None
+        if (
+            self._full
+            or len(self.kinesis_records) >= self._max_count
+            or max(self._by_shard.values()) >= SHARD_BYTES
+        ):
+            return float("-inf")
+        return self._until
+
+    def keep(self, kinesis_records: list[Outgoing]) -> None:
+        """Keep only these. They are some of those in here, perhaps smaller than before."""
+        self.take()
+        for outgoing in kinesis_records:
+            self._count(outgoing)
+
+    def take(self) -> list[Outgoing]:
+        kinesis_records, self.kinesis_records = self.kinesis_records, []
+        self._size = 0
+        self._full = False
+        self._by_shard = {}
+        return kinesis_records
 
 
 class SendQueue:
@@ -37,9 +99,7 @@ class SendQueue:
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
         self._isolated: list[list[Outgoing]] = []
-        self._told: dict[str | None, bool] = {}
-        self._stored: set[str | None] = set()
-        self._failed: set[str | None] = set()
+        self._answer: dict[str | None, set[str]] = {}  # "stored", "failed", "throttled"; by shard
         self._invalid = 0
         self._refused_until = float("-inf")
 
@@ -63,23 +123,23 @@ class SendQueue:
 
     def failed(self, shard: str | None, *, throttled: bool) -> None:
         """A Kinesis record for ``shard`` was not stored. `answered` follows at the end of the answer."""
-        self._told[shard] = self._told.get(shard, False) or throttled
-        self._failed.add(shard)
+        self._answer.setdefault(shard, set()).update(("failed", "throttled") if throttled else ("failed",))
 
     def stored(self, shard: str | None) -> None:
         """A Kinesis record for ``shard`` was stored. `answered` follows at the end of the answer."""
-        self._told.setdefault(shard, False)
-        self._stored.add(shard)
+        self._answer.setdefault(shard, set()).add("stored")
         self._invalid, self._refused_until = 0, float("-inf")
 
     def answered(self, sent_at: float, now: float) -> None:
-        """The end of an answer to a request sent at ``sent_at``. For each shard the worst result counts."""
-        told, self._told = self._told, {}
-        stored, self._stored = self._stored, set()
-        failed, self._failed = self._failed, set()
-        for shard, throttled in told.items():
+        """The end of an answer to a request sent at ``sent_at``."""
+        answer, self._answer = self._answer, {}
+        for shard, results in answer.items():
             self._lane(shard).answered(
-                stored=shard in stored, failed=shard in failed, throttled=throttled, sent_at=sent_at, now=now
+                stored="stored" in results,
+                failed="failed" in results,
+                throttled="throttled" in results,
+                sent_at=sent_at,
+                now=now,
             )
 
     def refused_as_invalid(self, now: float) -> None:

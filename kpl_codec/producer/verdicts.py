@@ -19,32 +19,19 @@ Specification: spec/05-producer.md, PRD-27 to PRD-31.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..shards.live_shard_map import LiveShardMap
-from .answers import Stored
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .outcomes import Attempt, Outcome
 
 #: Seconds between refreshes while a shard is missing from the map.
 PROBE_INTERVAL = 1.0
-#: After so many misplacements a user record is sent alone: no consumer drops a bare record.
-MISPLACEMENTS_BEFORE_ALONE = 2
 
-Verdict = Literal["delivered", "misplaced", "unknown"]
-
-
-class Judged(NamedTuple):
-    """A Kinesis record with its verdict, and the attempt that stored it."""
-
-    outgoing: Outgoing
-    attempt: Attempt
-
-
-class _Parked(NamedTuple):
-    """A Kinesis record that waits for a map. ``until``: at that time its user records are sent again.
-    ``generation``: of the map, when the Kinesis record was sent."""
+class Parked(NamedTuple):
+    """A stored Kinesis record without a verdict, and the attempt that stored it. ``generation``: of the map
+    when it was sent. ``until``: at that time its user records are sent again."""
 
     outgoing: Outgoing
     attempt: Attempt
@@ -53,19 +40,20 @@ class _Parked(NamedTuple):
 
 
 class Verdicts:
-    """See the module. `judge` is for an answer, `map_changed` and `take_due` for parked ones."""
+    """See the module. `judge` is for an answer, `map_changed` and `take_due` for the ``parked``."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
         self._live = live
         self._patience = config.ttl_seconds / 2
-        self._parked: list[_Parked] = []
+        self.parked: list[Parked] = []
         self._probe_at: float | None = None
 
     def judge(
-        self, outgoing: Outgoing, stored: Stored, attempt: Attempt, generation: int, now: float
+        self, outgoing: Outgoing, attempt: Attempt, generation: int, now: float
     ) -> Attempt:
         """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for one parked here."""
-        if outgoing.shard is not None and stored.shard_id != outgoing.shard:
+        assert attempt.shard_id is not None
+        if outgoing.shard is not None and attempt.shard_id != outgoing.shard:
             # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the
             # time of sending and the predicted shard."
             self._live.invalidate(attempt.started_at, outgoing.shard, now)
@@ -74,10 +62,9 @@ class Verdicts:
         if judged.outcome is Outcome.PLACEMENT_UNKNOWN:
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live."
-            self._parked.append(
-                _Parked(outgoing, judged, generation, min(now + self._patience, outgoing.expires_at))
-            )
-            if self._live.shard(stored.shard_id) is not None:
+            until = min(now + self._patience, outgoing.expires_at)
+            self.parked.append(Parked(outgoing, judged, generation, until))
+            if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
             if self._probe_at is None:
                 self._live.refresh(now)
@@ -103,49 +90,38 @@ class Verdicts:
         # whole, so these are lost.)
         if outgoing.lowest in known.hash_key_range and outgoing.highest in known.hash_key_range:
             return attempt._replace(outcome=Outcome.DELIVERED)
-        for pending in outgoing.records:
-            pending.misplaced += 1
-            # PRD-31: "A user record that was misplaced twice MUST be sent alone."
-            if pending.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
-                pending.alone, pending.wrap = True, pending.must_wrap
         return attempt._replace(outcome=Outcome.MISPLACED)
 
-    def map_changed(self) -> list[Judged]:
-        """After a new map: take what can be judged now."""
-        judged = []
-        parked, self._parked = self._parked, []
-        for one in parked:
-            attempt = self._with_verdict(one.outgoing, one.attempt, one.generation)
-            if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
-                self._parked.append(one)
-            else:
-                judged.append(Judged(one.outgoing, attempt))
-        if not self._parked:
+    def map_changed(self) -> list[tuple[Outgoing, Attempt]]:
+        """After a new map: take what has a verdict now, in its attempt."""
+        judged = [(one, self._with_verdict(*one[:3])) for one in self.parked]
+        self.parked = [one for one, attempt in judged if attempt.outcome is Outcome.PLACEMENT_UNKNOWN]
+        if not self.parked:
             self._probe_at = None
-        return judged
+        return [
+            (one.outgoing, attempt)
+            for one, attempt in judged
+            if attempt.outcome is not Outcome.PLACEMENT_UNKNOWN
+        ]
 
-    def take_due(self, now: float) -> list[Judged]:
+    def take_due(self, now: float) -> list[Parked]:
         """Take what no map has decided in time. Its user records are sent again, alone: twice is better than
         lost."""
         if self._probe_at is not None and now >= self._probe_at:
-            self._probe_at = now + PROBE_INTERVAL if self._parked else None
-            if self._parked:
+            self._probe_at = now + PROBE_INTERVAL if self.parked else None
+            if self.parked:
                 self._live.refresh(now)
-        due = [one for one in self._parked if one.until <= now]
+        due = [one for one in self.parked if one.until <= now]
         if due:
-            self._parked = [one for one in self._parked if one.until > now]
+            self.parked = [one for one in self.parked if one.until > now]
         for one in due:
             for pending in one.outgoing.records:
                 pending.alone = True
-        return [Judged(one.outgoing, one.attempt) for one in due]
+        return due
 
     def timer(self) -> float | None:
         """When `take_due` is due; None for never."""
-        times = [one.until for one in self._parked]
+        times = [one.until for one in self.parked]
         if self._probe_at is not None:
             times.append(self._probe_at)
         return min(times, default=None)
-
-    def parked(self) -> list[Judged]:
-        """Everything in here."""
-        return [Judged(one.outgoing, one.attempt) for one in self._parked]

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+from ..findings import Finding, kind_of, order_of
 from ..shards.lineage import Lineage
 from ..shards.shard_map import ShardMap
 from .counters import MAX_EXAMPLES, Loads, Tally, drawn
-from .kinds import kind_of
 from .model import (
     NO_SHARD,
     CauseCount,
-    Finding,
     KclLoss,
     KindCount,
     Landing,
@@ -23,7 +22,6 @@ from .model import (
     Sample,
     ShardFacts,
     Totals,
-    order_of,
 )
 from .whole import findings_of_the_whole, skew
 

@@ -18,7 +18,8 @@ from hashlib import blake2b
 from heapq import nsmallest
 from typing import Any
 
-from .model import NOT_JUDGED, Finding, Landing
+from ..findings import Finding
+from .model import NOT_JUDGED, Landing
 
 #: How many shard ids are counted separately.
 MAX_SHARDS = 10_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .model import Finding, Report
+from ..findings import Finding
+from .model import Report
 
 
 class Column(NamedTuple):

@@ -11,8 +11,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from ..findings import Finding
 from ..pictures.labels import camel_keys
-from .model import Finding, Report, ShardFacts
+from .model import Report, ShardFacts
 from .summary import headline, state, verdict
 
 #: Raised when a member changes its meaning or is removed, not for new members.

@@ -1,4 +1,4 @@
-"""The summary for a terminal: what was read, what is wrong, and what to do first."""
+"""The summary for terminals and text files: what was read, what is wrong, and what to do first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from ..findings import Finding, Severity
 from ..pictures.labels import number, plural, size
-from ..pictures.terminal import line, table, wrapped
+from ..pictures.terminal import line, render, table, wrapped
 from ..shards.misplacement_causes import CAUSES
-from .kinds import Severity
-from .model import CauseCount, Finding, KclLoss, Report
+from .model import CauseCount, KclLoss, Report
 from .summary import REASONS, counts, span_text, state, verdict, worst_first
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
@@ -21,8 +21,16 @@ _SHARDS = 24
 _INDENT = 11
 
 
-def parts(report: Report, width: int) -> list[RenderableType]:
-    """The summary from top to bottom, for lines of ``width``."""
+def summary_text(report: Report, *, color: bool = False, width: int = 100) -> str:
+    """The summary as text, ending in a newline. ``color`` adds ANSI escapes, for a terminal only.
+
+    Nothing is said by colour alone.
+    """
+    return render(*summary(report, width=width), color=color, width=width)
+
+
+def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
+    """The summary from top to bottom, as parts for `kpl_codec.pictures.terminal.show`."""
     heading = report.title + (f": {report.stream_name}" if report.stream_name else "")
     where = ", ".join(filter(None, (report.source, span_text(report))))
     style = "green" if report.clean else _STYLES[report.worst or "info"]

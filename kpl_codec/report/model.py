@@ -12,69 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from .kinds import KINDS, SEVERITIES, Kind, Severity, kind_of, worst
+from ..findings import SEVERITIES, Finding, Kind, Severity, worst
 
 #: The verdict where there was no shard map.
 NOT_JUDGED = "not-judged"
 #: Stands for the shard of records that came without one.
 NO_SHARD = "(no shard)"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One finding and its evidence. Fields that do not apply are None.
-
-    ``user_records``: how many it is about. ``inside``, ``outside``: user records of an aggregate in and
-    out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the one
-    user record. ``cause``: a key of `shards.misplacement_causes.CAUSES`. ``offset``: byte in the Kinesis
-    record's data, from 0.
-    ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file): where it was
-    captured. ``detail``: one sentence, never record data.
-    """
-
-    kind: str
-    shard_id: str | None = None
-    sequence_number: str | None = None
-    sub_sequence_number: int | None = None
-    expected_shard_id: str | None = None
-    user_records: int | None = None
-    aggregates: int | None = None
-    inside: int | None = None
-    outside: int | None = None
-    dropped: int | None = None
-    kcl: str | None = None
-    cause: str | None = None
-    offset: int | None = None
-    record_index: int | None = None
-    requirement: str | None = None
-    file: str | None = None
-    line: int | None = None
-    position: int | None = None
-    approximate_arrival_timestamp: datetime | None = None
-    detail: str | None = None
-
-    @property
-    def severity(self) -> Severity:
-        """That of its kind."""
-        return kind_of(self.kind).severity
-
-
-def order_of(finding: Finding) -> tuple[object, ...]:
-    """A sort key: the worst first, then by kind and place."""
-    number = finding.sequence_number or ""
-    return (
-        SEVERITIES.index(finding.severity),
-        list(KINDS).index(finding.kind) if finding.kind in KINDS else len(KINDS),
-        finding.kind,
-        finding.shard_id or "",
-        len(number),
-        number,
-        -1 if finding.sub_sequence_number is None else finding.sub_sequence_number,
-        finding.file or "",
-        finding.position or 0,
-        finding.offset or 0,
-        finding.detail or "",
-    )
 
 
 @dataclass(frozen=True, slots=True)

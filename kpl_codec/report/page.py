@@ -16,11 +16,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..findings import SEVERITIES
 from ..pictures.drawing import Svg
 from ..pictures.labels import number, percent, plural, safe, size
 from ..shards.misplacement_causes import CAUSES
 from . import charts, evidence, shard_map_chart, summary
-from .kinds import SEVERITIES
 from .model import Report
 
 if TYPE_CHECKING:

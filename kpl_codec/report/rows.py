@@ -4,7 +4,6 @@ each Kinesis record."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,7 @@ Array = np.ndarray[Any, Any]
 class Run:
     """The rows of one Kinesis record, as far as seen."""
 
-    shard_id: str | None
-    sequence_number: str | None
+    place: dict[str, Any]  # fields of `Finding`
     started: bool  # its first row was seen
     aggregated: bool = False
     broken: bool = False
@@ -38,10 +36,6 @@ class Run:
     highest: bytes | None = None
     drop_error: str | None = None
     empty: bool = False
-    arrival: datetime | None = None
-    file: str | None = None
-    line: int | None = None
-    position: int | None = None
 
 
 #: Columns of few different texts.
@@ -215,6 +209,7 @@ class Rows:
         return starts
 
     def place(self, stretch: int) -> dict[str, Any]:
+        """Where the first row of a stretch is, as fields of `Finding`."""
         return {
             "shard_id": self.value("shardId", stretch),
             "sequence_number": self.value("sequenceNumber", stretch),
@@ -225,16 +220,7 @@ class Rows:
         }
 
     def run(self, first: int) -> Run:
-        place = self.place(first)
-        return Run(
-            place["shard_id"],
-            place["sequence_number"],
-            started=bool(self.sub[first] <= 0),
-            arrival=place["approximate_arrival_timestamp"],
-            file=place["file"],
-            line=place["line"],
-            position=place["position"],
-        )
+        return Run(self.place(first), started=bool(self.sub[first] <= 0))
 
 
 def _numpy(array: pa.Array) -> Array:

@@ -4,7 +4,7 @@
     for batch in checked:              # what `kpl_codec.arrow` gives under the report policy
         found = scan.process(batch)    # a batch of FINDINGS_SCHEMA
     found = scan.finish()
-    scan.tally                         # see tally.py
+    scan.tally                         # see counters.py
 
 There is one finding for every row with a defect, and one for every aggregate with user records outside its
 shard's range, but not for each of its user records: the rows have ``placement``, and there would be as many
@@ -25,14 +25,14 @@ from dataclasses import fields
 import numpy as np
 import pyarrow as pa
 
+from ..findings import Finding
 from ..format.hash_keys import hash_key_from_bytes
 from ..pictures.labels import camel
 from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
 from ..shards.placement import aggregate_kind
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, Tally
-from .kinds import kind_of
-from .model import NOT_JUDGED, Finding
+from .model import NOT_JUDGED
 from .rows import Array, Rows, Run, Sums
 
 _TYPES = {
@@ -179,12 +179,11 @@ class Scan:
         rows.load(astray)
         for row in astray.tolist():
             yield Finding(
-                kind="stray",
+                "stray",
                 sub_sequence_number=int(rows.sub[row]),
                 expected_shard_id=rows.value("expectedShardId", row),
                 user_records=1,
                 kcl=rows.value("kcl", row),
-                requirement=kind_of("stray").requirement,
                 **rows.place(row),
             )
 
@@ -250,7 +249,7 @@ class Scan:
         tally = self.tally
         if run.started:
             tally.kinesis_records += 1
-            tally.add_kinesis_records(run.shard_id, 1, int(run.aggregated))
+            tally.add_kinesis_records(run.place["shard_id"], 1, int(run.aggregated))
             tally.aggregates[""] += int(run.aggregated)
             tally.broken_frames += int(not run.aggregated and run.broken)
             tally.plain_records += int(not run.aggregated and not run.broken)
@@ -262,15 +261,9 @@ class Scan:
             tally.add_loss(_reason(run), run.dropped)
         if run.repaired and not run.dropped:
             yield Finding(
-                kind="repaired",
-                shard_id=run.shard_id,
-                sequence_number=run.sequence_number,
+                "repaired",
                 user_records=run.repaired,
-                requirement=kind_of("repaired").requirement,
-                file=run.file,
-                line=run.line,
-                position=run.position,
-                approximate_arrival_timestamp=run.arrival,
+                **run.place,
                 detail=f"copies of {run.repaired} user records that the KCL drops were put and are delivered",
             )
             return
@@ -285,31 +278,26 @@ class Scan:
         held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
         of = "user record is" if outside == 1 else "user records are"
         yield Finding(
-            kind=f"{kind}-aggregate",
-            shard_id=run.shard_id,
-            sequence_number=run.sequence_number,
+            f"{kind}-aggregate",
+            **run.place,
             user_records=run.user_records,
             inside=inside,
             outside=outside,
             dropped=run.dropped,
             cause=cause.name if cause else None,
-            requirement=kind_of(f"{kind}-aggregate").requirement,
-            file=run.file,
-            line=run.line,
-            position=run.position,
-            approximate_arrival_timestamp=run.arrival,
             detail=f"{outside} of {run.user_records} {of} outside the shard's range"
             + (f"; {CAUSES[cause.name]}{held}" if cause else ""),
         )
 
     def _cause(self, run: Run) -> Cause | None:
-        if self._causes is None or run.shard_id is None or run.lowest is None or run.highest is None:
+        shard_id = run.place["shard_id"]
+        if self._causes is None or shard_id is None or run.lowest is None or run.highest is None:
             return None
         if self._map is not None and self._map.distribution == "AUTO":
             return None  # the service chose the shard
         lowest, highest = (hash_key_from_bytes(key) for key in (run.lowest, run.highest))
-        at = run.arrival or hinted_time(run.sequence_number)
-        return self._causes.of(run.shard_id, lowest, highest, at)
+        at = run.place["approximate_arrival_timestamp"] or hinted_time(run.place["sequence_number"])
+        return self._causes.of(shard_id, lowest, highest, at)
 
 
 def _reason(run: Run) -> str:
@@ -322,5 +310,3 @@ def _reason(run: Run) -> str:
         return "hash-key"
     return "out-of-range"
 
-
-__all__ = ["FINDINGS_SCHEMA", "Scan", "findings_batch", "findings_of"]

@@ -8,18 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import KplError
+from ..findings import Finding, order_of
 from ..pictures.labels import plural
 from ..shards.misplacement_causes import ACROSS_SHARDS
+from ..shards.placement import Verdict
 from ..shards.shard_map import ShardMap
+from ..shards.skew import skewed
 from .counters import Loads, Tally
-from .kinds import KINDS
-from .model import Finding, order_of
 
-#: An open shard that gets more than this times the mean is skewed, if there is enough to tell.
-SKEWED = 2.0
-_ENOUGH = 100  # user records a shard, on the mean
-#: Verdicts of whole shards: every one is a kind of finding of its own.
-_SHARD_VERDICTS = ("on-child", "on-parent", "unknown-shard", "explicit-hash-key-implied")
+#: Verdicts of whole shards: every one is a kind of finding of its own. The others are told by record, or of
+#: the whole stream.
+_SHARD_VERDICTS = {str(verdict) for verdict in Verdict} - {"expected", "stray", "distribution-auto"}
 
 
 def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> list[Finding]:
@@ -39,7 +38,6 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
     if not tally.kinesis_records:
         yield Finding(
             kind="no-records",
-            requirement=KINDS["no-records"].requirement,
             detail="there is not one Kinesis record in the input",
         )
     aggregates, user_records, _ = tally.causes.get(ACROSS_SHARDS, (0, 0, 0))
@@ -60,7 +58,6 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
             sequence_number=example.sequence_number if example else None,
             user_records=user_records,
             aggregates=aggregates,
-            requirement=KINDS["naive-aggregator"].requirement,
             detail=f"{many} {plural(user_records, 'user record')} of several shards; the KCL drops them all",
         )
     for (shard_id, verdict), (count, number) in sorted(
@@ -74,7 +71,6 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
                 shard_id=shard_id,
                 sequence_number=number,
                 user_records=count,
-                requirement=KINDS[verdict].requirement,
                 detail=None if shard_id is not None else "the capture does not say which shard",
             )
     if shard_map is not None and shard_map.distribution == "AUTO":
@@ -83,7 +79,6 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
             kind="distribution-auto",
             user_records=sum(loads.user_records.values()),
             dropped=dropped,
-            requirement=KINDS["distribution-auto"].requirement,
             detail=f"a KCL consumer drops {dropped} user records",
         )
 
@@ -93,7 +88,6 @@ def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
         yield Finding(
             kind="unknown-parent",
             shard_id=shard_id,
-            requirement=KINDS["unknown-parent"].requirement,
             detail=f"parent {', '.join(parents)} is not listed",
         )
     try:
@@ -105,7 +99,6 @@ def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
         yield Finding(
             kind="lineage",
             shard_id=defect.shard_ids[0],
-            requirement=KINDS["lineage"].requirement,
             detail=f"{defect.code}: {', '.join(defect.shard_ids)}",
         )
 
@@ -130,13 +123,10 @@ def _on_open_shards(counts: Counter[Any], shard_map: ShardMap | None) -> dict[st
 def _of_skew(loads: Loads, shard_map: ShardMap) -> Iterable[Finding]:
     """By the shards that hash keys belong to now: a shard that was split lately has little on it yet."""
     counts = _on_open_shards(loads.belonging, shard_map)
-    mean = sum(counts.values()) / len(counts) if counts else 0
-    for shard_id, count in counts.items():
-        if mean >= _ENOUGH and count > SKEWED * mean:
-            yield Finding(
-                kind="skewed-shard",
-                shard_id=shard_id,
-                user_records=count,
-                requirement=KINDS["skewed-shard"].requirement,
-                detail=f"{count / mean:.1f} times the mean of {len(counts)} open shards",
-            )
+    for shard_id, times in skewed(counts, sum(counts.values())):
+        yield Finding(
+            kind="skewed-shard",
+            shard_id=shard_id,
+            user_records=counts[shard_id],
+            detail=f"{times:.1f} times the mean of {len(counts)} open shards",
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .lineage import Lineage
-from .placement import Verdict
+from .placement import Verdict, verdict_of
 from .sequence_numbers import parse_sequence_number, sequence_hint
 from .shard import Shard
 
@@ -42,18 +42,9 @@ def history_of(
     """Judge one record against the stream as it was when the record was written.
 
     ``aggregated``: the record comes from an aggregate, so its explicit hash key, or its absence, is known.
-    Verdicts:
-
-        the stream distributes AUTO                             | distribution-auto
-        the shard is not in the lineage, or no key is known     | unknown-shard
-        outside its range: a plain record / any other           | explicit-hash-key-implied / stray
-        in range, and the shard open then is this one           | expected
-        in range, and the shard open then descends from this    | on-parent
-        in range, and the shard open then is an ancestor        | on-child
-        in range, and none of these (nothing known of then)     | expected
-
-    On-parent and on-child mean that the record was written to a shard that was not open then, or that the
-    sequence number is not the record's.
+    The verdicts are those of `placement`, with the shard that was open then in place of the one that is now;
+    expected where that is not known. On-parent and on-child mean that the record was written to a shard that
+    was not open then, or that the sequence number is not the record's.
     Raises HashKeyError, SequenceNumberError.
     """
     number = parse_sequence_number(sequence_number) if sequence_number is not None else None
@@ -72,21 +63,9 @@ def history_of(
     start = lineage.starting_number(shard.shard_id) if shard is not None else None
     in_shard = None if start is None or number is None else number >= start
 
-    def verdict() -> Verdict:
-        if lineage.distribution == "AUTO":
-            return Verdict.DISTRIBUTION_AUTO
-        # LIN-8: "A record on a shard that lineage does not know MUST be reported as such."
-        if shard is None or hash_key is None:
-            return Verdict.UNKNOWN_SHARD
-        if hash_key not in shard.hash_key_range:
-            return Verdict.STRAY if aggregated else Verdict.EXPLICIT_HASH_KEY_IMPLIED
-        # LIN-9: "A record in the range of its shard MUST be judged against the shard that was open
-        # for its hash key at its own sequence number, so that a record written before a split is
-        # expected on the parent."
-        if then is None or then.shard_id == shard.shard_id:
-            return Verdict.EXPECTED
-        if lineage.is_descendant(then.shard_id, shard.shard_id):
-            return Verdict.ON_PARENT
-        return Verdict.ON_CHILD
-
-    return History(verdict(), then, chain, in_shard, hint.shard_id if hint else None)
+    in_range = hash_key in shard.hash_key_range if shard is not None and hash_key is not None else None
+    # LIN-9: "A record in the range of its shard MUST be judged against the shard that was open
+    # for its hash key at its own sequence number, so that a record written before a split is
+    # expected on the parent."
+    verdict = verdict_of(lineage, shard, then, in_range, certain=aggregated)
+    return History(verdict, then, chain, in_shard, hint.shard_id if hint else None)

@@ -1,4 +1,7 @@
-"""What is known of a stream: its shards, its prediction table, and its generation.
+"""What is known of a stream, and what a listing adds to it. Pure functions.
+
+    learn(known, listing, now)   ->  Known         the map of this listing
+                                     Refused       why there is none, and what is known nevertheless
 
 A stream that is deleted and created again under its name begins a new life, with other shards under the same
 ids. What was known of the old life is no longer true.
@@ -10,20 +13,19 @@ Specification: spec/08-live-shard-map.md, MAP-2, MAP-11, MAP-16, MAP-18, MAP-20 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from ..errors import ShardMapError
 from ..format.hash_keys import HashKeyRange
-from .lineage import Lineage, agreed
-from .listing import StreamSummary, another_life, shard_number, superseded_shards
-from .map_events import KnownShards, MapChanged
-from .refresh import ShardFilterType
+from .lineage import Lineage, agreed, distinct_shards
+from .listing import Listing, StreamSummary, another_life, shard_number, superseded_shards
+from .map_events import NO_SHARDS, KnownShards, MapChanged
 from .routes import NO_ROUTES, Routes, undisputed
 from .sequence_numbers import SequenceNumberError, sequence_hint
-from .shard import Distribution, Shard
-from .shard_map import distinct_shards, first_hole
+from .shard import Shard
+from .shard_map import first_hole
 
 #: After so many contradicting listings in a row, they are believed.
 _CONTRADICTIONS: Final = 4
@@ -33,222 +35,234 @@ _LONGEST_RETENTION: Final = 8760 * 3600.0
 _LONG_AGO: Final = float("-inf")
 
 
-class Disputed(NamedTuple):
-    """A listing with a gap or an overlap. ``shard_ids``: those that cannot be predicted because of it."""
+class Known(NamedTuple):
+    """What is known of one life of a stream.
 
-    error: ShardMapError
-    shard_ids: frozenset[str]
+    ``shards``: those seen. ``routes``: the prediction table. ``generation``: how many lives came before.
+    ``listed_at``: when the refresh that gave the map began; None before the first map. ``closed``: by id of a
+    closed shard when this was noticed. ``superseded``: listed as open with the children that replace them.
 
-
-class KnownStream:
-    """`learn` changes it by parts, or not at all. ``closed_shard_ttl``: seconds.
-
-    ``shards``: those seen in this life, immutable. ``routes``: the prediction table. ``generation``: how many
-    lives came before. ``listed_at``: when the refresh that gave the map began.
+    For the next listing: ``whole``: the last one had neither gap nor overlap; ``newest``: the highest shard
+    number; ``in_order``: every parent has a lower id than its children, so there is no cycle; ``created`` and
+    ``retention``: of the stream, in seconds; ``contradictions``: refused listings in a row; ``hints_hold``:
+    sequence numbers tell shards of two lives apart.
     """
 
-    def __init__(self, closed_shard_ttl: float, shard_filter: ShardFilterType) -> None:
-        self.shards = KnownShards({}, {}, "USER_PARTITION_KEY")
-        self.routes = NO_ROUTES
-        self.generation = 0
-        self.listed_at: float | None = None
-        self._whole = False  # the last listing had neither gap nor overlap
-        self._ttl = closed_shard_ttl
-        self._lists_closed = shard_filter == "FROM_TRIM_HORIZON"
-        self._retention = _LONGEST_RETENTION
-        self._closed: dict[str, float] = {}  # by shard id: when this was noticed
-        self._newest = -1  # the highest shard number of this life
-        self._in_order = True  # every parent has a lower id than its children: there is no cycle
-        self._created: datetime | None = None
-        self._contradictions = 0
-        self._hints_hold = True
-
-    # -- asking ---------------------------------------------------------------------------------
+    shards: KnownShards = NO_SHARDS
+    routes: Routes = NO_ROUTES
+    generation: int = 0
+    listed_at: float | None = None
+    closed: Mapping[str, float] = {}
+    superseded: frozenset[str] = frozenset()
+    whole: bool = False
+    newest: int = -1
+    in_order: bool = True
+    created: datetime | None = None
+    retention: float = _LONGEST_RETENTION
+    contradictions: int = 0
+    hints_hold: bool = True
 
     def is_open(self, shard_id: str) -> bool:
         """Whether the shard is known, and not known to be closed."""
         shard = self.shards.all.get(shard_id)
-        return shard is not None and shard.open and shard_id not in self._closed
+        return shard is not None and shard.open and shard_id not in self.closed
 
-    def hash_key_range(self, shard_id: str, now: float) -> HashKeyRange | None:
-        """The range of a shard that is open, or closed at most ``closed_shard_ttl`` ago; else None."""
+    def hash_key_range(self, shard_id: str, now: float, ttl: float) -> HashKeyRange | None:
+        """The range of a shard that is open, or closed at most ``ttl`` seconds ago; else None."""
         # MAP-2: "A closed shard MUST stay answerable for its TTL, counted from the refresh that noticed,
         # and its range in the lineage until MAP-20 lets it be forgotten."
         shard = self.shards.all.get(shard_id)
         if shard is None:
             return None
-        if not self.is_open(shard_id) and now - self._closed.get(shard_id, _LONG_AGO) > self._ttl:
+        if not self.is_open(shard_id) and now - self.closed.get(shard_id, _LONG_AGO) > ttl:
             return None
         return shard.hash_key_range
 
-    def shard_of_record(
-        self, shard_id: str, sequence_number: str, generation: int, answered_at: float
-    ) -> Shard | Literal["unknown", "gone"]:
-        """The shard on which a record was stored; ``answered_at`` is when its put was answered.
-
-        ``generation``: of this map when the record was put. The stream may have been deleted and made again
-        since the map was listed; a shard of another life has the same id and another range.
-
-            generation | the number is of this shard | listed since the answer | gives
-            -----------+-----------------------------+-------------------------+------------------------
-            the same   |                             | yes                     | the shard
-            the same   | yes, or unknown             | no                      | the shard
-            the same   | no                          | no                      | unknown
-            another    | yes                         |                         | the shard
-            another    | no, or unknown              |                         | gone
-
-        Also unknown for a shard that was never listed. "gone": the record is in a life of the stream that is
-        over.
-        """
-        # MAP-18: "An aggregate MUST NOT be judged by a shard of another life of the stream than the one that
-        # stored it. A hint in its sequence number may delay the verdict until the stream was listed again,
-        # and tell which of two lives stored it. It decides nothing else."
-        shard = self.shards.all.get(shard_id)
-        of_this_shard = _made_on(shard, sequence_number) if shard and self._hints_hold else None
-        if self.generation != generation and not of_this_shard:
-            return "gone"
-        # Equal times do not count: on a coarse clock the listing may have begun before the answer.
-        listed_since = self.listed_at is not None and self.listed_at > answered_at
-        if shard is None:
-            return "unknown"
-        if of_this_shard is False:
-            if not listed_since:
-                return "unknown"
-            self._hints_hold = False  # on this stream they have another meaning
-        return shard
-
-    # -- learning -------------------------------------------------------------------------------
-
-    def learn(
-        self, listed: Sequence[Shard], summary: StreamSummary | None, begun: float, now: float
-    ) -> MapChanged | Disputed:
-        """Take a listing of a refresh that began at ``begun``.
-
-        Raises ShardMapError if it contradicts itself or what is known; then nothing has changed. (A gap or an
-        overlap does not: what nobody disputes is learnt.)
-        """
-        by_id = distinct_shards(listed)
-        known = self.shards.all
-        changed = [shard for shard in by_id.values() if known.get(shard.shard_id) is not shard]
-        recreated = self._recreated(by_id, changed, summary)
-        if recreated:
-            known, changed = {}, list(by_id.values())
-        distribution = summary.distribution if summary else self.shards.distribution
-        if not changed and not recreated and self._is_last(by_id, distribution):
-            self.listed_at, self._contradictions = begun, 0
-            self._learn_summary(summary)
-            return MapChanged(now, self.shards, (), (), recreated=False, superseded=())
-        superseded = superseded_shards(by_id.values())
-        opened = sorted(
-            (shard for shard in by_id.values() if shard.open and shard.shard_id not in superseded),
-            key=lambda shard: shard.hash_key_range,
-        )
-        everything, in_order = self._with(changed, known)
-        hole = first_hole(opened)
-        if hole is not None and recreated:
-            raise hole
-        if hole is not None:
-            predicted, disputed = undisputed(opened, everything)
-            # Nothing is learnt of shards that may be wrong.
-            changed = [shard for shard in changed if shard.shard_id not in disputed]
-            everything, in_order = self._with(changed, known)
-            self._note(changed, known, now)
-            self.shards, self._in_order = KnownShards(everything, self.shards.listed, distribution), in_order
-            self.routes, self._whole = Routes(predicted), False
-            return Disputed(hole, disputed)
-        # Nothing below can fail.
-        before: Mapping[str, Shard] = {} if recreated else self.shards.listed
-        if recreated:
-            self.generation += 1
-            self._hints_hold, self._newest = True, -1
-            self._created, self._retention = None, _LONGEST_RETENTION
-            self._closed.clear()
-        shown = {i: shard for i, shard in by_id.items() if i not in superseded} if superseded else by_id
-        open_now = {shard.shard_id for shard in opened}
-        open_before = {i for i, shard in before.items() if shard.open}
-        closed = open_before - open_now
-        for shard_id in closed | superseded:
-            self._closed.setdefault(shard_id, now)
-        self._note(changed, known, now)
-        self._learn_summary(summary)
-        for shard_id in self._expired(by_id, now):
-            del everything[shard_id], self._closed[shard_id]
-        self.shards, self._in_order = KnownShards(everything, shown, distribution), in_order
-        self.routes, self._whole = Routes(opened), True
-        self.listed_at, self._contradictions = begun, 0
+    def changes_since(self, before: Known, now: float) -> MapChanged:
+        """What the last listing changed."""
+        recreated = self.generation != before.generation
+        open_before = frozenset() if recreated else before.shards.open_ids
         return MapChanged(
             at=now,
             shards=self.shards,
-            opened=tuple(sorted(open_now - open_before)),
-            closed=tuple(sorted(closed)),
+            opened=tuple(sorted(self.shards.open_ids - open_before)),
+            closed=tuple(sorted(open_before - self.shards.open_ids)),
             recreated=recreated,
-            superseded=tuple(sorted(superseded)),
+            superseded=tuple(sorted(self.superseded)),
         )
 
-    def _with(self, changed: Sequence[Shard], known: Mapping[str, Shard]) -> tuple[dict[str, Shard], bool]:
-        """All known shards by id, with the changed ones; and whether parents have lower ids than children.
-        Raises ShardMapError: a contradiction, a cycle."""
-        everything = dict(known)
-        in_order = self._in_order or not known
-        for shard in changed:
-            before = known.get(shard.shard_id)
-            if before is None:
-                everything[shard.shard_id] = shard
-                in_order = in_order and all(parent < shard.shard_id for parent in shard.parent_shard_ids)
-            elif before.open or not shard.open:  # (what is known to be closed may be listed as open: MAP-12)
-                everything[shard.shard_id] = agreed(before, shard)
-        if not in_order:
-            Lineage(everything.values())  # refuses a cycle
-        return everything, in_order
 
-    def _learn_summary(self, summary: StreamSummary | None) -> None:
-        if summary is not None:
-            self._created = summary.created or self._created
-            self._retention = summary.retention or self._retention
+class Refused(NamedTuple):
+    """A listing that gives no map. ``known``: what is known nevertheless. ``disputed``: of a listing with a
+    gap or an overlap, the shards that cannot be predicted because of it; None for another listing."""
 
-    def _note(self, changed: Sequence[Shard], known: Mapping[str, Shard], now: float) -> None:
-        """Note which shards have closed, and the highest number."""
-        for shard in changed:
-            if not shard.open:
-                noticed = now if shard.shard_id in known else _LONG_AGO
-                self._closed.setdefault(shard.shard_id, noticed)
-            number = shard_number(shard.shard_id)
-            if number is not None and number > self._newest:
-                self._newest = number
+    error: ShardMapError
+    known: Known
+    disputed: frozenset[str] | None = None
 
-    def _is_last(self, listed: Mapping[str, Shard], distribution: Distribution) -> bool:
-        """Whether the last listing was sound and had the same shards, none of them superseded."""
-        last = self.shards
-        return self._whole and listed.keys() == last.listed.keys() and distribution == last.distribution
 
-    def _expired(self, listed: Mapping[str, Shard], now: float) -> list[str]:
-        """The closed shards of which the stream holds nothing more."""
-        # MAP-20: "A closed shard MUST be forgotten when its TTL is over and a listing FROM_TRIM_HORIZON no
-        # longer has it; of a listing that leaves closed shards out, when it has been closed for longer than
-        # the stream's retention, 365 days if that is not known."
-        keep = self._ttl if self._lists_closed else max(self._ttl, self._retention)
-        return [i for i, noticed in self._closed.items() if i not in listed and now - noticed > keep]
+def learn(known: Known, listing: Listing, now: float, ttl: float) -> Known | Refused:
+    """What is known after a listing. ``ttl``: seconds for which a closed shard is kept at least."""
+    try:
+        listed = distinct_shards(listing.shards)
+        changed = [shard for shard in listed.values() if known.shards.all.get(shard.shard_id) is not shard]
+        if not _begins_life(known, listed, changed, listing.summary):
+            return _learn(known, listed, changed, listing, now, ttl)
+        new_life = Known(KnownShards({}, {}, known.shards.distribution), generation=known.generation + 1)
+        outcome = _learn(new_life, listed, list(listed.values()), listing, now, ttl)
+        return outcome if isinstance(outcome, Known) else Refused(outcome.error, known)
+    except ShardMapError as error:
+        contradictions = known.contradictions + (error.code == "contradiction")
+        return Refused(error, known._replace(contradictions=contradictions))
 
-    def _recreated(
-        self, listed: Mapping[str, Shard], changed: Sequence[Shard], summary: StreamSummary | None
-    ) -> bool:
-        """Whether ``listed`` is another life of the stream. Raises ShardMapError(code="contradiction")."""
-        # MAP-11: "A stream deleted and created again under its name MUST be told from the old one, and
-        # nothing known of the old one kept."
-        same_creation = None
-        if self._created is not None and summary is not None and summary.created is not None:
-            same_creation = self._created == summary.created
-        try:
-            return another_life(
-                listed, changed, self.shards.all, self._closed, self._newest, same_creation=same_creation
-            )
-        except ShardMapError:
-            # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
-            # time running MUST be believed: it is another life of the stream."
-            self._contradictions += 1
-            if self._contradictions < _CONTRADICTIONS:
-                raise
-            return True
+
+def _begins_life(
+    known: Known, listed: Mapping[str, Shard], changed: Sequence[Shard], summary: StreamSummary | None
+) -> bool:
+    """Whether a listing is of another life of the stream. Raises ShardMapError(code="contradiction")."""
+    # MAP-11: "A stream that is deleted and created again under its name MUST be taken for another one:
+    # nothing that was known of the old one is kept."
+    same_creation = None
+    if known.created is not None and summary is not None and summary.created is not None:
+        same_creation = known.created == summary.created
+    try:
+        return another_life(
+            listed, changed, known.shards.all, known.closed, known.newest, same_creation=same_creation
+        )
+    except ShardMapError:
+        # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
+        # time running MUST be believed: it is another life of the stream."
+        if known.contradictions + 1 < _CONTRADICTIONS:
+            raise
+        return True
+
+
+def _learn(
+    life: Known,
+    listed: Mapping[str, Shard],
+    changed: Sequence[Shard],
+    listing: Listing,
+    now: float,
+    ttl: float,
+) -> Known | Refused:
+    """Learn from a listing of this life. ``changed``: its shards that are not as they are known. Raises
+    ShardMapError for a listing that contradicts itself or what is known."""
+    last, summary = life.shards, listing.summary
+    distribution = summary.distribution if summary else last.distribution
+    dated = life._replace(listed_at=listing.begun, contradictions=0)
+    if summary is not None:
+        dated = dated._replace(
+            created=summary.created or life.created, retention=summary.retention or life.retention
+        )
+    same_shards = not changed and listed.keys() == last.listed.keys()
+    if same_shards and life.whole and distribution == last.distribution:
+        return dated._replace(superseded=frozenset())
+    superseded = superseded_shards(listed.values())
+    opened = sorted(
+        (shard for shard in listed.values() if shard.open and shard.shard_id not in superseded),
+        key=lambda shard: shard.hash_key_range,
+    )
+    everything = _everything(life, changed)
+    hole = first_hole(opened)
+    if hole is not None:
+        predicted, disputed = undisputed(opened, everything)
+        # Nothing is learnt of shards that may be wrong.
+        sound = [shard for shard in changed if shard.shard_id not in disputed]
+        shards = KnownShards(_everything(life, sound), last.listed, distribution)
+        partly = _noted(life, sound, (), now)
+        return Refused(hole, partly._replace(shards=shards, routes=Routes(predicted), whole=False), disputed)
+    no_longer_open = superseded | (last.open_ids - {shard.shard_id for shard in opened})
+    shown = {shard_id: shard for shard_id, shard in listed.items() if shard_id not in superseded}
+    whole = _noted(dated, changed, no_longer_open, now)._replace(
+        shards=KnownShards(everything, shown, distribution),
+        routes=Routes(opened),
+        superseded=superseded,
+        whole=True,
+    )
+    return _without_expired(whole, listed, now, ttl if listing.has_closed else max(ttl, whole.retention))
+
+
+def _without_expired(known: Known, listed: Mapping[str, Shard], now: float, keep: float) -> Known:
+    """Without the closed shards of which the stream holds nothing more. ``keep``: in seconds."""
+    # MAP-20: "A closed shard MUST be forgotten when its TTL is over and it holds no more records: a listing
+    # FROM_TRIM_HORIZON no longer has it, or it has been closed for longer than the stream's retention, or
+    # than 365 days where that is not known."
+    expired = {i for i, noticed in known.closed.items() if i not in listed and now - noticed > keep}
+    if not expired:
+        return known
+    everything = {i: shard for i, shard in known.shards.all.items() if i not in expired}
+    return known._replace(
+        shards=KnownShards(everything, known.shards.listed, known.shards.distribution),
+        closed={i: noticed for i, noticed in known.closed.items() if i not in expired},
+    )
+
+
+def _everything(life: Known, changed: Sequence[Shard]) -> dict[str, Shard]:
+    """All known shards by id, with the changed ones. Raises ShardMapError: a contradiction, a cycle."""
+    everything = dict(life.shards.all)
+    for shard in changed:
+        before = everything.get(shard.shard_id)
+        if before is None:
+            everything[shard.shard_id] = shard
+        elif before.open or not shard.open:  # (what is known to be closed may be listed as open: MAP-12)
+            everything[shard.shard_id] = agreed(before, shard)
+    if not (life.in_order and _in_order(changed)):
+        Lineage(everything.values())  # refuses a cycle
+    return everything
+
+
+def _in_order(shards: Sequence[Shard]) -> bool:
+    """Whether every parent has a lower id than its children: then there is no cycle."""
+    return all(parent < shard.shard_id for shard in shards for parent in shard.parent_shard_ids)
+
+
+def _noted(life: Known, changed: Sequence[Shard], no_longer_open: Collection[str], now: float) -> Known:
+    """With the shards that have closed, and the highest number."""
+    closed = dict(life.closed)
+    for shard_id in no_longer_open:
+        closed.setdefault(shard_id, now)
+    for shard in changed:
+        if not shard.open:
+            closed.setdefault(shard.shard_id, now if shard.shard_id in life.shards.all else _LONG_AGO)
+    numbers = (shard_number(shard.shard_id) for shard in changed)
+    newest = max((number for number in numbers if number is not None), default=-1)
+    in_order = life.in_order and _in_order(changed)
+    return life._replace(closed=closed, newest=max(life.newest, newest), in_order=in_order)
+
+
+def shard_of_record(
+    known: Known, shard_id: str, sequence_number: str, generation: int, answered_at: float
+) -> tuple[Known, Shard | Literal["unknown", "gone"]]:
+    """The shard on which a record was stored; ``answered_at`` is when its put was answered. And what is known
+    afterwards.
+
+    ``generation``: of the map when the record was put. The stream may have been deleted and made again since
+    the map was listed; a shard of another life has the same id and another range.
+
+        generation | the number is of this shard | listed since the answer | gives
+        -----------+-----------------------------+-------------------------+------------------------
+        the same   |                             | yes                     | the shard
+        the same   | yes, or unknown             | no                      | the shard
+        the same   | no                          | no                      | unknown
+        another    | yes                         |                         | the shard
+        another    | no, or unknown              |                         | gone
+
+    Also unknown for a shard that was never listed. "gone": the record is in a life of the stream that is
+    over.
+    """
+    # MAP-18: "An aggregate MUST NOT be judged by a shard of another life of the stream than the one that
+    # stored it. A hint in its sequence number may delay the verdict until the stream was listed again,
+    # and tell which of two lives stored it. It decides nothing else."
+    shard = known.shards.all.get(shard_id)
+    of_this_shard = _made_on(shard, sequence_number) if shard and known.hints_hold else None
+    if known.generation != generation and not of_this_shard:
+        return known, "gone"
+    # Equal times do not count: on a coarse clock the listing may have begun before the answer.
+    listed_since = known.listed_at is not None and known.listed_at > answered_at
+    if shard is None or (of_this_shard is False and not listed_since):
+        return known, "unknown"
+    # Where a hint is wrong, hints have another meaning on this stream.
+    return (known._replace(hints_hold=False) if of_this_shard is False else known), shard
 
 
 def _made_on(shard: Shard, sequence_number: str) -> bool | None:

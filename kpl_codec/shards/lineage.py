@@ -122,6 +122,7 @@ class Lineage:
         return shard_id in self._by_id
 
     def __getitem__(self, shard_id: str) -> Shard:
+        # SHD-4: "A shard that is not listed MUST be reported as unknown, never taken for another."
         try:
             return self._by_id[shard_id]
         except KeyError:
@@ -184,7 +185,7 @@ class Lineage:
         return self._in_order(seen)
 
     def _in_order(self, shard_ids: Iterable[str]) -> tuple[Shard, ...]:
-        return tuple(self._by_id[found] for found in sorted(shard_ids, key=self._place.__getitem__))
+        return tuple(self._by_id[i] for i in sorted(shard_ids, key=self._place.__getitem__))
 
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
         """Whether ``shard_id`` descends from ``ancestor_id``, as far as known.
@@ -194,16 +195,16 @@ class Lineage:
         if shard_id not in self._by_id:
             return False
         heirs = self._children.get(ancestor_id, ())
-        return shard_id in heirs or any(found in heirs for found in self._above(shard_id))
+        return shard_id in heirs or any(above in heirs for above in self._above(shard_id))
 
     @cached_property
     def _generations(self) -> Mapping[str, int]:
-        found: dict[str, int] = {}
+        depths: dict[str, int] = {}
         for shard in self:
-            found[shard.shard_id] = 1 + max(
-                (found[parent] for parent in shard.parent_shard_ids if parent in found), default=-1
+            depths[shard.shard_id] = 1 + max(
+                (depths[parent] for parent in shard.parent_shard_ids if parent in depths), default=-1
             )
-        return found
+        return depths
 
     def generation(self, shard_id: str) -> int:
         """How many reshards lie between the oldest known ancestor and this shard: 0 for one without known
@@ -277,16 +278,16 @@ class Lineage:
 
         Meaningful for a listing FROM_TRIM_HORIZON: only that names the ends of closed shards.
         """
-        found: list[LineageDefect] = []
+        defects: list[LineageDefect] = []
         for shard in self:
             children = self.children(shard.shard_id)
             ids = (shard.shard_id, *(child.shard_id for child in children))
             # LIN-10: "A child MUST NOT be listed while its parent is open, MUST start after it, and
             # MUST lie within its parents; the two children of a split MUST tile their parent."
             if children and shard.open:
-                found.append(LineageDefect("parent-open", ids))
+                defects.append(LineageDefect("parent-open", ids))
             if len(children) > 2:
-                found.append(LineageDefect("too-many-children", ids))
+                defects.append(LineageDefect("too-many-children", ids))
             if len(children) == 2:
                 low, high = sorted(child.hash_key_range for child in children)
                 whole = shard.hash_key_range
@@ -295,9 +296,9 @@ class Lineage:
                     or low.ending_hash_key + 1 != high.starting_hash_key
                     or high.ending_hash_key != whole.ending_hash_key
                 ):
-                    found.append(LineageDefect("children-do-not-tile", ids))
-            found.extend(self._against_parents(shard))
-        return tuple(found)
+                    defects.append(LineageDefect("children-do-not-tile", ids))
+            defects.extend(self._against_parents(shard))
+        return tuple(defects)
 
     def _against_parents(self, shard: Shard) -> Iterator[LineageDefect]:
         parents = self.parents(shard.shard_id)
@@ -337,7 +338,7 @@ def _last_at(chain: Iterable[tuple[_Moment | None, Shard]], moment: _Moment) -> 
 
     None if a shard begins before the one it follows: then beginnings cannot be used.
     """
-    found: Shard | None = None
+    last: Shard | None = None
     latest: _Moment | None = None
     for beginning, shard in chain:
         if beginning is None:
@@ -346,8 +347,22 @@ def _last_at(chain: Iterable[tuple[_Moment | None, Shard]], moment: _Moment) -> 
             return None
         latest = beginning
         if beginning <= moment:
-            found = shard
-    return found
+            last = shard
+    return last
+
+
+def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:
+    """The shards of one listing by id, in their order. Raises ShardMapError: empty, duplicate."""
+    by_id: dict[str, Shard] = {}
+    for shard in listing:
+        # SHD-3: "A listing that names one shard twice with different facts MUST be refused."
+        if by_id.setdefault(shard.shard_id, shard) != shard:
+            raise ShardMapError(
+                code="duplicate", reason=f"{shard.shard_id} is listed twice", shard_ids=(shard.shard_id,)
+            )
+    if not by_id:
+        raise ShardMapError(code="empty", reason="no shards", shard_ids=())
+    return by_id
 
 
 def agreed(known: Shard, listed: Shard) -> Shard:

@@ -28,6 +28,16 @@ class StreamSummary(NamedTuple):
     retention: float | None
 
 
+class Listing(NamedTuple):
+    """All shards of a refresh that began at ``begun``. ``summary``: None if there is none. ``has_closed``: it
+    has every closed shard that still holds records."""
+
+    shards: Sequence[Shard]
+    summary: StreamSummary | None
+    begun: float
+    has_closed: bool
+
+
 def parse_page(answer: Any) -> tuple[list[Shard], str | None]:
     """The shards of one ListShards answer, and its NextToken. Raises ShardMapError(code="malformed")."""
     # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
@@ -129,21 +139,21 @@ def superseded_shards(listed: Collection[Shard]) -> frozenset[str]:
     waiting_for = Counter(parent for of_one in parents.values() for parent in of_one)
     ready = [shard_id for shard_id in by_id if not waiting_for[shard_id]]
     below: dict[str, _Intervals] = {}  # by shard: the ranges of its open descendants, merged
-    found = set()
+    superseded = set()
     while ready:
         shard_id = ready.pop()
         shard, covered = by_id[shard_id], below.pop(shard_id, ())
         if shard.open:
             first, last = shard.hash_key_range
             if any(start <= first and last <= end for start, end in covered):
-                found.add(shard_id)
+                superseded.add(shard_id)
             covered = _merged(covered, ((first, last),))
         for parent in parents[shard_id]:
             below[parent] = _merged(below.get(parent, ()), covered)
             waiting_for[parent] -= 1
             if not waiting_for[parent]:
                 ready.append(parent)
-    return frozenset(found)
+    return frozenset(superseded)
 
 
 def _merged(one: _Intervals, other: _Intervals) -> _Intervals:

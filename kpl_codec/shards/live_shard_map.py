@@ -34,8 +34,9 @@ from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..errors import ShardMapError
 from ..format.hash_keys import HashKeyRange
-from .known_stream import Disputed, KnownStream
+from .known_stream import Known, Refused, learn, shard_of_record
 from .lineage import Lineage
+from .listing import Listing
 from .map_events import KnownShards, MapChanged, RefreshFailed, StreamUnavailable
 from .refresh import Failure, Refresh, Request, ShardFilterType
 from .routes import NO_ROUTES
@@ -72,7 +73,7 @@ class State(str, Enum):
 
 
 class LiveShardMap:
-    """The state machine of one stream. Give ``stream_name`` (a name or an ARN) or ``stream_arn``.
+    """The state machine of one stream, given by its name or ARN.
 
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
     hold records (for lineage). ``closed_shard_ttl``: seconds for which `hash_key_range` answers for a
@@ -83,9 +84,8 @@ class LiveShardMap:
 
     def __init__(
         self,
-        stream_name: str | None = None,
+        stream: str,
         *,
-        stream_arn: str | None = None,
         shard_filter: ShardFilterType = "AT_LATEST",
         closed_shard_ttl: float = 60.0,
         refresh_interval: float | None = None,
@@ -95,16 +95,15 @@ class LiveShardMap:
         backoff_factor: float = 1.5,
         max_results: int = 1000,
     ) -> None:
-        if (stream_name is None) == (stream_arn is None):
-            raise ValueError("give stream_name or stream_arn")
-        self._stream = stream_of(str(stream_name if stream_arn is None else stream_arn)).argument
+        self._stream = stream_of(stream).argument
         self._shard_filter = shard_filter
         self._interval = refresh_interval
         self._describe = describe
         self._max_results = max_results
         self._backoff = Backoff(first_backoff, max_backoff, backoff_factor)
         self._trust = Trust(self._backoff)
-        self._known = KnownStream(closed_shard_ttl, shard_filter)
+        self._known = Known()
+        self._ttl = closed_shard_ttl
         #: Those of the known stream without the shards that are in doubt. Replaced as a whole: other threads
         #: predict.
         self._routes = NO_ROUTES
@@ -205,7 +204,7 @@ class LiveShardMap:
 
         In any state. (`lineage` has the ranges of all shards ever seen.)
         """
-        return self._known.hash_key_range(shard_id, now)
+        return self._known.hash_key_range(shard_id, now, self._ttl)
 
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
@@ -213,11 +212,13 @@ class LiveShardMap:
         """The shard on which a record was stored; ``answered_at`` is when its put was answered.
 
         ``generation``: of this map when the record was put. "unknown": not yet, ask again after the next
-        refresh. "gone": it is in a life of the stream that is over. See `KnownStream.shard_of_record`.
+        refresh. "gone": it is in a life of the stream that is over. See `known_stream.shard_of_record`.
         """
-        found = self._known.shard_of_record(shard_id, sequence_number, generation, answered_at)
+        self._known, shard = shard_of_record(
+            self._known, shard_id, sequence_number, generation, answered_at
+        )
         # After a sign that this may be another stream, nothing is known until the next listing.
-        return "unknown" if self._trust.state is TrustState.NONE and found != "gone" else found
+        return "unknown" if self._trust.state is TrustState.NONE and shard != "gone" else shard
 
     # -- asking for a refresh -----------------------------------------------------------------
 
@@ -310,12 +311,10 @@ class LiveShardMap:
             refresh.described(answer)
             return None
         try:
-            refresh.listed(answer, self._known.shards.all)
-            return self._listed(refresh, now) if refresh.whole else None
+            listing = refresh.listed(answer, self._known.shards.all)
         except ShardMapError as error:
-            # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
-            # MUST NOT become the map; the refresh has failed and is tried again."
             return self._failed("ListShards", error.code, error.describe(), now)
+        return None if listing is None else self._listed(listing, refresh, now)
 
     def fail(self, request: Request, failure: Failure, now: float) -> RefreshFailed | None:
         """``request`` got an error, or no answer."""
@@ -355,15 +354,21 @@ class LiveShardMap:
         self._failed_at = now
         return RefreshFailed(now, self.error, self._retry_at, learnt)
 
-    def _listed(self, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
-        """Ends the refresh. Raises ShardMapError for a listing from which nothing is learnt."""
-        changed = self._known.learn(refresh.shards, refresh.summary, refresh.begun, now)
-        begun = float("-inf") if refresh.outdated else refresh.begun
-        if isinstance(changed, Disputed):
-            self._trust.disputed(begun, changed.shard_ids)
-            self._reroute()
-            error = changed.error
-            return self._failed("ListShards", error.code, error.describe(), now, learnt=True)
+    def _listed(self, listing: Listing, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
+        """Ends the refresh."""
+        before, outcome = self._known, learn(self._known, listing, now, self._ttl)
+        begun = float("-inf") if refresh.outdated else listing.begun
+        # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
+        # MUST NOT become the map; the refresh has failed and is tried again."
+        if isinstance(outcome, Refused):
+            self._known, error = outcome.known, outcome.error
+            if outcome.disputed is not None:
+                self._trust.disputed(begun, outcome.disputed)
+                self._reroute()
+            learnt = outcome.disputed is not None
+            return self._failed("ListShards", error.code, error.describe(), now, learnt=learnt)
+        self._known = outcome
+        changed = outcome.changes_since(before, now)
         self._refresh = self.error = None
         self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..aws_errors import what_to_check
 from ..errors import KplError
@@ -24,6 +24,12 @@ class StreamUnavailable(KplError):
     reason: str
     permanent: bool = False
     text = "{operation} of stream {stream} failed: {code}: {reason}"
+    concerns = "Whoever needs the shard map now. A map read before stays in use."
+    todo = (
+        "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
+        "allow kinesis:ListShards and kinesis:DescribeStreamSummary. LimitExceededException: wait."
+    )
+    codes = ("ResourceNotFoundException", "AccessDeniedException", "LimitExceededException")
 
     def describe(self) -> str:
         """What failed, and what to check."""
@@ -50,6 +56,11 @@ class KnownShards:
         vars(self)
 
     @cached_property
+    def open_ids(self) -> frozenset[str]:
+        """The ids of the open shards of the last sound listing."""
+        return frozenset(shard_id for shard_id, shard in self.listed.items() if shard.open)
+
+    @cached_property
     def lineage(self) -> Lineage:
         """Every known shard."""
         return Lineage(self.all.values())
@@ -58,6 +69,10 @@ class KnownShards:
     def shard_map(self) -> ShardMap | None:
         """Of the last sound listing; None before the first."""
         return ShardMap(self.listed.values(), self.distribution) if self.listed else None
+
+
+#: Before the first listing.
+NO_SHARDS: Final = KnownShards({}, {}, "USER_PARTITION_KEY")
 
 
 class MapChanged(NamedTuple):

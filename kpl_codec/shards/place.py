@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from datetime import datetime, timezone
+from typing import Any, Final, Literal, NamedTuple
 
 PlaceKind = Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"]
 
@@ -58,6 +59,18 @@ def after_record(sequence_number: str) -> Place:
 def at_time(milliseconds: int) -> Place:
     """Before the first record that arrived at or after a time, in ms since 1970."""
     return Place("AT_TIMESTAMP", milliseconds)
+
+
+def iterator_arguments(place: Place) -> dict[str, Any]:
+    """The arguments of GetShardIterator for a place."""
+    if place.kind == "AT_TIMESTAMP":
+        when = datetime.fromtimestamp(place.time_ms // 1000, timezone.utc)
+        # Computed without a float, which would sometimes lose a millisecond.
+        when = when.replace(microsecond=place.time_ms % 1000 * 1000)
+        return {"ShardIteratorType": place.kind, "Timestamp": when}
+    if place.value is None:
+        return {"ShardIteratorType": place.kind}
+    return {"ShardIteratorType": place.kind, "StartingSequenceNumber": place.value}
 
 
 TRIM_HORIZON: Final = Place("TRIM_HORIZON")

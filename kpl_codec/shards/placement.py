@@ -23,6 +23,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes, partition_key_hash
+from .lineage import Lineage
 from .shard import Shard
 from .shard_map import ShardMap
 
@@ -68,8 +69,9 @@ class Placement(NamedTuple):
         return self.verdict is Verdict.STRAY
 
 
-#: What is known of a hash key in an aggregate: its verdict, the id of the expected shard, whether it is in
-#: range, and the aggregate's kind.
+#: What is known of a hash key on a shard: its verdict, the id of the expected shard, whether it is in range.
+Facts = tuple[Verdict, str | None, bool | None]
+#: The same for one in an aggregate, with the aggregate's kind.
 Judged = tuple[Verdict, str | None, bool | None, AggregateKind | None]
 
 
@@ -145,19 +147,14 @@ class Judge:
         """``endings``, 16 bytes each."""
         return b"".join(map(hash_key_to_bytes, self.endings))
 
-    @cached_property
-    def expected_ids(self) -> tuple[str | None, ...]:
-        """The id of the expected shard for each number that it can have; None for the last: there is none."""
-        return *(shard.shard_id for shard in self.open_shards), None
-
     def on(self, shard_id: str | None) -> ShardJudge:
         """The judge of hash keys on ``shard_id``."""
-        found = self._shards.get(shard_id)
-        if found is None:
+        judge = self._shards.get(shard_id)
+        if judge is None:
             if len(self._shards) >= _MOST_SHARDS:
                 self._shards.clear()
-            found = self._shards[shard_id] = ShardJudge(self, shard_id)
-        return found
+            judge = self._shards[shard_id] = ShardJudge(self, shard_id)
+        return judge
 
     def coded(self, shard_ids: Sequence[str | None]) -> CodedShards:
         """The same for compiled code, for records on these shards."""
@@ -188,18 +185,17 @@ class CodedShards:
             judge.packed_endings,
         )
 
-    def words(self, code: int) -> tuple[Verdict, str | None, bool | None]:
-        """The verdict, the id of the expected shard, and whether the hash key is in range."""
+    def words(self, code: int) -> Facts:
+        """What is known of the hash keys with this code."""
         place, facts = divmod(code, 6)
         shard, expected = divmod(place, self._places)
-        in_range = (None, False, True)[facts // 2]
-        return *self._shards[shard].verdict(expected, in_range, certain=bool(facts % 2)), in_range
+        return self._shards[shard].facts(expected, (None, False, True)[facts // 2], certain=bool(facts % 2))
 
 
 class ShardJudge:
     """Judges hash keys on one shard. ``hash_key_range`` is None where it is not known."""
 
-    __slots__ = ("_endings", "_home", "_judge", "_known", "_shard", "hash_key_range", "hashes", "shard_id")
+    __slots__ = ("_endings", "_facts", "_home", "_judge", "_shard", "hash_key_range", "hashes", "shard_id")
 
     def __init__(self, judge: Judge, shard_id: str | None) -> None:
         shard_map = judge.shard_map
@@ -214,7 +210,7 @@ class ShardJudge:
         self._home: int | None = None
         if self._shard is not None and self._shard.open and judge.open_shards:
             self._home = bisect_left(self._endings, self._shard.hash_key_range.ending_hash_key)
-        self._known: dict[tuple[int, bool | None, bool], tuple[Verdict, str | None]] = {}
+        self._facts: dict[tuple[int, bool | None, bool], Facts] = {}
 
     def in_range(self, hash_key: int | None) -> bool | None:
         """Whether ``hash_key`` is in the shard's range; None where either is not known."""
@@ -226,18 +222,7 @@ class ShardJudge:
     def place(self, hash_key: int | None, *, certain: bool) -> Placement:
         """The verdict on one hash key. ``certain``: the record has no other hash key, as every one from an
         aggregate."""
-        in_range = None
-        if hash_key is not None and self.hash_key_range is not None:
-            lowest, highest = self.hash_key_range
-            in_range = lowest <= hash_key <= highest
-        if hash_key is None:
-            expected = len(self._endings)
-        elif in_range and self._home is not None:
-            expected = self._home
-        else:
-            expected = bisect_left(self._endings, hash_key)
-        words = self._known.get((expected, in_range, certain))
-        verdict, expected_id = words or self.verdict(expected, in_range, certain=certain)
+        verdict, expected_id, in_range = self._judge_one(hash_key, certain)
         return _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, in_range, None))
 
     def place_aggregate(self, hash_keys: Sequence[int], used: Sequence[int]) -> PlacedAggregate:
@@ -246,65 +231,74 @@ class ShardJudge:
         return _NEW(PlacedAggregate, (kind, self.shard_id, hash_keys, judged, used))
 
     def judge(
-        self, hash_keys: Sequence[int], used: Sequence[int] | None = None
+        self, hash_keys: Sequence[int], used: Sequence[int]
     ) -> tuple[AggregateKind | None, list[Judged]]:
-        """What is known of each of the ``hash_keys`` of an aggregate, and its kind; with ``used`` None, of
-        the hash keys of plain records' partition keys."""
-        home, endings, known, certain = self._home, self._endings, self._known, used is not None
-        kind: AggregateKind | None
-        insides: Sequence[bool | None] = [None] * len(hash_keys)
-        if self.hash_key_range is not None:
-            lowest, highest = self.hash_key_range
-            if home is not None and lowest <= min(hash_keys) and max(hash_keys) <= highest:
-                words = known.get((home, True, certain)) or self.verdict(home, True, certain=certain)
-                kind = "whole" if certain else None
-                return kind, [(*words, True, kind)] * len(hash_keys)
-            insides = [lowest <= hash_key <= highest for hash_key in hash_keys]
-        of_users: Sequence[bool | None] = ()
-        if used is not None:
-            of_users = [insides[item] for item in used] if len(set(insides)) > 1 else insides
-        kind = aggregate_kind(of_users.count(True), of_users.count(False))
-        judged: list[Judged] = []
-        for hash_key, inside in zip(hash_keys, insides, strict=True):
-            expected = home if inside and home is not None else bisect_left(endings, hash_key)
-            words = known.get((expected, inside, certain)) or self.verdict(expected, inside, certain=certain)
-            judged.append((*words, inside, kind))
-        return kind, judged
+        """What is known of each of the ``hash_keys`` of an aggregate, and its kind."""
+        if self._home is not None and self.in_range(min(hash_keys)) and self.in_range(max(hash_keys)):
+            return "whole", [(*self.facts(self._home, True, certain=True), "whole")] * len(hash_keys)
+        facts = [self._judge_one(hash_key, True) for hash_key in hash_keys]
+        in_range = [facts[number][2] for number in used]
+        kind = aggregate_kind(in_range.count(True), in_range.count(False))
+        return kind, [(*fact, kind) for fact in facts]
 
-    def verdict(self, expected: int, in_range: bool | None, *, certain: bool) -> tuple[Verdict, str | None]:
-        """The verdict, and the id of the expected shard or None, for three facts.
+    def _judge_one(self, hash_key: int | None, certain: bool) -> Facts:
+        in_range = self.in_range(hash_key)
+        if hash_key is None:
+            expected = len(self._endings)
+        elif in_range and self._home is not None:
+            expected = self._home
+        else:
+            expected = bisect_left(self._endings, hash_key)
+        return self.facts(expected, in_range, certain=certain)
+
+    def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> Facts:
+        """The same for all hash keys with one expected shard, in or out of range.
 
         ``expected``: its number among the open shards of the `Judge`, or how many there are for "none".
         """
-        words = self._known.get((expected, in_range, certain))
-        if words is None:
+        facts = self._facts.get((expected, in_range, certain))
+        if facts is None:
             opens = self._judge.open_shards
             shard = opens[expected] if expected < len(opens) else None
-            words = self._verdict(shard, in_range, certain), shard.shard_id if shard is not None else None
-            if len(self._known) < _MOST_SHARDS:
-                self._known[expected, in_range, certain] = words
-        return words
+            verdict = verdict_of(self._judge.shard_map, self._shard, shard, in_range, certain=certain)
+            facts = verdict, shard.shard_id if shard is not None else None, in_range
+            if len(self._facts) < _MOST_SHARDS:
+                self._facts[expected, in_range, certain] = facts
+        return facts
 
-    def _verdict(self, expected: Shard | None, in_range: bool | None, certain: bool) -> Verdict:
-        shard, shard_map = self._shard, self._judge.shard_map
-        # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
-        # misplaced: the service ignores its keys."
-        if shard_map is not None and shard_map.distribution == "AUTO":
-            return Verdict.DISTRIBUTION_AUTO
-        if in_range is None:
-            return Verdict.UNKNOWN_SHARD
-        if not in_range:
-            # PLC-2: "A plain record outside its shard's range MUST be taken for one with an explicit
-            # hash key, which no read call returns."
-            # PLC-3: "A user record of an aggregate outside its shard's range is a stray."
-            return Verdict.STRAY if certain else Verdict.EXPLICIT_HASH_KEY_IMPLIED
-        # PLC-4: "A record MUST be judged against the range of the shard it lies on; lineage then says
-        # whether that shard is the expected one, its ancestor or its descendant."
-        if shard is None or shard_map is None or expected is None or shard.shard_id == expected.shard_id:
-            return Verdict.EXPECTED
-        if shard_map.is_descendant(shard.shard_id, expected.shard_id):
-            return Verdict.ON_CHILD
-        return Verdict.ON_PARENT
+
+def verdict_of(
+    lineage: Lineage | None,
+    shard: Shard | None,
+    expected: Shard | None,
+    in_range: bool | None,
+    *,
+    certain: bool,
+) -> Verdict:
+    """The table of this module: every verdict comes from here.
+
+    ``shard``: the known shard that the record is on. ``expected``: the shard that is, or was, open for its
+    hash key. ``certain``: the record has no other hash key.
+    """
+    # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
+    # misplaced: the service ignores its keys."
+    if lineage is not None and lineage.distribution == "AUTO":
+        return Verdict.DISTRIBUTION_AUTO
+    # LIN-8: "A record on a shard that lineage does not know MUST be reported as such."
+    if in_range is None:
+        return Verdict.UNKNOWN_SHARD
+    if not in_range:
+        # PLC-2: "A plain record outside its shard's range MUST be taken for one with an explicit
+        # hash key, which no read call returns."
+        # PLC-3: "A user record of an aggregate outside its shard's range is a stray."
+        return Verdict.STRAY if certain else Verdict.EXPLICIT_HASH_KEY_IMPLIED
+    # PLC-4: "A record MUST be judged against the range of the shard it lies on; lineage then says
+    # whether that shard is the expected one, its ancestor or its descendant."
+    if shard is None or lineage is None or expected is None or shard.shard_id == expected.shard_id:
+        return Verdict.EXPECTED
+    if lineage.is_descendant(shard.shard_id, expected.shard_id):
+        return Verdict.ON_CHILD
+    return Verdict.ON_PARENT
 
 
 _NEW = tuple.__new__

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import ShardMapError
-from .listing import StreamSummary, parse_page, parse_summary
+from .listing import Listing, StreamSummary, parse_page, parse_summary
 from .shard import Shard
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
@@ -37,8 +37,7 @@ class Failure(NamedTuple):
 class Refresh:
     """A refresh under way. ``begun``: the listing shows everything that happened before.
 
-    ``outdated``: the stream may be another one since then. ``shards``: listed so far. ``whole``: all pages
-    have come. ``summary``: None if the stream was not described, or the answer was empty.
+    ``outdated``: the stream may be another one since then.
     """
 
     def __init__(
@@ -52,9 +51,8 @@ class Refresh:
     ) -> None:
         self.begun = begun
         self.outdated = False
-        self.shards: list[Shard] = []
-        self.whole = False
-        self.summary: StreamSummary | None = None
+        self._shards: list[Shard] = []
+        self._summary: StreamSummary | None = None
         self._stream = stream
         self._filter = shard_filter
         self._max_results = max_results
@@ -65,8 +63,8 @@ class Refresh:
         self._in_flight: Request | None = None
 
     def next_request(self, number: int) -> Request | None:
-        """The call to make now; None while one is under way, and after the last page."""
-        if self._in_flight is not None or self.whole:
+        """The call to make now; None while one is under way."""
+        if self._in_flight is not None:
             return None
         if self._describe:
             self._in_flight = Request("DescribeStreamSummary", dict(self._stream), number)
@@ -91,10 +89,11 @@ class Refresh:
     def described(self, answer: Any) -> None:
         """The answer of DescribeStreamSummary; None for a call that failed."""
         self._describe = False
-        self.summary = parse_summary(answer)
+        self._summary = parse_summary(answer)
 
-    def listed(self, answer: Any, known: Mapping[str, Shard]) -> None:
-        """A page of ListShards. Raises ShardMapError(code="malformed").
+    def listed(self, answer: Any, known: Mapping[str, Shard]) -> Listing | None:
+        """A page of ListShards. Returns the listing with the last page. Raises
+        ShardMapError(code="malformed").
 
         ``known``: shards by id; one that is listed as it is known is the same object.
         """
@@ -107,11 +106,11 @@ class Refresh:
             raise ShardMapError(code="malformed", reason=reason, shard_ids=())
         for shard in shards:
             before = known.get(shard.shard_id)
-            self.shards.append(before if before is not None and before == shard else shard)
-        if token is None:
-            self.whole = True
-        else:
+            self._shards.append(before if before is not None and before == shard else shard)
+        if token is not None:
             self._tokens[token] = None
+            return None
+        return Listing(self._shards, self._summary, self.begun, self._filter == "FROM_TRIM_HORIZON")
 
     def restart(self, now: float) -> bool:
         """Begin the listing again, because its NextToken has expired. Returns False if that was done
@@ -122,6 +121,6 @@ class Refresh:
             return False
         self._restarted = True
         self.begun, self.outdated = now, False
-        self.shards.clear()
+        self._shards.clear()
         self._tokens.clear()
         return True

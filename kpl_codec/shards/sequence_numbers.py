@@ -33,6 +33,7 @@ class SequenceNumberError(KplError, ValueError):
     requirement = "LIN-1"
     reason: str
     text = "not a sequence number: {reason}"
+    todo = "Give it as the service wrote it, without leading zeros."
 
 
 def parse_sequence_number(text: str) -> int:

@@ -9,30 +9,27 @@ Specification: spec/04-shards-and-placement.md, SHD-2 to SHD-8.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..errors import HashKeyError, ShardMapError, UnknownShard
+from ..errors import HashKeyError, ShardMapError
 from ..limits import MAX_HASH_KEY
-from .lineage import Lineage
+from .lineage import Lineage, distinct_shards
 from .shard import Distribution, Shard, listed_shards
 
 
-class ShardMap:
-    """Which open shard a hash key belongs to, and how the listed shards descend from one another.
+class ShardMap(Lineage):
+    """A lineage whose open shards cover every hash key once: which of them a hash key belongs to.
 
-    Immutable; iterates the shards in the order of their ids. ``distribution`` "AUTO": the service ignores
-    keys on this stream (RecordDistributionStrategy), so no shard can be predicted.
+    Immutable; iterates parents before children, otherwise in the order of their ids. ``distribution`` "AUTO":
+    the service ignores keys on this stream (RecordDistributionStrategy), so no shard can be predicted.
     Raises ShardMapError: empty, duplicate, cycle, gap, overlap.
     """
 
     def __init__(self, shards: Iterable[Shard], distribution: Distribution = "USER_PARTITION_KEY") -> None:
         if distribution not in ("USER_PARTITION_KEY", "AUTO"):
             raise ShardMapError(code="malformed", reason=f"distribution {distribution!r}", shard_ids=())
-        self._by_id = distinct_shards(sorted(shards, key=lambda shard: shard.shard_id))
-        self.distribution: Distribution = distribution
-        #: How the listed shards descend from one another.
-        self.lineage = Lineage(self._by_id.values(), distribution)
+        super().__init__(distinct_shards(shards).values(), distribution)
         unknown = {
             shard.shard_id: missing
             for shard in self._by_id.values()
@@ -108,62 +105,22 @@ class ShardMap:
         # SHD-8: "A hash key belongs to the open shard whose range holds it, both ends included."
         return self.open_shards[bisect_left(self.endings, hash_key)]
 
-    def __getitem__(self, shard_id: str) -> Shard:
-        # SHD-4: "A shard that is not listed MUST be reported as unknown, never taken for another."
-        try:
-            return self._by_id[shard_id]
-        except KeyError:
-            raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,)) from None
-
-    def __contains__(self, shard_id: object) -> bool:
-        return shard_id in self._by_id
-
-    def __iter__(self) -> Iterator[Shard]:
-        return iter(self._by_id.values())
-
-    def __len__(self) -> int:
-        return len(self._by_id)
+    @property
+    def lineage(self) -> Lineage:
+        """How the listed shards descend from one another: the map itself."""
+        return self
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ShardMap)
-            and self._by_id == other._by_id
-            and self.distribution == other.distribution
-        )
+        if isinstance(other, ShardMap) and self.distribution != other.distribution:
+            return False
+        return super().__eq__(other)
 
-    def __hash__(self) -> int:
-        return hash((tuple(self._by_id.values()), self.distribution))
+    __hash__ = Lineage.__hash__
 
     def __repr__(self) -> str:
         if len(self) > 20:
             return f"<ShardMap of {len(self)} shards, {len(self.open_shards)} open>"
         return f"ShardMap({list(self)!r}, {self.distribution!r})"
-
-    def parents(self, shard_id: str) -> tuple[Shard, ...]:
-        """The listed parents of a shard (expired ones are in `unknown_parents`). Raises UnknownShard."""
-        return self.lineage.parents(shard_id)
-
-    def children(self, shard_id: str) -> tuple[Shard, ...]:
-        """The listed children of a shard, by id. The shard itself may have expired."""
-        return self.lineage.children(shard_id)
-
-    def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
-        """Whether ``shard_id`` descends from ``ancestor_id``, as far as listed."""
-        return self.lineage.is_descendant(shard_id, ancestor_id)
-
-
-def distinct_shards(listed: Iterable[Shard]) -> dict[str, Shard]:
-    """The shards by id, in their order. Raises ShardMapError: empty, duplicate."""
-    by_id: dict[str, Shard] = {}
-    for shard in listed:
-        # SHD-3: "A listing that names one shard twice with different facts MUST be refused."
-        if by_id.setdefault(shard.shard_id, shard) != shard:
-            raise ShardMapError(
-                code="duplicate", reason=f"{shard.shard_id} is listed twice", shard_ids=(shard.shard_id,)
-            )
-    if not by_id:
-        raise ShardMapError(code="empty", reason="no shards", shard_ids=())
-    return by_id
 
 
 def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:

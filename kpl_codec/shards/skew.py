@@ -8,7 +8,7 @@ Specification: spec/08-live-shard-map.md, HKA-8.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -40,6 +40,23 @@ class Skew:
         0.0 if all counts are 0. A stream with this ratio can use only 1/ratio of its shards' total capacity.
         """
         return max(self.counts) / self.mean if self.total else 0.0
+
+
+#: A shard that gets more than this times the mean is skewed, if there is enough to tell: so many user
+#: records a shard, on the mean.
+_SKEWED, _ENOUGH = 2.0, 100
+
+
+def skewed(loads: Mapping[str, float], user_records: int) -> Iterator[tuple[str, float]]:
+    """The shards far above the mean of ``loads``, and how many times that mean is on each.
+
+    ``user_records``: how many the loads are of. Too few of them tell nothing."""
+    mean = sum(loads.values()) / len(loads) if loads else 0.0
+    if user_records < _ENOUGH * len(loads):
+        return
+    for shard_id, load in loads.items():
+        if load > _SKEWED * mean:
+            yield shard_id, load / mean
 
 
 def skew_of(hash_keys: Iterable[int] | Iterable[tuple[int, int]], ranges: Iterable[HashKeyRange]) -> Skew:

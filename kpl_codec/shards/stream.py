@@ -25,6 +25,7 @@ class StreamNameError(KplError, ValueError):
     name: str
     reason: str = "give its name, or its ARN (arn:aws:kinesis:REGION:ACCOUNT:stream/NAME)"
     text = "no stream can be read as {name!r}: {reason}"
+    todo = "Give the name or the ARN of a stream."
 
 
 class Stream(NamedTuple):

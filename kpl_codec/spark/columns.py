@@ -37,10 +37,10 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, confl
         names.setdefault(fold(name), []).append(name)
     new: dict[str, str] = {}
     for field in (*FIELDS, *added):
-        found = names.get(fold(field.name), [])
-        if len(found) > 1:
-            raise ValueError(f"column {field.name} is there {len(found)} times: {', '.join(found)}")
-        new |= {name: field.name for name in found}
+        same = names.get(fold(field.name), [])
+        if len(same) > 1:
+            raise ValueError(f"column {field.name} is there {len(same)} times: {', '.join(same)}")
+        new |= {name: field.name for name in same}
     # Columns of an earlier run come with these two, which say that a row was opened.
     from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(new.values())
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}

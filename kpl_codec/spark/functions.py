@@ -67,16 +67,7 @@ def deaggregate(
     unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column, ShardMapError for an
     invalid listing: all before a job starts.
     """
-    return _deaggregated(
-        df,
-        policy,
-        shard_map,
-        tags=tags,
-        decompress=decompress,
-        columns=columns,
-        conflicts=conflicts,
-        find_shards=False,
-    )
+    return _deaggregated(df, policy, shard_map, tags, decompress, columns, conflicts)
 
 
 def verify(
@@ -97,28 +88,18 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    return _deaggregated(
-        df,
-        "report",
-        shard_map,
-        tags=tags,
-        decompress=decompress,
-        columns=columns,
-        conflicts=conflicts,
-        find_shards=find_shards,
-    )
+    return _deaggregated(df, "report", shard_map, tags, decompress, columns, conflicts, find_shards)
 
 
 def _deaggregated(
     df: DataFrame,
     policy: Policy,
     shard_map: ShardMap | str | None,
-    *,
     tags: bool,
     decompress: bool | int,
     columns: Sequence[str] | None,
     conflicts: Conflicts,
-    find_shards: bool,
+    find_shards: bool = False,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."

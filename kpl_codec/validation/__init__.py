@@ -1,4 +1,4 @@
-"""Captured Kinesis records in files -> user records with verdicts, findings and a report.
+"""Kinesis records in files or on a stream -> user records with verdicts, findings and a report.
 
     from kpl_codec.validation import LocalEngine, validate
 
@@ -12,8 +12,16 @@ Specification: spec/07-spark.md, SPK-17 to SPK-22 and SPK-40 to SPK-43.
 from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.validation"):
-    from .job import Engine, validate
+    from .job import Engine, validate, validate_stream
     from .local import LocalEngine
     from .results import OutputError, Validation, read_shard_map
 
-__all__ = ["Engine", "LocalEngine", "OutputError", "Validation", "read_shard_map", "validate"]
+__all__ = [
+    "Engine",
+    "LocalEngine",
+    "OutputError",
+    "Validation",
+    "read_shard_map",
+    "validate",
+    "validate_stream",
+]

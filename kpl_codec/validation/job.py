@@ -1,16 +1,20 @@
-"""The validate job: files -> tasks -> an engine that runs them -> results."""
+"""The validate job: files or shards -> tasks -> an engine that runs them -> results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..captures import Location, plan
 from ..shards.shard_map import ShardMap
-from .repaired import Repaired, read_copied, read_logs
+from .repaired import read_copied
 from .results import Validation, finish, prepare_output
-from .task import Job, clear, discard, gather, pack, work_folder
+from .stream import shard_parts
+from .task import Job, Part, clear, discard, gather, pack, work_folder
+
+if TYPE_CHECKING:
+    from ..aws.reading import Start
 
 
 class Engine(Protocol):
@@ -31,17 +35,6 @@ class Engine(Protocol):
         """The number of finished tasks and of all known tasks."""
 
 
-def run_knowing_repairs(run: Callable[[Repaired], None], output: Location, known: Repaired) -> None:
-    """Calls ``run`` with the user records known to be repaired. If copies in the records show further repairs
-    that may concern dropped user records, calls it again with these."""
-    run(known)
-    found = known | read_copied(work_folder(output) / "copies")
-    tally = gather(work_folder(output))
-    if found != known and any(kcl == "dropped" for *_, kcl in tally.groups):
-        clear(output)
-        run(found)
-
-
 def validate(
     inputs: Sequence[str],
     shard_map: ShardMap,
@@ -50,33 +43,67 @@ def validate(
     engine: Engine,
     output_format: str = "parquet",
     title: str | None = None,
-    repairs: Sequence[str] = (),
     task_bytes: int | None = None,
 ) -> Validation:
     """Check everything under ``inputs`` and write the results under ``output``, which must be empty.
 
-    ``repairs``: folders of earlier results whose repair was applied after ``inputs`` were captured.
-
     Raises InputError, OutputError and FormatError before it starts, and an engine's error if that fails; then
     ``output`` is as empty as before. Errors inside the input are never raised; they become findings.
     """
-    folder = Location(output)
     pieces = plan(inputs)
     if task_bytes is None:
         # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
-        total = sum(piece.stop - piece.start for piece in pieces)
+        total = sum(piece.weight for piece in pieces)
         task_bytes = max(2 << 20, min(64 << 20, total // (4 * engine.cores)))
+    tasks = pack(pieces, task_bytes=task_bytes)
+    return _run(tasks, shard_map, Location(output), engine, output_format, inputs, title, None)
+
+
+def validate_stream(
+    connection: Mapping[str, Any],
+    stream: str,
+    shard_map: ShardMap,
+    output: str | Location,
+    *,
+    engine: Engine,
+    start: Start = "TRIM_HORIZON",
+    output_format: str = "parquet",
+    title: str | None = None,
+) -> Validation:
+    """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
+
+    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. Where the records hold copies that
+    repair put, the stream may be read twice. Raises as `validate` does, and StreamUnavailable.
+    """
+    # SPK-17: also shards that the map does not have. Their records are findings.
+    tasks: list[list[Part]] = [[part] for part in shard_parts(connection, stream, start)]
+    source = f"Kinesis stream {stream}"
+    return _run(tasks, shard_map, Location(output), engine, output_format, [stream], title, source)
+
+
+def _run(
+    tasks: list[list[Part]],
+    shard_map: ShardMap,
+    output: Location,
+    engine: Engine,
+    output_format: str,
+    inputs: Sequence[str],
+    title: str | None,
+    source: str | None,
+) -> Validation:
     engine.check_format(output_format)
-    prepare_output(folder)
+    prepare_output(output)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
-    job = Job(pack(pieces, task_bytes=task_bytes), shard_map, folder, read_logs(repairs))
-
-    def run(repaired: Repaired) -> None:
-        engine.run(replace(job, repaired=repaired), output_format)
-
+    job = Job(tasks, shard_map, output)
+    work = work_folder(output)
     try:
-        run_knowing_repairs(run, folder, job.repaired)
+        engine.run(job, output_format)
+        repaired = read_copied(work / "copies")
+        # A copy may have come after its original, and that is dropped: say that it is repaired.
+        if repaired and any(kcl == "dropped" for *_, kcl in gather(work).groups):
+            clear(output)
+            engine.run(replace(job, repaired=repaired), output_format)
     except BaseException:
-        discard(folder)
+        discard(output)
         raise
-    return finish(folder, shard_map, inputs=inputs, title=title)
+    return finish(output, shard_map, inputs=inputs, title=title, source=source)

@@ -36,6 +36,8 @@ class WorkerLost(KplError, RuntimeError):
         "a worker process ended with status {status} in the middle of a task; nothing was reported as done "
         "(-9: the machine was out of memory, perhaps: try fewer --cores)"
     )
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "It probably ran out of memory: give --memory or fewer --cores."
 
 
 class Work(Protocol):
@@ -70,7 +72,7 @@ class LocalEngine:
     def run(self, job: Job, output_format: str = "parquet") -> None:
         """Runs every task. Raises what a task raises, and WorkerLost."""
         self.check_format(output_format)
-        size = sum(piece.stop - piece.start for task in job.tasks for piece in task)
+        size = sum(part.weight for task in job.tasks for part in task)
         self.run_all(job, len(job.tasks), in_process=size < IN_PROCESS_BYTES)
 
     def run_all(self, work: Work, count: int, *, in_process: bool = False) -> None:

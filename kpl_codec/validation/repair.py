@@ -71,6 +71,8 @@ class RepairError(KplError, ValueError):
         "other-stream": "its plan was applied to another stream",
         "another-stream": "its user records are of another stream (--other-stream puts them all the same)",
     }
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "First kpl-codec validate, then repair, then repair with --apply."
 
     def describe(self) -> str:
         """The text without the requirement."""

@@ -1,8 +1,7 @@
 """Finds the user records that the KCL drops and that `kpl-codec repair` has put again.
 
 Each copy that repair puts has a tag with the place of the original. The KCL ignores tags, and user records
-with equal contents are not confused. Repairs are known from these tags in the checked records, and from the
-logs of repairs.
+with equal contents are not confused. A copy that was too large for its tag is not recognised.
 """
 
 from __future__ import annotations
@@ -49,18 +48,6 @@ class Repaired:
     def __bool__(self) -> bool:
         return bool(self._bits)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Repaired) and self._bits == other._bits
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __or__(self, other: Repaired) -> Repaired:
-        both = Repaired()
-        both._bits = dict(self._bits)
-        for key, bits in other._bits.items():
-            both._bits[key] = both._bits.get(key, 0) | bits
-        return both
-
     def __contains__(self, place: tuple[str | None, str | None, int | None]) -> bool:
         shard_id, number, index = place
         if shard_id is None or number is None or index is None or index < 0:
@@ -85,8 +72,8 @@ class Repaired:
         names = ("shardId", "sequenceNumber", "subSequenceNumber")
         places = zip(*(values_of(batch[name].take(rows)) for name in names), strict=True)
         # SPK-34: "A user record that the KCL drops and that repair has put again MUST be told as repaired,
-        # known by the tag of its copy or by the log of the repair, and MUST NOT be planned to be put once
-        # more."
+        # known by the tag of its copy, and MUST NOT be planned to be put once more; a copy that is too large
+        # for the tag goes without it, and is not known."
         fates = pa.array([REPAIRED if place in self else "dropped" for place in places], pa.string())
         marked = pc.replace_with_mask(batch["kcl"].cast(pa.string()), dropped, fates)
         return batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())
@@ -132,18 +119,6 @@ def _place(value: str) -> Place | None:
     ):
         return shard_id, number, int(index)
     return None
-
-
-def read_logs(results: Iterable[str]) -> Repaired:
-    """The user records that were put, by the logs of repairs in these result folders. Raises InputError."""
-    places: list[tuple[str | None, str | None, int]] = []
-    for folder in results:
-        for file in (Location(folder) / "repair/log").files():
-            if file.name.endswith(".jsonl"):
-                places += read_log(file)
-    return Repaired(
-        (shard, number, index) for shard, number, index in places if shard and number and index >= 0
-    )
 
 
 def read_log(file: Location) -> Iterator[tuple[str | None, str | None, int]]:

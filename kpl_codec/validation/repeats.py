@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..captures import Location
-from ..report.model import Finding
+from ..findings import Finding
 
 _KEYS = ["streamName", "shardId", "sequenceNumber"]
 RECORDS_SCHEMA = pa.schema([*((name, pa.string()) for name in (*_KEYS, "file")), ("line", pa.int64())])

@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 from .. import __version__
 from ..captures import Location
 from ..errors import KplError
+from ..findings import Finding
 from ..report.build import build_report
 from ..report.counters import Tally
 from ..report.facts import report_json
-from ..report.model import Finding, Report
+from ..report.model import Report
 from ..report.page import render_page
-from ..report.printed import summary_text
 from ..report.scan import findings_batch
 from ..report.whole import findings_of_the_whole
 from ..shards.shard import Distribution
@@ -49,6 +49,8 @@ class OutputError(KplError, ValueError):
     path: str
     reason: str = "name another folder, or remove this one"
     text = "cannot write to {path}: {code} ({reason})"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Name a new or empty folder: results of two runs must not mix."
 
 
 class FormatError(KplError, ValueError):
@@ -58,6 +60,8 @@ class FormatError(KplError, ValueError):
     format: str
     reason: str
     text = "no format {format}: {reason}"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Use parquet, or start Spark with the packages of that format."
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,8 @@ def write_report(
     findings: Sequence[Finding] = (),
 ) -> Report:
     """The report of ``tally``; it is written to ``output`` as text and as a page."""
+    from ..report.layout import summary_text  # rich, which workers need not
+
     report = build_report(
         tally,
         shard_map,

@@ -26,6 +26,10 @@ from ..shards.shard_map import ShardMap
 from .check import check, checked_schema
 from .repaired import Repaired, copied_places, write_copied
 from .repeats import RECORDS_SCHEMA
+from .stream import ShardPart, read_shard
+
+#: What a task reads.
+Part = Piece | ShardPart
 
 #: What readers of user records filter by: only of these columns Parquet keeps the least and largest value.
 _FILTERED = ["shardId", "sequenceNumber", "approximateArrivalTimestamp", "placement", "kcl", "error"]
@@ -66,27 +70,26 @@ class _RowGroups:
 
 
 def pack(
-    pieces: Iterable[Piece], *, task_bytes: int = 64 * 1024 * 1024, task_files: int = 500
-) -> list[list[Piece]]:
-    """Groups pieces into tasks of about ``task_bytes``: many small files make few tasks, a large file many.
+    parts: Iterable[Part], *, task_bytes: int = 64 * 1024 * 1024, task_files: int = 500
+) -> list[list[Part]]:
+    """Groups parts into tasks of about ``task_bytes``: many small files make few tasks, a large file many.
     The largest come first, so that no large task starts last."""
-    tasks: list[list[Piece]] = []
+    tasks: list[list[Part]] = []
     size = 0
-    for piece in sorted(pieces, key=lambda piece: piece.start - piece.stop):
-        weight = piece.stop - piece.start
-        if not tasks or size + weight > task_bytes or len(tasks[-1]) >= task_files:
+    for part in sorted(parts, key=lambda part: part.weight, reverse=True):
+        if not tasks or size + part.weight > task_bytes or len(tasks[-1]) >= task_files:
             tasks.append([])
             size = 0
-        tasks[-1].append(piece)
-        size += weight
+        tasks[-1].append(part)
+        size += part.weight
     return tasks
 
 
 @dataclass(frozen=True)
 class Job:
-    """The tasks over captured files, and the output folder."""
+    """The tasks over files or shards, and the output folder."""
 
-    tasks: list[list[Piece]]
+    tasks: list[list[Part]]
     shard_map: ShardMap
     output: Location
     repaired: Repaired = field(default_factory=Repaired)
@@ -94,7 +97,7 @@ class Job:
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The user records of a task, in batches of `check`; after the last one its findings and counts are
         written."""
-        captured = (batch for piece in self.tasks[number] for batch in read_piece(piece))
+        captured = (batch for part in self.tasks[number] for batch in _read(part))
         yield from judged(
             captured, self.shard_map, work_folder(self.output), part_name(number), repaired=self.repaired
         )
@@ -102,6 +105,11 @@ class Job:
     def run(self, number: int) -> int:
         """Does a task: writes its files; gives the number of user records."""
         return write_users(self.rows(number), self.shard_map, users_folder(self.output), part_name(number))
+
+
+def _read(part: Part) -> Iterator[pa.RecordBatch]:
+    """Batches of CAPTURE_SCHEMA."""
+    return read_shard(part) if isinstance(part, ShardPart) else read_piece(part)
 
 
 def part_name(number: int) -> str:

@@ -13,11 +13,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     given = sys.stdin.buffer
-    work = pickle.load(given)
+    work: Any = None
     while True:
         try:
+            work = work or pickle.load(given)
             number = pickle.load(given)
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):  # the process that started us ended
             return
         error: Any = None
         try:

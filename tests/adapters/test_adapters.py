@@ -21,6 +21,7 @@ from kpl_codec.adapters.values import SECONDS, write_timestamp
 from kpl_codec.errors import CaptureError
 
 from ..aws_lambda.conftest import EVENTS, KINESIS_RECORDS, SHARD, STREAM, as_row, expected_user_records, load
+from .shapes import to_analytics, to_kcl, to_pipes, to_subscribe_to_shard
 
 WITH_SHARD = ["lambda_kinesis.json", "lambda_tumbling_window.json", "pipes_kinesis.json"]
 WITH_SHARD += ["lambda_failed_invocation_s3.json", "firehose_kinesis_source.json", "analytics_stream.json"]
@@ -94,7 +95,7 @@ def test_live_boto3_answers() -> None:
     assert list(kinesis_records(iter(answer["Records"]), shard_id=SHARD)) == KINESIS_RECORDS
     stream = ({"SubscribeToShardEvent": answer} for _ in range(2))
     assert (
-        list(adapters.from_subscribe_to_shard({"EventStream": stream}, shard_id=SHARD)) == KINESIS_RECORDS * 2
+        list(kinesis_records({"EventStream": stream}, shard_id=SHARD, shape="boto3")) == KINESIS_RECORDS * 2
     )
 
 
@@ -140,7 +141,7 @@ def test_raw_bytes_and_kclpy_objects_and_kinesis_records() -> None:
         kpl.KinesisRecord(None, frame),
         kpl.KinesisRecord(None, b""),
     ]
-    rows = adapters.to_kcl([r._replace(sub_sequence_number=4) for r in KINESIS_RECORDS])["records"]
+    rows = to_kcl([r._replace(sub_sequence_number=4) for r in KINESIS_RECORDS])["records"]
     assert list(kinesis_records(map(Kclpy, rows), shard_id=SHARD)) == [
         r._replace(sub_sequence_number=4) for r in KINESIS_RECORDS
     ]
@@ -152,7 +153,7 @@ def test_raw_bytes_and_kclpy_objects_and_kinesis_records() -> None:
 @pytest.mark.requirement("DAG-8")
 def test_a_user_record_that_the_kcl_opened_is_not_opened_again() -> None:
     inner = KINESIS_RECORDS[1].data
-    message = adapters.to_kcl([kpl.KinesisRecord("p", inner, "7", sub_sequence_number=3)])
+    message = to_kcl([kpl.KinesisRecord("p", inner, "7", sub_sequence_number=3)])
     (row,) = kpl.deaggregate(kinesis_records(message))
     assert (row.data, row.sub_sequence_number, row.aggregated) == (inner, 3, False)
 
@@ -190,13 +191,13 @@ any_sub = st.none() | st.integers(0, 500)
 def test_reading_what_was_written_gives_the_same(rows: list[kpl.KinesisRecord]) -> None:
     for written in (
         adapters.to_lambda(rows, stream_arn=STREAM),
-        adapters.to_pipes(rows, stream_arn=STREAM),
+        to_pipes(rows),
         adapters.to_get_records(rows, dump=True),
-        adapters.to_subscribe_to_shard(rows, dump=True),
+        to_subscribe_to_shard(rows, dump=True),
     ):
         assert list(kinesis_records(written, shard_id=SHARD)) == rows
         assert list(kinesis_records(json.dumps(written), shard_id=SHARD)) == rows
-    for live in (adapters.to_get_records(rows), adapters.to_subscribe_to_shard(rows)):
+    for live in (adapters.to_get_records(rows), to_subscribe_to_shard(rows)):
         assert list(kinesis_records(live, shard_id=SHARD)) == rows
 
 
@@ -205,8 +206,8 @@ def test_reading_what_was_written_gives_the_same(rows: list[kpl.KinesisRecord]) 
 def test_the_same_for_shapes_in_milliseconds(rows: list[kpl.KinesisRecord]) -> None:
     for written in (
         adapters.to_firehose(rows, delivery_stream_arn=STREAM),
-        adapters.to_analytics(rows, application_arn=STREAM, stream_arn=STREAM),
-        adapters.to_kcl(rows),
+        to_analytics(rows),
+        to_kcl(rows),
     ):
         assert list(kinesis_records(written, shard_id=SHARD)) == rows
         assert list(kinesis_records(json.dumps(written), shard_id=SHARD)) == rows
@@ -357,17 +358,17 @@ def test_an_explicit_shape_takes_no_other() -> None:
         list(adapters.from_lambda(b"abc"))
     with pytest.raises(ValueError, match="shape"):
         captured([], shape="kafka")  # type: ignore[arg-type]
-    assert list(adapters.from_firehose(load("firehose_kinesis_source.json"))) == KINESIS_RECORDS
-    assert list(adapters.from_analytics(load("analytics_stream.json"))) == KINESIS_RECORDS
-    assert list(adapters.from_pipes(load("pipes_kinesis.json"))) == KINESIS_RECORDS
+    for shape, name in (("firehose", "firehose_kinesis_source"), ("analytics", "analytics_stream")):
+        assert list(kinesis_records(load(f"{name}.json"), shape=shape)) == KINESIS_RECORDS
+    assert list(kinesis_records(load("pipes_kinesis.json"), shape="pipes")) == KINESIS_RECORDS
 
 
 @pytest.mark.parametrize(
     ("read", "advice"),
     [
-        (lambda: adapters.from_get_records(load("lambda_kinesis.json")), "use from_lambda"),
-        (lambda: adapters.from_lambda(load("firehose_kinesis_source.json")), "use from_firehose"),
-        (lambda: adapters.from_lambda({"Records": [{"Data": b"x"}]}), "use from_get_records"),
+        (lambda: adapters.from_get_records(load("lambda_kinesis.json")), "a lambda record: kinesis_"),
+        (lambda: adapters.from_lambda(load("firehose_kinesis_source.json")), "a firehose record"),
+        (lambda: adapters.from_lambda({"Records": [{"Data": b"x"}]}), "a boto3 record: kinesis_records"),
         (lambda: kinesis_records("captured/events.json"), "of a file give the content"),
         (lambda: kinesis_records(base64.b64encode(b"x" * 9).decode()), "base64.b64decode"),
     ],
@@ -407,8 +408,6 @@ FINER = datetime(2020, 1, 1, microsecond=1, tzinfo=timezone.utc)
         (PLAIN._replace(sequence_number=None), to_firehose),
         (PLAIN._replace(approximate_arrival_timestamp=FINER), to_firehose),
         (PLAIN._replace(sub_sequence_number=1), adapters.to_get_records),
-        (PLAIN._replace(explicit_hash_key="5"), adapters.to_kcl),
-        (PLAIN._replace(approximate_arrival_timestamp=FINER), adapters.to_kcl),
         (PLAIN._replace(approximate_arrival_timestamp=FINER.replace(tzinfo=None)), adapters.to_get_records),
     ],
 )
@@ -421,9 +420,8 @@ def test_what_a_shape_cannot_hold_is_refused(record: kpl.KinesisRecord, write: A
 @pytest.mark.requirement("CAP-8")
 def test_records_of_two_shards_fit_no_answer() -> None:
     rows = [KINESIS_RECORDS[0], KINESIS_RECORDS[1]._replace(shard_id="shardId-000000000007")]
-    for write in (adapters.to_get_records, adapters.to_subscribe_to_shard, adapters.to_kcl):
-        with pytest.raises(kpl.CaptureError, match="no place in this shape"):
-            write(rows)
+    with pytest.raises(kpl.CaptureError, match="no place in this shape"):
+        adapters.to_get_records(rows)
 
 
 def test_a_time_that_a_float_of_seconds_cannot_carry_is_refused() -> None:

@@ -352,6 +352,7 @@ def test_carried_columns_of_numbers(kind: pa.DataType, values: list[Any]) -> Non
         assert out["own"].to_pylist() == [value for value, count in counts for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_batches_that_are_read_side_by_side_share_nothing() -> None:
     """The compiled tables of one batch serve the next one when it is gone, not before."""
     batches = []

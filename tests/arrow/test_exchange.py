@@ -167,13 +167,24 @@ def test_threads_change_nothing(
     records: list[kpl.KinesisRecord], at: int, policy: Any, shard_map: Any, tags: bool, threads: int
 ) -> None:
     batch = batch_of(records)
-    batches = [batch.slice(0, at), batch.slice(at)]
+    batches = [batch.slice(0, at), batch.slice(at, 0), batch.slice(at)]
     options: dict[str, Any] = {"policy": policy, "shard_map": shard_map, "tags": tags}
     schema = output_schema(batch.schema, policy, placement=shard_map is not None, tags=tags)
     want = outcome(lambda: pa.Table.from_batches(deaggregate_batches(batches, **options), schema))
     with row_by_row():
         got = outcome(lambda: deaggregate_table(batches, threads=threads, **options).table)
     assert got == want
+
+
+@pytest.mark.requirement("SPK-75")
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_an_empty_batch_between_opened_rows_changes_nothing(threads: int) -> None:
+    rows = {"data": [b"x"] * 4, "subSequenceNumber": [0, 1, 2, 3], "aggregated": [True] * 4}
+    fields = {"shardId": ["s"] * 4, "sequenceNumber": ["1"] * 4, "partitionKey": ["k"] * 4}
+    batch = pa.RecordBatch.from_pydict({**rows, **fields})
+    batches = [batch.slice(0, 2), batch.slice(0, 0), batch.slice(2)]
+    table, _ = deaggregate_table(batches, "report", threads=threads)
+    assert table["firstOfRecord"].to_pylist() == [True, False, False, False]
 
 
 def test_threads_work_at_the_same_time() -> None:

@@ -27,6 +27,7 @@ from .test_producer import PATIENT, delivered, reshard, through
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("PRD-27", "PRD-28", "PRD-29", "PRD-32")
 def test_splits_under_load_lose_nothing_and_double_nothing(kinesis_local: LocalKinesis, stream: str) -> None:
     import threading

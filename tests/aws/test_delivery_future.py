@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -142,13 +142,9 @@ def test_who_waits_is_told_also_where_no_thread_can_be_started(monkeypatch: pyte
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    end_all([(_Token(future), DELIVERY)])  # type: ignore[list-item]
+    end_all([(future, DELIVERY)])
     assert wait([future], 0).done == {future}
     assert told == ["called back"]
-
-
-class _Token(NamedTuple):
-    token: DeliveryFuture
 
 
 ASKS: dict[str, Callable[[DeliveryFuture], object]] = {
@@ -163,7 +159,7 @@ ASKS: dict[str, Callable[[DeliveryFuture], object]] = {
 
 def _end_now(future: DeliveryFuture) -> None:
     """As the thread that drives the producer does: at once, or when the caller lets go of the lock."""
-    ender = threading.Thread(target=end_all, args=([(_Token(future), DELIVERY)],), daemon=True)
+    ender = threading.Thread(target=end_all, args=([(future, DELIVERY)],), daemon=True)
     ender.start()
     if not LOCK._is_owned():  # type: ignore[attr-defined]
         ender.join(5)

@@ -92,7 +92,7 @@ def test_what_was_accepted_is_delivered(how: str, end: str, tmp_path: Path) -> N
     subprocess.run(
         [sys.executable, str(program), str(delivered), how, end], timeout=50, check=False, env=here, stderr=-3
     )
-    assert delivered.read_bytes() == b"0123456"
+    assert sorted(delivered.read_bytes()) == list(b"0123456")  # calls side by side end in any order
 
 
 def _client_threads() -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.aws import Producer, fetch_lineage, read_shard
+from kpl_codec.aws import Producer, fetch_lineage, read_stream
 from kpl_codec.producer import (
     Delivery,
     DeliveryError,
@@ -54,7 +54,7 @@ def delivered(kinesis: LocalKinesis, stream: str) -> Counter[bytes]:
     client = kinesis.client()
     found: Counter[bytes] = Counter()
     for shard in fetch_lineage(client, stream):
-        records = read_shard(client, stream, shard.shard_id, follow_children=False)
+        records = read_stream(client, stream, shard_ids=[shard.shard_id])
         for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
             found[record.data] += 1
     return found
@@ -90,7 +90,11 @@ def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Even
 
 
 @pytest.mark.requirement("PRD-27", "PRD-28", "PRD-29", "PRD-32")
-@pytest.mark.parametrize("settings", [{}, {"reshard_proof": True}, {"ordering": "partition-key"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, pytest.param({"reshard_proof": True}, marks=pytest.mark.slow), {"ordering": "partition-key"}],
+    ids=str,
+)
 def test_splits_under_load_lose_nothing_and_double_nothing(
     kinesis_local: LocalKinesis,
     stream: str,
@@ -150,7 +154,7 @@ def test_strict_order_holds_under_splits_and_lost_answers(
     client = kinesis_local.client()
     seen: dict[bytes, int] = {}
     for shard in fetch_lineage(client, stream):  # parents before children
-        records = read_shard(client, stream, shard.shard_id, follow_children=False)
+        records = read_stream(client, stream, shard_ids=[shard.shard_id])
         for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
             seen.setdefault(record.data, len(seen))
     assert len(seen) == 900
@@ -192,8 +196,7 @@ def test_a_delivery_tells_where_the_record_is(
         producer.flush()
         places = {
             (r.shard_id, r.sequence_number, r.sub_sequence_number): r.data
-            for shard in fetch_lineage(kinesis_local.client(), stream)
-            for r in kpl.deaggregate(list(read_shard(kinesis_local.client(), stream, shard.shard_id)))
+            for r in kpl.deaggregate(read_stream(kinesis_local.client(), stream))
         }
         for number, future in enumerate(futures):
             delivery = future.result()

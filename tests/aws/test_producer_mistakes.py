@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from itertools import count, product
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from kpl_codec.aws import AsyncProducer, Producer
+from kpl_codec.aws import AsyncProducer, Producer, aio_producer
 from kpl_codec.producer import Delivery, DeliveryError, ProducerConfig, RecordTooLarge
 from kpl_codec.shards.stream import StreamNameError
 
@@ -68,6 +70,27 @@ def test_close_does_not_call_a_failure_delivered(skin: str, code: str) -> None:
 
 
 @SKINS
+@pytest.mark.requirement("PRD-60")
+@pytest.mark.parametrize("what", ["record", "call"])
+def test_a_log_that_raises_hides_no_failure(skin: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "PutRecords" and what == "record":
+            return {"Records": [{"ErrorCode": "AccessDeniedException"}]}
+        if operation == "PutRecords":
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, operation)
+        return answer
+
+    def broken_filter(line: logging.LogRecord) -> bool:
+        raise RuntimeError
+
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    monkeypatch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [broken_filter])
+    _, closed, results = run(skin, ModelClient(spoil=spoil), records=1)
+    assert [result.code for result in results] == ["AccessDeniedException"]
+    assert closed is False
+
+
+@SKINS
 @pytest.mark.parametrize(
     "stream", ["", " ", "a/b", "x" * 129, "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:y"]
 )
@@ -122,17 +145,19 @@ def test_measuring_that_raises_costs_no_record(
     assert caplog.text.count("observe failed") == 1
 
 
-@SKINS
+BROKEN_ANSWERS = [AttributeError, UnicodeDecodeError("utf-8", b"secret", 0, 1, "x")]
+
+
 @pytest.mark.requirement("PRD-34", "PRD-36")
 @pytest.mark.parametrize(
-    "error", [AttributeError, UnicodeDecodeError("utf-8", b"secret", 0, 1, "x"), SystemExit]
+    ("skin", "error"),
+    # (In a task SystemExit ends the event loop: asyncio sees to that.)
+    [*product(["threads", "asyncio"], BROKEN_ANSWERS), ("threads", SystemExit)],
 )
 def test_whatever_a_client_raises_is_one_line(
     skin: str, error: Any, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """botocore raises anything for an answer that is no JSON."""
-    if skin == "asyncio" and error is SystemExit:
-        pytest.skip("it ends the event loop")
     broken = True
 
     def spoil(operation: str, answer: Any) -> Any:
@@ -196,3 +221,54 @@ def test_the_limit_is_the_streams_own(skin: str) -> None:
         put_of_size(skin, of_size(3), 2 * 2**20, told)
     assert caught.value.max_size == 2 * 2**20
     assert put_of_size(skin, of_size(1, answers=False), 2 * 2**20 - 1, told).shard_id
+
+
+@pytest.mark.requirement("PRD-41")
+def test_a_call_that_its_event_loop_has_left_behind_ends_without_a_word() -> None:
+    """Whatever the client makes of that."""
+
+    class Client(AsyncModelClient):
+        async def put_records(self, **arguments: Any) -> Any:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except GeneratorExit:
+                raise OSError from None
+
+    producer = AsyncProducer("s", client=Client(ModelClient()), config=FAST)
+
+    async def main() -> None:
+        await producer.__aenter__()
+        await producer.put("k", b"x")
+        while producer.outstanding and not producer._core._in_flight:
+            await asyncio.sleep(0.001)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    (call,) = producer._calls
+    call.get_coro().close()  # type: ignore[union-attr]
+    call._log_destroy_pending = False  # type: ignore[attr-defined]
+    assert producer._broken is None
+
+
+def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aio_producer, "_AFTER_CANCELLING", 0.0)
+    ticks = count(step=10)  # so that every wait of the core is over at the next look
+    calls = 0
+
+    class Client(AsyncModelClient):
+        async def list_shards(self, **arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            await asyncio.get_running_loop().create_future()
+
+    async def main() -> None:
+        client = Client(ModelClient())
+        async with AsyncProducer("s", client=client, clock=lambda: float(next(ticks))):
+            while not calls:
+                await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+    assert calls == 1

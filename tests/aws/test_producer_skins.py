@@ -18,7 +18,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kpl_codec.aws import AsyncProducer, Producer, ProducerThreads, WouldDeadlock
-from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
+from kpl_codec.aws.producer_base import broken_off
+from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerClosed, ProducerConfig
+from kpl_codec.producer.outcomes import NO_HISTORY
 
 from .model_client import AsyncModelClient, ModelClient
 
@@ -189,6 +191,18 @@ def test_a_bug_in_the_core_ends_every_future_and_says_what_may_be_stored(
     assert all(result.may_be_stored or not client.stream.stored for result in results)
 
 
+@pytest.mark.requirement("PRD-42")
+def test_a_broken_producer_counts_the_attempts_that_are_left_out() -> None:
+    history = NO_HISTORY
+    for outcome in [Outcome.THROTTLED] * 5 + [Outcome.NO_ANSWER] + [Outcome.THROTTLED] * 24:
+        history = history.with_attempt(Attempt(outcome, 0.0, 0.0, None))
+    pending = Producer("s", client=ModelClient())._core.prepare("k", b"x", None, ())
+    pending.accepted_at, pending.history = 0.0, history
+    error = broken_off(pending, ValueError(), 1.0)
+    assert len(error.attempts) + error.attempts_left_out == 31
+    assert error.left_out_may_be_stored
+
+
 def run(skin: str, client: ModelClient, config: ProducerConfig, before: Any = lambda core: None) -> list[Any]:
     """Put five user records and close; what came of them."""
     if skin == "threads":
@@ -357,9 +371,15 @@ def test_a_caller_waits_a_moment_for_a_thread_that_is_behind(monkeypatch: pytest
         assert held.wait(30)
         waits: list[tuple[int, float]] = []
         letters = producer._letters
-        monkeypatch.setattr(
-            letters.taken, "wait", lambda seconds: waits.append((len(letters.inbox), seconds))
-        )
+        wait_for = letters.news.wait_for
+
+        def crowded(predicate: Any, seconds: float | None = None) -> bool:
+            if seconds is None:
+                return wait_for(predicate)
+            waits.append((len(letters.inbox), seconds))
+            return False
+
+        monkeypatch.setattr(letters.news, "wait_for", crowded)
         futures = [producer.put("k", b"%d" % n) for n in range(1005)]
         go.set()
     assert waits == [(n, 0.01) for n in range(1000, 1006)]

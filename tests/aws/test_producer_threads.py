@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import threading
@@ -208,3 +209,66 @@ def test_equal_settings_share_a_client() -> None:
     first = threads.client(ProducerConfig(), settings)
     assert threads.client(ProducerConfig(), dict(settings)) is first
     assert threads.client(ProducerConfig(request_timeout=1000), settings) is not first
+
+
+@pytest.mark.requirement("PRD-39")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_uses_no_client_of_threads_without_producers() -> None:
+    threads = ProducerThreads()
+    settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
+    producer = Producer("s", client=ModelClient(), threads=threads)
+    parents = threads.client(ProducerConfig(), settings)
+    assert producer.close()
+    del producer
+    gc.collect()
+    child = os.fork()
+    if child == 0:
+        os._exit(1 if threads.client(ProducerConfig(), settings) is parents else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.requirement("PRD-47")
+def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -> None:
+    go, together = threading.Event(), threading.Barrier(3)
+
+    class Late(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            assert go.wait(30)
+            return super().put_records(**arguments)
+
+    class Together(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            if arguments["Records"][0]["Data"] == b"together":
+                together.wait(5)
+            return super().put_records(**arguments)
+
+    threads = ProducerThreads()
+    single = ProducerConfig(record_max_buffered_time=1, aggregation_enabled=False, collection_max_count=1)
+    late = Producer("late", client=Late(), config=single, threads=threads)
+    assert late.wait_ready()
+    for number in range(5):
+        late.put(f"k{number}", b"x")
+    while len(late._core._in_flight) < 5:
+        time.sleep(0.001)
+    assert not late.close(timeout=0)
+    with Producer("next", client=Together(), config=single, threads=threads) as producer:
+        assert producer.wait_ready()
+        go.set()
+        while late._owner.client.calls.count("PutRecords") < 5:
+            time.sleep(0.001)
+        for _ in range(3):
+            producer.put("k", b"one by one").result(10)
+        futures = [producer.put(f"k{number}", b"together") for number in range(3)]
+        assert [len(future.result(20).attempts) for future in futures] == [1, 1, 1]
+
+
+def test_a_producer_without_a_client_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(args.exc_type))
+    monkeypatch.setattr(Producer, "_connect", lambda self: None)
+    with Producer("s", config=FAST) as producer:
+        error = producer.put("k", b"x").exception(10)
+    assert isinstance(error, DeliveryError)
+    assert error.code == "broken"
+    assert raised == [AssertionError]

@@ -7,10 +7,10 @@ from datetime import datetime, timezone
 
 import pytest
 
+from kpl_codec import UnknownShard
 from kpl_codec.aws import (
     fetch_lineage,
     read_record,
-    read_shard,
     read_stream,
 )
 from kpl_codec.format.hash_keys import partition_key_hash
@@ -61,11 +61,15 @@ def test_a_stream_is_read_whole_through_splits_and_merges(kind, request, stream_
         assert history.verdict == "expected"
         assert history.number_in_shard
         assert history.hinted_shard_id == record.shard_id
-    # one shard and what came of it: 0 -> 2, 3 -> 4 (merged with 1)
-    family = list(read_shard(client, stream_name, "shardId-000000000000", poll_interval=0.01))
-    assert [r.shard_id for r in family] == sorted(r.shard_id for r in family)
-    assert {r.shard_id for r in family} == {f"shardId-{n:012d}" for n in (0, 2, 3, 4)}
-    assert len(family) == len([r for r in records if r.shard_id != "shardId-000000000001"])
+    # Shards 0 -> 2, 3 -> 4, which shard 1 was merged into: every shard after its parents.
+    places = [r.shard_id for r in records]
+    for shard in lineage:
+        for parent in lineage.parents(shard.shard_id):
+            last = len(places) - 1 - places[::-1].index(parent.shard_id)
+            assert shard.shard_id not in places[:last]
+    some = ["shardId-000000000000", "shardId-000000000003"]
+    chosen = list(read_stream(client, stream_name, shard_ids=some, poll_interval=0.01))
+    assert chosen == [r for r in records if r.shard_id in some]
     server.delete_stream(stream_name)
 
 
@@ -96,11 +100,10 @@ def test_one_record_and_positions(client, stream):
     record = read_record(client, stream, *first)
     assert record is not None
     assert record.data == b"0"
-    one_shard = list(read_shard(client, stream, last[0], start=last[1], poll_interval=0.01))
+    one_shard = list(read_stream(client, stream, start=last[1], shard_ids=[last[0]], poll_interval=0.01))
     assert [r.data for r in one_shard] == [b"29"]
-    with pytest.raises(StreamUnavailable) as caught:
-        list(read_shard(client, stream, "shardId-000000000077"))
-    assert caught.value.permanent
+    with pytest.raises(UnknownShard):
+        list(read_stream(client, stream, shard_ids=["shardId-000000000077"]))
 
 
 def test_a_record_that_is_not_there(kinesalite, stream_name):
@@ -132,8 +135,6 @@ def test_latest_waits_for_what_comes(client, stream):
             client.put_record(StreamName=stream, Data=b"new", PartitionKey="p", ExplicitHashKey="0")
         time.sleep(0.01)
 
-    reader = read_shard(
-        client, stream, "shardId-000000000000", start="LATEST", until_tip=False, sleep=nap, poll_interval=0.01
-    )
+    reader = read_stream(client, stream, start="LATEST", follow=True, sleep=nap, poll_interval=0.01)
     assert next(reader).data == b"new"
     reader.close()

@@ -5,6 +5,7 @@ The signals come at given lines of the producer's code and of the standard libra
 
 from __future__ import annotations
 
+import linecache
 import logging
 import signal
 import sys
@@ -21,10 +22,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.aws import Producer, WouldDeadlock
+from kpl_codec.aws import DeliveryFuture, Producer, WouldDeadlock
 from kpl_codec.aws.producer_log import logger
 from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig
-from tests.examples import examples
+from tests.examples import examples, share
 
 from .model_client import ModelClient
 
@@ -117,6 +118,8 @@ def test_signal_handlers_use_the_producer(
 
 
 FILES = ("/kpl_codec/aws/", _base.__file__, threading.__file__)
+ENDED = DeliveryFuture()
+ENDED.set_result(Delivery("shard", "1", 0, ()))
 #: Everything that may wait for the producer, or keep it from going on.
 CALLS: dict[str, Callable[[Producer, Any], object]] = {
     "put": lambda producer, future: producer.put("k", b"more"),
@@ -128,6 +131,7 @@ CALLS: dict[str, Callable[[Producer, Any], object]] = {
     "exception": lambda producer, future: future.exception(),
     "wait": lambda producer, future: wait([future, producer.put("k", b"more")]),
     "as_completed": lambda producer, future: list(as_completed([producer.put("k", b"more"), future])),
+    "wait for ended ones": lambda producer, future: (wait([ENDED]), list(as_completed([ENDED]))),
     "add_done_callback": lambda producer, future: future.add_done_callback(lambda _: None),
     "repr": lambda producer, future: (repr(future), producer.outstanding),
     "close": lambda producer, future: producer.close(),
@@ -145,7 +149,7 @@ def test_nothing_waits_for_itself_whatever_is_interrupted(interrupted: str) -> N
     for turn, name in enumerate(CALLS):
         line = turn
         while _interrupt(interrupted, name, line, handled, refused):
-            line += len(CALLS)
+            line += len(CALLS) * share()
     assert set(handled) == set(CALLS) or interrupted == "repr"  # it has few lines
     assert sum(refused.values()) < sum(handled.values())
 
@@ -172,6 +176,7 @@ def _interrupt(
                 handled[name] += 1
                 CALLS[name](producer, futures[0])
             except WouldDeadlock:
+                assert name != "wait for ended ones"
                 refused[name] += 1
             except ProducerClosed:
                 assert "close" in (name, interrupted)
@@ -204,3 +209,47 @@ def test_a_handler_that_has_interrupted_the_log_cannot_wait(name: str) -> None:
                 CALLS[name](producer, future)
     finally:
         logger.removeHandler(log)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.requirement("PRD-7")
+def test_a_put_that_ctrl_c_interrupts_keeps_no_room() -> None:
+    line = 0
+    while _ctrl_c_in_put(line):
+        line += share()
+    assert line > 10
+
+
+def _ctrl_c_in_put(line: int) -> bool:
+    """Whether there are so many lines."""
+    config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=1)
+    left = line
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if "/kpl_codec/aws/" not in frame.f_code.co_filename:
+            return None
+        # At the end of a with statement Python itself would not release the lock.
+        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        left -= event == "line" and not source.strip().startswith("with ")
+        if left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    with Producer("s", client=ModelClient(), config=config) as producer:
+        producer.put("k", b"before")
+        assert producer.flush(10)
+        sys.settrace(trace)
+        try:
+            with suppress(KeyboardInterrupt):
+                producer.put("k", b"interrupted")
+        finally:
+            sys.settrace(None)
+        after = threading.Thread(target=producer.put, args=("k", b"after"), daemon=True)
+        after.start()
+        after.join(5)
+        assert not after.is_alive()
+        assert producer.flush(10)
+        assert producer.outstanding == producer._letters.bytes == 0
+    return left < 0

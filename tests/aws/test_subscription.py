@@ -19,18 +19,14 @@ from kpl_codec.aws.subscription import SubscriptionCursor
 from kpl_codec.shards.live_shard_map import Failure, StreamUnavailable
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from kpl_codec.testing.faults import (
-    FaultProxy,
     cut_before,
-    cut_events,
-    end_events,
     error,
-    fail_events,
     server_error,
-    slow_events,
     throttle,
 )
 from tests.examples import examples
 
+from ..testing.event_stream import FanOutProxy, cut_events, end_events, fail_events, slow_events
 from .model_fan_out import ARN, FanOutKinesis
 
 SHARD = "shardId-000000000000"
@@ -299,7 +295,7 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
     kinesis_local.create_stream(stream_name)
     client = kinesis_local.client()
     summary = client.describe_stream_summary(StreamName=stream_name)["StreamDescriptionSummary"]
-    with FaultProxy(kinesis_local.endpoint_url, resubscribe_after=0.0) as proxy:
+    with FanOutProxy(kinesis_local.endpoint_url, refused_for=0.0) as proxy:
         reading = kinesis_local.client(endpoint_url=proxy.endpoint_url)
         arn = StreamConsumers(reading).register(summary["StreamARN"], "reader")
         put: list[str] = []

@@ -105,6 +105,16 @@ def test_poison_goes_to_the_error_output_and_the_hook() -> None:
     assert taken[0].stream_arn == STREAM
 
 
+def test_an_event_of_ours_has_the_members_of_a_real_one() -> None:
+    real = load("firehose_kinesis_source.json")
+    made = adapters.to_firehose(adapters.kinesis_records(real), delivery_stream_arn=STREAM)
+    for ours, theirs in zip(made["records"], real["records"], strict=True):
+        assert ours.keys() == theirs.keys()
+        assert ours["kinesisRecordMetadata"].keys() >= theirs["kinesisRecordMetadata"].keys() - {
+            "subsequenceNumber"
+        }
+
+
 @pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5", "LMB-4", "LMB-7")
 def test_the_compression_of_the_data_is_undone() -> None:
     twice = compress(compress(b"a" * 900, "zlib"), "gzip")

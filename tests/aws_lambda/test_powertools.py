@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from pydantic import BaseModel
 
 import kpl_codec as kpl
 from kpl_codec import adapters
-from kpl_codec.aws_lambda import aio, process_user_records
+from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import (
     AsyncUserRecordBatchProcessor,
@@ -255,3 +256,38 @@ def test_batch_processing_does_not_need_boto3() -> None:
     """Powertools' idempotency does, which only `once` loads."""
     code = "import sys; sys.modules['boto3'] = None; import kpl_codec.aws_lambda.powertools"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Seen:
+    """A watch that keeps the events."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def see(self, event: Any) -> None:
+        self.events.append(event)
+
+
+def test_every_way_takes_the_watch_and_decompresses() -> None:
+    packed = kpl.encode([kpl.UserRecord("a", gzip.compress(b"one")), kpl.UserRecord("b", b"two")])
+    records = [kpl.KinesisRecord("x", packed, str(FIRST), SHARD)]
+    event = adapters.to_lambda(records, stream_arn=STREAM)
+    seen, data = Seen(), list[bytes]()
+
+    async def later(record: kpl.DeaggregatedRecord) -> None:
+        data.append(record.data)
+
+    def plain(record: kpl.DeaggregatedRecord) -> None:
+        data.append(record.data)
+
+    options: dict[str, Any] = {"watch": seen, "decompress": True}
+    process_user_records(event, plain, **options)
+    aio.run(aio.process_user_records(event, later, **options))
+    process_window({**event, "state": {}}, lambda state, record: plain(record), **options)
+    process_partial_response(
+        event=event,
+        record_handler=lambda record: data.append(record.kinesis.data_as_bytes()),
+        processor=UserRecordBatchProcessor(**options),
+    )
+    assert data == [b"one", b"two"] * 4
+    assert [seen_event["Records"] for seen_event in seen.events] == [event["Records"]] * 4

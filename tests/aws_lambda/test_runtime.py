@@ -23,6 +23,7 @@ import pytest
 
 from kpl_codec.aws_lambda import layer
 
+from ..test_layers import MODULES, PACKAGE, imports_of, part_of
 from .conftest import EVENTS, FIRST, expected_user_records, load
 from .runtime_api import Answer, Function
 from .source_mapping import deliver
@@ -254,6 +255,12 @@ print("kpl_codec._speedups" in sys.modules, "google.protobuf" in sys.modules)
     rows, loaded = bare.run(code, str(slow)).splitlines()
     assert json.loads(rows) == ROWS
     assert loaded == "False True"
+
+
+def test_the_layer_holds_what_its_parts_import() -> None:
+    folders = {f"kpl_codec:{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")}
+    reached = {name for path in MODULES if part_of(path) in layer.PARTS for name in imports_of(path)}
+    assert reached & folders <= {f"kpl_codec:{part}" for part in layer.PARTS}
 
 
 def test_the_layer_is_small_and_the_same_every_time(bare: Bare, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from botocore.config import Config
 import kpl_codec as kpl
 from kpl_codec import adapters
 from kpl_codec.aws_lambda import process_user_records
-from kpl_codec.aws_lambda.sentinel import ConsumerSentinel
 from kpl_codec.aws_lambda.shard_map_cache import ShardMapCache
+from kpl_codec.aws_lambda.watch import ConsumerWatch
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .test_events import Handler, numbers
@@ -101,12 +101,12 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     process_user_records(event, fourth, shard_map=maps)
     verdicts = Counter(str(r.placement.verdict) for r in fourth.done if r.placement is not None)
     assert verdicts == {"on-parent": 3, "stray": 1, "expected": 1}
-    # A sentinel beside it judges what lies on the closed parent, for no call more.
+    # A watch beside it judges what lies on the closed parent, for no call more.
     known = calls["ListShards"]
     written: list[Any] = []
-    looking = ConsumerSentinel(maps, late=None, write=written.append)
+    looking = ConsumerWatch(maps, late=None, write=written.append)
     on_parent = {"Records": [r for r in event["Records"] if r["eventID"].startswith(low["ShardId"])]}
-    process_user_records(on_parent, Handler(), shard_map=maps, sentinel=looking)
+    process_user_records(on_parent, Handler(), shard_map=maps, watch=looking)
     (finding,) = [line for line in written if "kind" in line]
     assert (finding["kind"], finding["shardId"]) == ("naive-aggregator", low["ShardId"])
     assert finding["lostUserRecords"]["seen"] == 2  # the KCL drops the whole aggregate

@@ -88,14 +88,14 @@ def run_apart(
 def read_back(kinesis: Any, stream: str, wanted: set[bytes]) -> Figures:
     """What is in the stream, and how many of the user records a KCL consumer gets."""
     from kpl_codec import deaggregate, is_aggregated
-    from kpl_codec.aws import fetch_lineage, read_shard
+    from kpl_codec.aws import fetch_lineage, read_stream
 
     client = kinesis.client()
     stored: set[bytes] = set()
     delivered: set[bytes] = set()
     count = aggregates = size = 0
     for shard in fetch_lineage(client, stream):
-        raw = list(read_shard(client, stream, shard.shard_id))
+        raw = list(read_stream(client, stream, shard_ids=[shard.shard_id]))
         count += len(raw)
         for record in raw:
             if is_aggregated(record.data):

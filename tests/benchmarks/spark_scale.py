@@ -1,6 +1,6 @@
 """Does the Spark pipeline scale? `python -m tests.benchmarks.spark_scale [MILLIONS ...]`
 
-For 1, 4 and 16 million user records, made by `kpl_codec.spark.generate`, in one session, interleaved:
+For 1, 4 and 16 million user records, made by `spark_generate`, in one session, interleaved:
 
     identity     mapInArrow that hands the batches of Kinesis records on: what Spark itself costs
     deaggregate  strict                                                  (all into the noop sink)
@@ -30,10 +30,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kpl_codec.captures.generated import Recipe
 from kpl_codec.spark import deaggregate, local_session, verify
-from kpl_codec.spark.generate import Recipe, generated
 from kpl_codec.spark.validation.engine import SparkEngine
 from kpl_codec.validation import validate
+
+from .spark_generate import generated
 
 #: Of one million user records; the more there are, the fewer.
 ROUNDS = 3

@@ -29,10 +29,10 @@ from urllib.request import Request, urlopen
 
 from botocore.exceptions import ClientError
 
-from kpl_codec.spark.source.ends import Caps
+from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.options import Options, parse_options
-from kpl_codec.spark.source.plan import moves
-from kpl_codec.spark.source.read import make_planner
+from kpl_codec.spark.source.planner import Planner, moves
+from kpl_codec.spark.source.shard_planner import Caps
 
 from ..spark.source.model import ModelKinesis
 
@@ -163,7 +163,7 @@ class Server:
 
 
 def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> None:
-    planner = make_planner(options, options.client())
+    planner = Planner(Access(options.client(), options))
     at = planner.begin_at(options.starting_position)
     for busy in (True, False):
         server.feed(each=pause if busy else 0.0)

@@ -6,9 +6,7 @@ import os
 import subprocess
 import sys
 
-import pytest
-
-from kpl_codec.cli.main import COMMANDS, main
+from kpl_codec.cli.main import COMMANDS
 
 
 def completed(typed: str) -> set[str]:
@@ -30,9 +28,3 @@ def test_commands_options_and_choices() -> None:
     assert "--fail-on" in completed("kpl-codec validate --")
     assert completed("kpl-codec validate --fail-on ") == {"critical", "error", "warning", "info"}
     assert {"hash", "hot"} <= completed("kpl-codec keys h")
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_what_a_shell_is_given(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    assert "kpl-codec" in capsys.readouterr().out

@@ -113,7 +113,14 @@ def test_shards_take_the_json_of_shards_list(folder: Path, capsys: pytest.Captur
     [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 2), ("2>/dev/full", 0)],
 )
 @pytest.mark.parametrize(
-    "line", ["cat -- capture.json", "shards list --shards shards.json", "findings results"]
+    "line",
+    [
+        "cat -- capture.json",
+        *(
+            pytest.param(line, marks=pytest.mark.slow)
+            for line in ("shards list --shards shards.json", "findings results")
+        ),
+    ],
 )
 def test_streams_that_take_nothing_give_no_traceback(
     line: str, streams: str, status: int, folder: Path
@@ -147,7 +154,6 @@ def test_streams_that_take_nothing_give_no_traceback(
         "shards history --shards shards.json --hash-key x",
         "shards list --shards capture.json",
         "shards list --shards folder",
-        "shards list --shards shards.json --svg folder",
         "shards predict --shards shards.json x --explicit",
         "validate --input capture.json --shards folder --output new2",
         "validate --input capture.json --shards shards.json --output capture.json",

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kpl_codec.cli.main import main
-from kpl_codec.report import Finding
+from kpl_codec.findings import Finding
 from kpl_codec.report.scan import findings_batch
 
 FOUND = [
@@ -79,7 +79,7 @@ def test_json_lines_hold_every_finding(results: str, capsys: pytest.CaptureFixtu
     assert len(rows) == len(FOUND)
     assert rows[0] == {
         "severity": "warning", "kind": "duplicate", "shardId": "shardId-000000000001",
-        "sequenceNumber": "7", "userRecords": 2,
+        "sequenceNumber": "7", "userRecords": 2, "requirement": "LIN-2",
     }  # fmt: skip
 
 

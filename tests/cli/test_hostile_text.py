@@ -15,6 +15,7 @@ from kpl_codec import ShardMap, UserRecord, encode
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
+from kpl_codec.testing.local_kinesis import LocalKinesis
 
 #: Escape sequences (also as C1), a bell, a return, a text that runs backwards, and a bare delete.
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\r\u202ex\u2066\x7f"
@@ -54,6 +55,15 @@ COMMANDS = [
     "validate --input capture.json --shards shards.json --output new",
     "validate --input HOSTILE.json --shards shards.json --output other --quiet --json",
     "validate --input HOSTILE --shards shards.json --output third",
+]
+#: These read a stream with such keys, and name no other.
+STREAM_COMMANDS = [
+    "cat",
+    "cat --follow --since 1h --limit 4",
+    "inspect --shard-id shardId-000000000000 --sequence-number NUMBER --records",
+    "watch --once",
+    "watch --all --since 1h --once",
+    "watch --all --since 1h --once --json --names",
 ]
 _PROGRAM = """
 import json, sys
@@ -106,3 +116,29 @@ def test_no_command_writes_foreign_text_raw(
         if words[-1] == "--json" and out:
             json.loads(out)
     assert not raw
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_no_command_writes_the_keys_of_a_stream_raw(
+    kinesis_local: LocalKinesis, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, client, url = "hostile", kinesis_local.client(), kinesis_local.endpoint_url
+    kinesis_local.create_stream(name, shards=1)
+    frame = encode([UserRecord(HOSTILE, b"1"), UserRecord("b", HOSTILE.encode(), "7")])
+    stored = [
+        client.put_record(StreamName=name, Data=data, PartitionKey=HOSTILE)["SequenceNumber"]
+        for data in (frame, frame[:-1] + bytes([frame[-1] ^ 1]), HOSTILE.encode())
+    ]
+    monkeypatch.setenv("COLUMNS", "120")
+    raw, shown = [], 0
+    for command in STREAM_COMMANDS:
+        words = command.replace("NUMBER", stored[0]).split()
+        with suppress(SystemExit):
+            main([*words, "--stream", name, "--region", "us-east-1", "--endpoint-url", url])
+        out, err = capsys.readouterr()
+        shown += "31m" in out  # a part of the key that does no harm
+        raw += [(command, found[0]) for found in (_UNSAFE.search(out), _UNSAFE.search(err)) if found]
+    kinesis_local.delete_stream(name)
+    assert not raw
+    assert shown >= 3

@@ -44,14 +44,13 @@ COMMANDS = [
     ("keys allocate 2 --shards AT/shards.json", 0),
     ("keys hash --keys-from AT/keys.txt", 0),
     ("keys hot AT/out/", 0),
-    ("keys skew --shard-count 2 a b --svg AT/skew.svg", 0),
+    ("keys skew --shard-count 2 a b", 0),
     ("repair AT/out/", 0),
-    ("shards history --shards AT/shards.json --svg AT/history.svg", 0),
-    ("shards list --shards AT/shards.json --svg AT/list.svg", 0),
+    ("shards history --shards AT/shards.json", 0),
+    ("shards list --shards AT/shards.json", 0),
     ("shards predict --shards AT/shards.json a", 0),
     ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/", 1),
-    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/ --repair", 1),
-    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/ --repaired AT/out/", 1),
+    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/", 1),
 ]
 
 
@@ -73,8 +72,8 @@ def s3() -> Iterator[Any]:
     server.stop()
 
 
-def captured(folder: Location) -> None:
-    """A capture of two shards, with an aggregate that the KCL drops and a broken one; its results."""
+def write_capture(folder: Location) -> None:
+    """Of two shards, with an aggregate that the KCL drops and a broken one."""
     users = [UserRecord(f"customer-{n}", b"%d" % n) for n in range(20)]
     frame = encode(users)
     for shard, frames in zip(MAP, ([frame, b"plain"], [frame[:-1] + b"\0"]), strict=True):
@@ -87,18 +86,20 @@ def captured(folder: Location) -> None:
     (folder / "shards.json").write(MAP.to_json().encode())
     (folder / "frame.bin").write(encode(users[:2]))
     (folder / "keys.txt").write(b"17\n4\n")
-    given = ["--input", f"{folder}/in", "--shards", f"{folder}/shards.json", "--output", f"{folder}/out"]
+
+
+def write_results(place: str) -> None:
+    given = ["--input", f"{place}/in", "--shards", f"{place}/shards.json", "--output", f"{place}/out"]
     assert main(["validate", "--quiet", *given]) == 1
 
 
 @pytest.fixture
-def places(s3: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def places(s3: Any, tmp_path: Path) -> list[str]:
     """The same capture on this machine and in S3."""
     (tmp_path / "in").mkdir()
     at = [str(tmp_path), f"s3://{BUCKET}/{tmp_path.name}"]
     for place in at:
-        captured(Location(place))
-    capsys.readouterr()
+        write_capture(Location(place))
     return at
 
 
@@ -112,7 +113,7 @@ def held(folder: Location) -> dict[str, Any]:
         elif item.name.endswith(".parquet"):
             system, inner = item.opened()
             found[item.name] = pq.read_table(inner, filesystem=system).to_pylist()
-        elif not item.name.endswith((".html", ".svg")):
+        elif not item.name.endswith(".html"):
             found[item.name] = item.read()
         else:
             found[item.name] = len(item.read()) > 100
@@ -133,6 +134,9 @@ def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
 ) -> None:
     results = []
     for place in places:
+        if "AT/out" in line:
+            write_results(place)
+            capsys.readouterr()
         words = [word if slash else word.rstrip("/") for word in line.replace("AT", place).split()]
         assert main(words) == status, capsys.readouterr().err
         said = capsys.readouterr()
@@ -141,6 +145,7 @@ def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
 
 
 def test_a_capture_in_s3_is_named_as_it_was_given(places: list[str]) -> None:
+    write_results(places[1])
     rows = held(Location(places[1]) / "out/findings")
     files = {row["file"] for part in rows.values() for row in part if row["file"]}
     assert files == {f"{places[1]}/in/shardId-{n:012d}.json" for n in (0, 1)}

@@ -15,9 +15,9 @@ import pytest
 
 from kpl_codec import UserRecord, encode
 from kpl_codec.aws.calls import stream_for
-from kpl_codec.aws.reading import read_record, read_shard, read_stream
-from kpl_codec.aws.sentinel import StreamWatcher
+from kpl_codec.aws.reading import read_record, read_stream
 from kpl_codec.aws.shard_map import StreamShardMap, fetch_lineage, fetch_shard_map
+from kpl_codec.aws.watch import StreamWatcher
 from kpl_codec.cli.main import main
 from kpl_codec.outlets.serving import ServerThread
 from kpl_codec.shards.stream import Stream, StreamNameError, stream_of
@@ -25,7 +25,7 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 pytestmark = pytest.mark.timeout(120)
 SHARD = "shardId-000000000000"
-#: Every command that makes calls itself. validate and repair make theirs in Spark: tests/spark.
+#: Every command that makes calls itself. repair makes its calls in threads: tests/spark.
 COMMANDS = [
     "cat --limit 1",
     "cat --follow --since 1h --limit 1",
@@ -43,7 +43,7 @@ READERS = [
     lambda client, stream, _: fetch_shard_map(client, stream),
     lambda client, stream, _: fetch_lineage(client, stream),
     lambda client, stream, _: list(read_stream(client, stream)),
-    lambda client, stream, _: list(read_shard(client, stream, SHARD)),
+    lambda client, stream, _: list(read_stream(client, stream, shard_ids=[SHARD])),
     lambda client, stream, number: read_record(client, stream, SHARD, number),
     lambda client, stream, _: StreamShardMap(client, stream).__enter__().close(),
     lambda client, stream, _: StreamWatcher(client, stream, share=1.0).run(9, once=True),

@@ -45,7 +45,10 @@ def run(*argv: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
+@pytest.mark.parametrize(
+    "encoding",
+    ["ascii", "utf-8", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cp1252", "latin-1"))],
+)
 def test_every_encoding_will_do(encoding: str, listing: str) -> None:
     for argv, status in (
         (["shards", "list", "--shards", listing], 0),

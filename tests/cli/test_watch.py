@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from kpl_codec.cli.main import main
-from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from ..aws.test_sentinel import naive
+from ..aws.test_watch import naive
+from ..testing.event_stream import FanOutProxy
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -125,7 +125,7 @@ def test_a_port_in_use_is_named(kinesis_local, stream):
 
 def test_everything_by_enhanced_fan_out(kinesis_local, stream):
     naive(kinesis_local.client(), stream, 5)
-    with FaultProxy(kinesis_local.endpoint_url) as proxy:
+    with FanOutProxy(kinesis_local.endpoint_url) as proxy:
         arguments = command(kinesis_local, stream, "--all", "--since", "1m", "--consumer", "gate", "--once")
         arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
         gate = run([*arguments, "--json"])
@@ -178,7 +178,7 @@ def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[st
 
 
 def test_what_the_wait_is_for_is_said(
-    stream: str, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    stream: str, proxy: FanOutProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kpl_codec.testing.faults import error
 

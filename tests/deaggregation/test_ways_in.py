@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from kpl_codec.adapters import from_get_records, to_lambda
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import aio, process_user_records, user_records
 from kpl_codec.aws_lambda.windows import process_window
+from kpl_codec.deaggregation import opener
 from kpl_codec.deaggregation.counts import Counts
 from kpl_codec.deaggregation.policies import POLICIES
 
@@ -83,7 +83,7 @@ WAYS: dict[str, Callable[..., Told]] = {
     "a list": objects(source),
     "an iterator": objects(lambda: iter(source())),
     "a generator": objects(lambda: (record for record in source())),
-    "a live generator": objects(lambda: (record for record in source()), read_ahead=False),
+    "a generator, read ahead": objects(lambda: (record for record in source()), read_ahead=True),
     "batches": columns(by_batches),
     "a table": columns(by_table),
     "a table by threads": columns(lambda policy, **options: by_table(policy, threads=3, **options)),
@@ -179,22 +179,59 @@ def test_what_an_iterator_gave_before_it_failed_comes_first(data: list[bytes], p
 
 
 @pytest.mark.requirement("DAG-12")
-def test_without_read_ahead_a_record_is_opened_before_the_next_is_asked_for() -> None:
+@pytest.mark.parametrize("read_ahead", [None, True])
+def test_the_user_records_before_what_is_no_kinesis_record_come_first(read_ahead: bool | None) -> None:
+    records: list[Any] = [*source([SOUND, b"plain"]), {"Data": SOUND}, *source()]
+    found: list[kpl.DeaggregatedRecord] = []
+    for given_ in (records, iter(records)):
+        with pytest.raises(TypeError, match="from_get_records"):
+            found.extend(kpl.deaggregate(given_, read_ahead=read_ahead))
+        assert [record.data for record in found] == [b"in", b"too", b"plain"]
+        found.clear()
+
+
+@pytest.mark.requirement("DAG-13")
+@given(
+    st.lists(st.sampled_from([SOUND, MIXED, b"plain", BAD_INDEX]), max_size=90),
+    st.sampled_from(POLICIES),
+    st.integers(0, 100),
+)
+def test_whoever_stops_goes_on_with_the_next_record(data: list[bytes], policy: Any, stop: int) -> None:
+    """At any user record, and at an error."""
+    records = iter(source(data))
+    reached = 0
+    try:
+        for count, row in enumerate(kpl.deaggregate(records, policy)):
+            reached = int(row.sequence_number or 0)
+            if count == stop:
+                break
+        else:
+            reached = len(data)
+    except kpl.DecodeError as error:
+        reached = int(error.fields["sequence_number"])
+    rest = [record.sequence_number for record in records]
+    assert rest == [str(number) for number in range(reached + 1, len(data) + 1)]
+
+
+@pytest.mark.requirement("DAG-13")
+def test_a_live_source_is_not_held_back() -> None:
+    """Neither an iterator nor the adapters' reading of one waits for the record after."""
     asked: list[int] = []
 
-    def records() -> Iterator[kpl.KinesisRecord]:
-        for number, record in enumerate(source()):
+    def answers() -> Iterator[dict[str, Any]]:
+        for number in range(3):
             asked.append(number)
-            yield record
+            yield {"Records": [{"Data": SOUND, "PartitionKey": "a", "SequenceNumber": str(number)}]}
 
-    rows = kpl.deaggregate(records(), "report", read_ahead=False)
-    assert next(rows).sequence_number == "1"
-    assert asked == [0]
+    for rows in (kpl.deaggregate(from_get_records(answers())), user_records(answers())):
+        asked.clear()
+        assert next(rows).sequence_number == "0"
+        assert asked == [0]
 
 
-@pytest.mark.requirement("DAG-12")
+@pytest.mark.requirement("DAG-13")
 def test_an_iterator_is_not_read_far_ahead() -> None:
-    """At first 32 Kinesis records, then as many as have about half a MiB."""
+    """Where it is allowed: at first 32 Kinesis records, then as many as have about half a MiB."""
     large = kpl.encode([kpl.UserRecord("a", bytes(100_000))])
     asked = Counter[str]()
 
@@ -203,26 +240,31 @@ def test_an_iterator_is_not_read_far_ahead() -> None:
             asked["records"] += 1
             yield kpl.KinesisRecord("a", large)
 
-    rows = kpl.deaggregate(records())
+    rows = kpl.deaggregate(records(), read_ahead=True)
     for number, _ in enumerate(rows, 1):
         assert asked["records"] <= number + 64
 
 
 @pytest.mark.requirement("DAG-12")
-def test_any_iterable_is_about_as_fast_as_a_list() -> None:
-    """A coarse check: one by one it takes three times as long."""
-    fields = {"Data": SOUND, "PartitionKey": "a"}
-    answer = {"Records": [{**fields, "SequenceNumber": str(n)} for n in range(3000)]}
-    given_ = list(from_get_records(answer, shard_id=SHARD))
+@pytest.mark.skipif(opener.speedups is None, reason="without compiled code all are read one by one")
+def test_read_ahead_compiled_code_reads_an_iterable_as_often_as_a_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nearly: of an iterator it is given 32 Kinesis records at first, and twice as many each time."""
+    records = source([SOUND] * 3000)
+    read: list[int] = []
+    real = opener.speedups
 
-    def spent(records: Callable[[], Iterable[kpl.KinesisRecord]]) -> float:
-        def once() -> float:
-            start = time.process_time()
-            Counter(map(len, kpl.deaggregate(records())))
-            return time.process_time() - start
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
 
-        return min(once() for _ in range(7))
+        def FrameRows(self, held: list[kpl.KinesisRecord], *more: Any, **options: Any) -> Any:
+            read.append(len(held))
+            return real.FrameRows(held, *more, **options)
 
-    assert spent(lambda: (record for record in given_)) < 2 * spent(lambda: given_)
-    lazily = spent(lambda: from_get_records(answer, shard_id=SHARD))
-    assert lazily < 1.6 * spent(lambda: list(from_get_records(answer, shard_id=SHARD)))
+    monkeypatch.setattr(opener, "speedups", Counting())
+    for given_, most in ((records, 3), (tuple(records), 3), (iter(records), 8), (deque(records), 8)):
+        read.clear()
+        assert sum(1 for _ in kpl.deaggregate(given_, read_ahead=True)) == 6000
+        assert len(read) <= most

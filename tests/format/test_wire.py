@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import zlib
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.format import wire
 from kpl_codec.format.disguises import disguise_of
 from kpl_codec.format.records import answered_record
+from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies
 
 from ..spec import vectors
@@ -176,6 +179,18 @@ def test_disguises_are_known_by_their_first_bytes_and_base64_by_all_of_them() ->
                 kpl.decode(text)
             error = caught.value
             assert (error.offset, error.length, error.disguise) == (0, len(text), name)
+
+
+@given(strategies.aggregated_records(max_records=4), st.binary(min_size=1, max_size=1), st.booleans())
+def test_frames_under_another_magic_are_known_compressed_or_not(
+    made: strategies.Aggregate, first: bytes, deflated: bool
+) -> None:
+    """erlmld and ex_kpl change the first byte of the magic, and compress message and digest if told to."""
+    body = zlib.compress(made.data[4:]) if deflated else made.data[4:]
+    foreign = first != MAGIC[:1]
+    data = first + MAGIC[1:] + body
+    assert disguise_of(data) == ("a frame with a foreign magic" if foreign else None)
+    assert disguise_of(data[:-1] + bytes([data[-1] ^ 1])) is None
 
 
 def test_a_record_of_an_answer_is_taken_as_it_is() -> None:

@@ -66,7 +66,7 @@ def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream.
-SLOW = {"ci.md": pytest.mark.slow, "spark.md": pytest.mark.slow, "watch.md": pytest.mark.slow}
+SLOW = dict.fromkeys(("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,11 @@ def test_commands_and_options_exist(path: Path) -> None:
             assert {option.partition("=")[0] for option in given} <= known[form], f"{path.name}: {command}"
 
 
+def test_the_readme_names_every_command() -> None:
+    page = (ROOT / "README.md").read_text()
+    assert {name for name in COMMANDS if f"kpl-codec {name}" not in page} == set()
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_names_in_the_text_exist(path: Path) -> None:
     """Names of this package, files of this repository, extras, wheels, and options without a command."""

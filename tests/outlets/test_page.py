@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.captures import CAPTURE_SCHEMA
 from kpl_codec.outlets.page import PageServer, report_of
-from kpl_codec.report import build_report
+from kpl_codec.report.build import build_report
 from kpl_codec.report.scan import Scan
 from kpl_codec.report.summary import counts, headline, verdict
-from kpl_codec.sentinel import Watch
-from kpl_codec.sentinel.measures import measures
 from kpl_codec.validation.check import check
+from kpl_codec.watch import Watch
+from kpl_codec.watch.measures import measures
 
 from ..report.browser import Browser
-from ..sentinel.model import START, ModelStream, key_on, open_map, run
-from ..sentinel.test_watch import Traffic, watched
+from ..watch.model import START, ModelStream, key_on, open_map, run
+from ..watch.test_watch import Traffic, watched
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def many_shards() -> Watch:
     return watch
 
 
-@pytest.mark.requirement("SEN-27")
+@pytest.mark.requirement("WCH-27")
 @pytest.mark.parametrize(
     ("make", "seconds", "odds"),
     [(four_shards, 1800, 0.03), pytest.param(many_shards, 600, 0.1, marks=pytest.mark.slow)],
@@ -73,7 +73,7 @@ def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
     now = START + seconds
     report = report_of(watch, now)
     totals = report.totals
-    assert totals.lost_at_kcl == watch.sentinel.lost(now).seen
+    assert totals.lost_at_kcl == watch.last_hour.lost().seen
     assert totals.lost_at_kcl / totals.user_records == pytest.approx(odds, rel=0.3)
     with PageServer(watch, "127.0.0.1", 0) as server:
         assert server._server.server_address[0] == "127.0.0.1"
@@ -82,8 +82,8 @@ def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
         for width in (1280, 390):
             with browser.page(url, width=width) as page:
                 text = page.evaluate("document.body.innerText")
-                assert watch.sentinel.stream in text
-                assert str(watch.sentinel.lost(now)) in text
+                assert watch.last_hour.stream in text
+                assert str(watch.last_hour.lost()) in text
                 assert "does not look at shards" in text
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
                 page.screenshot(str(tmp_path / f"{width}.png"))  # to be looked at
@@ -146,7 +146,7 @@ def frames(shard_map: kpl.ShardMap, shard: kpl.Shard) -> dict[str, tuple[str, by
     }
 
 
-@pytest.mark.requirement("SEN-38", "SEN-39")
+@pytest.mark.requirement("WCH-38", "WCH-39")
 @given(st.lists(st.sampled_from(sorted(frames(open_map(2), open_map(2).open_shards[0]))), max_size=12))
 @settings(max_examples=30)
 def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> None:

@@ -14,7 +14,7 @@ from kpl_codec.producer import (
     ProducerConfig,
     ProducerCore,
 )
-from kpl_codec.producer.collector import PutRecordsRequest
+from kpl_codec.producer.kinesis_record import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import LiveShardMap, Request
 
 from .model import ModelStream, chance_of

@@ -20,8 +20,7 @@ from kpl_codec.producer import (
     ProducerConfig,
     ProducerCore,
 )
-from kpl_codec.producer.collector import PutRecordsRequest
-from kpl_codec.producer.kinesis_record import Outgoing
+from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, State
 
 from .model import ModelError, ModelStream, chance_of

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from kpl_codec.producer import Delivery, Outcome, Pending, ProducerConfig
-from kpl_codec.producer.collector import PutRecordsRequest
-from kpl_codec.producer.kinesis_record import Outgoing
+from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
 
 from .machine import ProducerMachine
 

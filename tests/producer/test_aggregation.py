@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.producer import Pending, ProducerConfig, RecordTooLarge
 from kpl_codec.producer.aggregator import Aggregator
-from kpl_codec.producer.collector import Collector
 from kpl_codec.producer.kinesis_record import Outgoing
 from kpl_codec.producer.pending import Preparation
+from kpl_codec.producer.send_queue import Collector
 from tests.examples import examples
 
 VECTORS = Path(__file__).parents[2] / "spec" / "vectors"

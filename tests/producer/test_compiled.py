@@ -13,6 +13,7 @@ from kpl_codec.errors import KplError
 from kpl_codec.format.size import AggregateSize
 from kpl_codec.limits import MAGIC
 from kpl_codec.producer import Attempt, Outcome, Pending, ProducerConfig, ledger, pending
+from kpl_codec.producer.outcomes import NO_HISTORY
 from kpl_codec.producer.pending import PlainFields, Preparation
 from kpl_codec.testing import strategies as kst
 
@@ -86,7 +87,7 @@ def test_deliveries_are_equal(failed_before: list[int]) -> None:
     for count in failed_before:
         one = Preparation(ProducerConfig())("k", b"x")
         for _ in range(count):
-            one.note(failed)
+            one.history = (one.history or NO_HISTORY).with_attempt(failed)
         records.append(one)
     last = Attempt(Outcome.DELIVERED, 3.0, 4.0, None, "shardId-000000000000", "17")
     compiled = ledger.deliveries(records, last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,12 @@ def test_strict_order_is_refused_with_what_would_break_it(other: str) -> None:
     with pytest.raises(ConfigError) as caught:
         ProducerConfig(ordering="partition-key", **{other: True})  # type: ignore[arg-type]
     assert caught.value.setting == other
+
+
+@pytest.mark.requirement("PRD-2")
+def test_the_specification_names_every_setting() -> None:
+    chapter = (Path(__file__).parents[2] / "spec" / "05-producer.md").read_text()
+    assert {name for name in ProducerConfig.__dataclass_fields__ if name not in chapter} == set()
 
 
 def test_an_unknown_setting_is_refused() -> None:

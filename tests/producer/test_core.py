@@ -16,8 +16,7 @@ from kpl_codec.producer import (
     Outcome,
     Pending,
 )
-from kpl_codec.producer.collector import PutRecordsRequest
-from kpl_codec.producer.kinesis_record import Outgoing
+from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, Request
 
 from .bench import HIGH, LOW, Bench, data_of
@@ -160,6 +159,22 @@ def test_what_was_not_stored_is_aggregated_anew_if_its_shard_has_split() -> None
     bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
     bench.run(1.0)
     assert bench.outcomes(b"low") == bench.outcomes(b"high") == [Outcome.INTERNAL, Outcome.DELIVERED]
+
+
+@pytest.mark.requirement("PRD-32")
+def test_what_was_invalid_does_not_go_to_a_shard_that_closed_meanwhile() -> None:
+    bench = Bench()
+    for number, hash_key in enumerate((LOW, LOW + 2**126, HIGH)):
+        bench.put(b"%d" % number, hash_key)
+    bench.core.flush()
+    (call,) = bench.puts()
+    bench.stream.split(0)
+    bench.live.refresh(bench.now)
+    bench.map()
+    bench.core.fail(call, Failure("ValidationException"), bench.now, answered=True)
+    bench.run(1.0)
+    for data in (b"0", b"1", b"2"):
+        assert bench.outcomes(data) == [Outcome.INVALID, Outcome.DELIVERED]
 
 
 def test_what_was_invalid_is_not_repeated_in_the_history() -> None:

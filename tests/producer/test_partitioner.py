@@ -142,6 +142,7 @@ def both_series() -> dict[int, list[simulation.Result]]:
     return {rate: simulation.series(rate) for rate in (2048, 4096)}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("PRT-8")
 def test_the_kips_ordering_shows(both_series: dict[int, list[simulation.Result]]) -> None:
     for rate, results in both_series.items():
@@ -158,6 +159,7 @@ def test_the_kips_ordering_shows(both_series: dict[int, list[simulation.Result]]
     assert both_series[4096][1].throughput < 1.9 < both_series[4096][2].throughput
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("PRT-8")
 def test_the_runaway_of_the_old_sticky_partitioner_shows(
     both_series: dict[int, list[simulation.Result]],
@@ -172,6 +174,7 @@ def test_the_runaway_of_the_old_sticky_partitioner_shows(
         assert old.by_second[-1] > 10 * uniform.by_second[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("PRT-8")
 def test_the_numbers_are_near_the_kips(both_series: dict[int, list[simulation.Result]]) -> None:
     for rate, results in both_series.items():
@@ -189,6 +192,7 @@ def test_the_numbers_are_near_the_kips(both_series: dict[int, list[simulation.Re
                 )
 
 
+@pytest.mark.slow
 def test_the_table_names_every_configuration(both_series: dict[int, list[simulation.Result]]) -> None:
     text = simulation.table(both_series[2048], 2048)
     assert [line.split("  ")[0] for line in text.splitlines()[1::2]] == list(simulation.choices(1))

@@ -12,13 +12,11 @@ from hypothesis.stateful import (
 )
 
 from kpl_codec.producer import (
-    Attempt,
     Delivery,
     Outcome,
     Pending,
     ProducerCore,
 )
-from kpl_codec.producer.answers import Stored
 from kpl_codec.producer.kinesis_record import Outgoing
 
 from .machine import ProducerMachine
@@ -30,11 +28,9 @@ class KplRuleCore(ProducerCore):
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
     def _answered(self, outgoing: Outgoing, entry: Any, flight: Any, now: float) -> Sequence[Pending]:
-        if not isinstance(entry, Stored):
+        if entry.outcome is not Outcome.DELIVERED:
             return super()._answered(outgoing, entry, flight, now)
-        attempt = Attempt(
-            Outcome.DELIVERED, flight.started_at, now, outgoing.shard, entry.shard_id, entry.sequence_number
-        )
+        attempt = flight.attempt(outgoing, entry, now)
         known = self.live.lineage.get(entry.shard_id)
         if outgoing.shard is None or entry.shard_id == outgoing.shard:
             return self._judged(outgoing, attempt, now)

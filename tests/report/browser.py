@@ -137,11 +137,14 @@ class Page:
         return self._driver.execute_cdp_cmd(method, params)
 
     def accessibility_tree(self) -> list[dict[str, Any]]:
-        """Its nodes. Chromium builds it some time after the page is loaded; until then it has only a root."""
+        """Its nodes. Chromium builds it some time after the page is loaded: it is asked until it has more
+        than a root and stays as it is."""
+        before = 0
         for _ in range(600):
             nodes: list[dict[str, Any]] = self.send("Accessibility.getFullAXTree")["nodes"]
-            if len(nodes) > 1:
+            if 1 < len(nodes) == before:
                 return nodes
+            before = len(nodes)
             time.sleep(0.05)
         raise AssertionError("no accessibility tree after 30 s")
 
@@ -189,10 +192,13 @@ class Page:
 
     @property
     def requests(self) -> list[str]:
-        """Every address that was asked for, the page's own included; not ``data:``."""
+        """Every address that this page asked for, its own included; not ``data:``. Chromium's own start page
+        may still be loading beside it."""
         for entry in self._driver.get_log("performance"):
-            message = json.loads(entry["message"])["message"]
-            if message["method"] == "Network.requestWillBeSent":
+            logged = json.loads(entry["message"])
+            message = logged["message"]
+            here = logged["webview"] == self._driver.current_window_handle
+            if here and message["method"] == "Network.requestWillBeSent":
                 url = message["params"]["request"]["url"]
                 self._requests += [] if url.startswith("data:") else [url]
         return self._requests

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kpl_codec.report import Report, write_page
+from kpl_codec.report.model import Report
+from kpl_codec.report.page import write_page
 
 from . import examples
 from .browser import Browser
@@ -28,13 +30,24 @@ def browser() -> Iterator[Browser]:
         yield one
 
 
+class _Made(dict[str, Any]):
+    """By name, made when it is asked for: most test processes need few of them."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        self._make = make
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self._make(name)
+        return self[name]
+
+
 @pytest.fixture(scope="session")
 def reports() -> dict[str, Report]:
-    return {name: make() for name, make in EXAMPLES.items()}
+    return _Made(lambda name: EXAMPLES[name]())
 
 
 @pytest.fixture(scope="session")
 def pages(reports: dict[str, Report], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Addresses of the written pages."""
     folder: Path = tmp_path_factory.mktemp("pages")
-    return {name: write_page(report, folder / f"{name}.html").as_uri() for name, report in reports.items()}
+    return _Made(lambda name: write_page(reports[name], folder / f"{name}.html").as_uri())

@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from kpl_codec.report import Report
 from kpl_codec.report.facts import finding_facts, report_facts, report_json
+from kpl_codec.report.model import Report
 
 from .conftest import EXAMPLES
 

@@ -13,7 +13,9 @@ import pytest
 from selenium.webdriver import Keys
 
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.report import Report, Tally, write_page
+from kpl_codec.report.counters import Tally
+from kpl_codec.report.model import Report
+from kpl_codec.report.page import write_page
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
@@ -27,9 +29,17 @@ VISIBLE_ROWS = """[...document.querySelectorAll("article.kind")].filter(a => !a.
     a => [...a.querySelectorAll("tbody tr")].filter(r => !r.hidden)
         .map(r => [a.dataset.kind, r.dataset.shard]))"""
 
+BIG = [(360, "many"), (360, "large"), (1280, "large")]
 
-@pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.parametrize("width", [1280, 360])
+
+@pytest.mark.parametrize(
+    ("width", "name"),
+    [
+        pytest.param(width, name, marks=pytest.mark.slow) if (width, name) in BIG else (width, name)
+        for width in (1280, 360)
+        for name in EXAMPLES
+    ],
+)
 def test_every_page_renders_asks_for_nothing_and_never_overflows(
     name: str, width: int, browser: Browser, pages: dict[str, str], reports: dict[str, Report]
 ) -> None:
@@ -390,7 +400,7 @@ def test_without_a_script_everything_is_there_but_the_filters(
         text = json.dumps(page.send("DOM.getDocument", depth=-1))
         for finding in reports["full"].findings:
             assert finding.kind in text
-        nodes = page.send("Accessibility.getFullAXTree")["nodes"]
+        nodes = page.accessibility_tree()
         roles = {node["role"]["value"] for node in nodes if not node.get("ignored") and "role" in node}
         assert "main" in roles
         assert not roles & {"search", "checkbox", "searchbox"}

@@ -15,20 +15,16 @@ from pathlib import Path
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec.findings import KINDS, Finding
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.pictures.drawing import element, join
 from kpl_codec.pictures.labels import percent, size
-from kpl_codec.report import (
-    KINDS,
-    Finding,
-    Report,
-    Tally,
-    findings_of_the_whole,
-    render_page,
-    summary_text,
-    write_page,
-)
+from kpl_codec.report.counters import Tally
+from kpl_codec.report.layout import summary_text
+from kpl_codec.report.model import Report
+from kpl_codec.report.page import render_page, write_page
 from kpl_codec.report.summary import verdict
+from kpl_codec.report.whole import findings_of_the_whole
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 

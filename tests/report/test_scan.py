@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, deaggregate_batches
+from kpl_codec.findings import Finding
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.report import Finding, Tally
+from kpl_codec.report.counters import Tally
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from kpl_codec.shards.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
 from kpl_codec.shards.placement import Verdict
@@ -379,6 +380,6 @@ def test_times_far_outside_a_calendar_do_no_harm() -> None:
 
 
 def kpl_report(tally: Tally) -> object:
-    from kpl_codec.report import build_report
+    from kpl_codec.report.build import build_report
 
     return build_report(tally, generated=datetime(2026, 1, 1, tzinfo=timezone.utc), version="0")

@@ -13,8 +13,8 @@ from kpl_codec.captures import generated as module
 from kpl_codec.captures.generated import Generation, Recipe
 from kpl_codec.captures.location import Location
 from kpl_codec.cli.main import main
-from kpl_codec.spark.generate import generated
 from kpl_codec.validation import LocalEngine
+from tests.benchmarks.spark_generate import generated
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

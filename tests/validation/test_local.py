@@ -117,7 +117,9 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
     capture(tmp_path / "in", 120)
     (tmp_path / "shards.json").write_text(MAP.to_json())
     code = (
-        "import sys\n"
+        # A shell that starts something in the background has it ignore Ctrl-C.
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from kpl_codec.cli.main import main\n"
         "from kpl_codec.validation import local\n"
         "local.IN_PROCESS_BYTES = 0\n"
@@ -202,7 +204,7 @@ def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
         ({"engine": "spark"}, False),
         ({"bytes": cli_engine.LOCAL_BYTES}, True),
         ({"bytes": cli_engine.LOCAL_BYTES + 1}, False),
-        ({"bytes": None}, False),
+        ({"bytes": None}, True),
         ({"submitted": "1"}, False),
     ],
 )
@@ -211,7 +213,7 @@ def test_what_auto_takes(given: dict[str, Any], is_local: bool, monkeypatch: pyt
         engine=given.get("engine", "auto"), output_format=given.get("format", "parquet")
     )
     size = given.get("bytes", 5)
-    pieces = None if size is None else [Piece("f", 0, size, size)]
+    pieces = [] if size is None else [Piece("f", 0, size, size)]
     if "submitted" in given:
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", given["submitted"])
     else:

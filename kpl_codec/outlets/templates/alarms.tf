@@ -1,16 +1,16 @@
 # Alarms on what `kpl-codec watch --stream @STREAM@ --cloudwatch` measures.
 # Printed by: kpl-codec watch --print-alarms terraform --stream @STREAM@
 
-variable "kpl_sentinel_topic_arns" {
+variable "kpl_watch_topic_arns" {
   description = "SNS topics to tell"
   type        = list(string)
   default     = []
 }
 
-resource "aws_cloudwatch_metric_alarm" "kpl_sentinel_records_lost" {
+resource "aws_cloudwatch_metric_alarm" "kpl_watch_records_lost" {
   alarm_name          = "@STREAM@ loses user records"
   alarm_description   = "KCL consumers of @STREAM@ lose user records. Run kpl-codec watch to see whose."
-  namespace           = "KplCodec/Sentinel"
+  namespace           = "KplCodec/Watch"
   metric_name         = "LostUserRecordsSeen"
   dimensions          = { StreamName = "@STREAM@" }
   statistic           = "Sum"
@@ -19,13 +19,13 @@ resource "aws_cloudwatch_metric_alarm" "kpl_sentinel_records_lost" {
   threshold           = 0
   comparison_operator = "GreaterThanThreshold"
   treat_missing_data  = "notBreaching"
-  alarm_actions       = var.kpl_sentinel_topic_arns
+  alarm_actions       = var.kpl_watch_topic_arns
 }
 
-resource "aws_cloudwatch_metric_alarm" "kpl_sentinel_broken_records" {
+resource "aws_cloudwatch_metric_alarm" "kpl_watch_broken_records" {
   alarm_name          = "@STREAM@ holds broken records"
-  alarm_description   = "The sentinel found broken records on @STREAM@, or cannot read a shard."
-  namespace           = "KplCodec/Sentinel"
+  alarm_description   = "The watch found broken records on @STREAM@, or cannot read a shard."
+  namespace           = "KplCodec/Watch"
   metric_name         = "OpenFindings"
   dimensions          = { StreamName = "@STREAM@", Severity = "error" }
   statistic           = "Maximum"
@@ -34,13 +34,13 @@ resource "aws_cloudwatch_metric_alarm" "kpl_sentinel_broken_records" {
   threshold           = 0
   comparison_operator = "GreaterThanThreshold"
   treat_missing_data  = "notBreaching"
-  alarm_actions       = var.kpl_sentinel_topic_arns
+  alarm_actions       = var.kpl_watch_topic_arns
 }
 
-resource "aws_cloudwatch_metric_alarm" "kpl_sentinel_nobody_watches" {
+resource "aws_cloudwatch_metric_alarm" "kpl_watch_nobody_watches" {
   alarm_name          = "@STREAM@ is not watched"
-  alarm_description   = "The sentinel has not looked at @STREAM@ for ten minutes."
-  namespace           = "KplCodec/Sentinel"
+  alarm_description   = "The watch has not looked at @STREAM@ for ten minutes."
+  namespace           = "KplCodec/Watch"
   metric_name         = "Looks"
   dimensions          = { StreamName = "@STREAM@" }
   statistic           = "Sum"
@@ -49,5 +49,5 @@ resource "aws_cloudwatch_metric_alarm" "kpl_sentinel_nobody_watches" {
   threshold           = 1
   comparison_operator = "LessThanThreshold"
   treat_missing_data  = "breaching"
-  alarm_actions       = var.kpl_sentinel_topic_arns
+  alarm_actions       = var.kpl_watch_topic_arns
 }

@@ -9,15 +9,15 @@ Specification: spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ...aws.stream_consumer import StreamConsumers
 from .offsets import Piece
-from .option_texts import OptionTexts
+from .option_table import changes_nothing
 from .positions import OptionError
 
-_TYPES: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
 _ARN: Final = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]*:\d*:stream/([a-zA-Z0-9_.-]+)/consumer/[^:/]+:\d+"
 )
@@ -46,22 +46,15 @@ class Consumer:
             StreamConsumers(client, patience=60.0).deregister(arn)
 
 
-def consumer_option(taken: OptionTexts, stream_name: str) -> Consumer | None:
+def consumer_option(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
     """The consumer that the options name, None to poll. Raises OptionError."""
-    glue = taken.text("fanoutConsumerARN")
-    kind = taken.text("consumerType", "consumerMode") or ("efo" if glue else "polling")
-    if kind.lower() not in _TYPES:
-        raise OptionError(
-            option="consumerType", value=kind, expected="polling (or GetRecords), efo (or SubscribeToShard)"
-        )
-    name = taken.text("consumerName")
-    prefix = taken.text("consumerNamePrefix") or ""
-    arn = taken.text("consumerArn", "registeredConsumerId") or glue
-    by_name = (taken.text("registeredConsumerIdType") or "ARN").lower() == "name"
-    deregister = taken.flag("requireConsumerDeregistration", False)
-    if not _TYPES[kind.lower()]:
+    glue, subscribes = values["fanoutConsumerARN"], values["consumerType"]
+    name, prefix, arn = values["consumerName"], values["consumerNamePrefix"], values["consumerArn"] or glue
+    by_name = values["registeredConsumerIdType"].lower() == "name"
+    deregister = values["requireConsumerDeregistration"]
+    if not (glue if subscribes is None else subscribes):
         if name or arn:
-            taken.warn("consumerName" if name else "consumerArn", "consumerType is not efo")
+            changes_nothing("consumerName" if name else "consumerArn", "consumerType is not efo")
         return None
     if (name is None) == (arn is None):
         raise OptionError(option="consumerName", value=name, expected="consumerName or consumerArn with efo")
@@ -82,11 +75,11 @@ def consumer_option(taken: OptionTexts, stream_name: str) -> Consumer | None:
     return Consumer(full, deregister=deregister)
 
 
-def joined(found: list[Piece]) -> list[Piece]:
+def joined(pieces: list[Piece]) -> list[Piece]:
     """The pieces of each shard as one: a consumer has one subscription to a shard at a time."""
     # EFO-9: "Two pieces of one shard MUST NOT be read at the same time by one consumer."
     by_shard: dict[str, Piece] = {}
-    for piece in found:
+    for piece in pieces:
         first = by_shard.setdefault(piece.shard_id, piece)
         if first is not piece:
             by_shard[piece.shard_id] = first._replace(end=piece.end, siblings=1, records=None)

@@ -55,12 +55,12 @@ def metrics_of(progress: Any, name: str = OBSERVED) -> dict[str, Any]:
     """The metrics in a query's progress (``query.lastProgress``, or a listener's), with
     ``millisBehindLatest`` of the slowest shard and ``behind`` by shard. Missing ones are left out."""
     # Before 4.2 the mapping has offsets as Python prints them; the JSON is always right.
-    found: Mapping[str, Any] = json.loads(progress.json) if hasattr(progress, "json") else progress
-    observed = (found.get("observedMetrics") or {}).get(name)
+    report: Mapping[str, Any] = json.loads(progress.json) if hasattr(progress, "json") else progress
+    observed = (report.get("observedMetrics") or {}).get(name)
     metrics: dict[str, Any] = {}
     if observed is not None:
         metrics.update(observed if isinstance(observed, Mapping) else observed.asDict())
-    for source in found.get("sources") or ():
+    for source in report.get("sources") or ():
         latest = source.get("latestOffset")
         latest = json.loads(latest) if isinstance(latest, str) else latest
         if isinstance(latest, Mapping) and "millisBehindLatest" in latest:

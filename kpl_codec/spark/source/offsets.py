@@ -32,11 +32,11 @@ _KINDS: Final[dict[str, PlaceKind]] = {
     "before": "AT_SEQUENCE_NUMBER",
     "after": "AFTER_SEQUENCE_NUMBER",
 }
-#: The types of a shard's members in JSON.
-_MEMBERS: Final[dict[str, type]] = {
-    "at": str, "time": int, "before": str, "after": str,
-    "end": bool, "since": int, "began": str, "first": str, "lost": bool, "initial": str, "marks": list,
-    "records": int, "behind": int,
+#: How the notes are written: the field of `BatchEnd`, and its type in JSON.
+_NOTES: Final[dict[str, tuple[str, type]]] = {
+    "end": ("drained", bool), "since": ("since", int), "began": ("began", str), "first": ("first", str),
+    "lost": ("start_gone", bool), "initial": ("initial", str), "marks": ("marks", list),
+    "records": ("records", int), "behind": ("behind", int),
 }  # fmt: skip
 #: Of a sequence number: 56 at AWS, up to 129 by its rules.
 _MOST_DIGITS: Final = 129
@@ -50,6 +50,8 @@ class OffsetError(KplError, ValueError):
     requirement = "SPK-50"
     reason: str
     text = "offset refused: {reason}"
+    concerns = "The Spark query, which did not start."
+    todo = "Give it a checkpoint folder of its own."
 
 
 class DataLoss(KplError):
@@ -66,6 +68,9 @@ class DataLoss(KplError):
         "data loss on {shard_id}: {code}: {reason} (sequence number {sequence_number}). "
         "Set failOnDataLoss to false to read on with what is left"
     )
+    concerns = "Whoever reads the query's output: it lacks the records between two places."
+    todo = "Read within the stream's retention, or raise it. To go on without them: failOnDataLoss=false."
+    codes = ("trimmed", "shard-gone", "record-missing", "unread-too-long", "another-life")
 
 
 class Piece(NamedTuple):
@@ -117,49 +122,34 @@ class BatchEnd:
 
     def to_json(self) -> dict[str, Any]:
         kind, value = self.place
-        found: dict[str, Any] = {_NAMES[kind]: kind if value is None else value}
-        notes = {
-            "end": self.drained or None,
-            "since": self.since,
-            "began": self.began,
-            "first": self.first,
-            "lost": self.start_gone or None,
-            "initial": self.initial,
-            "marks": list(self.marks) or None,
-            "records": self.records,
-            "behind": self.behind,
+        notes = {name: getattr(self, note) for name, (note, _) in _NOTES.items()}
+        written = {
+            name: list(note) if isinstance(note, tuple) else note
+            for name, note in notes.items()
+            if note is not None and note is not False and note != ()
         }
-        return found | {name: note for name, note in notes.items() if note is not None}
+        return {_NAMES[kind]: kind if value is None else value, **written}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> BatchEnd:
-        names = [name for name in _KINDS if name in found]
+    def from_json(cls, text: Mapping[str, Any]) -> BatchEnd:
+        names = [name for name in _KINDS if name in text]
         if len(names) != 1:
-            raise OffsetError(reason=f"a shard at {sorted(found)}")
-        for name, value in found.items():
+            raise OffsetError(reason=f"a shard at {sorted(text)}")
+        for name, value in text.items():
             if not _sound(name, value):
                 raise OffsetError(reason=f"a shard's {name} is {value!r}")
-        place = TRIM_HORIZON if names[0] == "at" else Place(_KINDS[names[0]], found[names[0]])
-        return cls(
-            place,
-            drained=found.get("end", False),
-            since=found.get("since"),
-            began=found.get("began"),
-            first=found.get("first"),
-            start_gone=found.get("lost", False),
-            initial=found.get("initial"),
-            marks=tuple(found.get("marks", ())),
-            records=found.get("records"),
-            behind=found.get("behind"),
-        )
+        place = TRIM_HORIZON if names[0] == "at" else Place(_KINDS[names[0]], text[names[0]])
+        notes = {_NOTES[name][0]: value for name, value in text.items() if name in _NOTES}
+        return cls(place, **{**notes, "marks": tuple(text.get("marks", ()))})
 
 
 def _sound(name: str, value: Any) -> bool:
     """Whether a shard's member may have this value."""
-    if type(value) is not _MEMBERS.get(name):
-        return False
     if name == "at":
         return bool(value == TRIM_HORIZON.kind)
+    kind = int if name == "time" else str if name in _KINDS else _NOTES[name][1] if name in _NOTES else None
+    if type(value) is not kind:
+        return False
     if isinstance(value, int):  # also what is true: false is not written
         return value >= (name == "end" or name == "lost")
     numbers = value if isinstance(value, list) else [value]
@@ -192,19 +182,19 @@ class StreamOffset:
         return {**listed, "shards": shards, "stream": self.stream, "version": _VERSION}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any], stream: str) -> StreamOffset:
+    def from_json(cls, members: Mapping[str, Any], stream: str) -> StreamOffset:
         """Raises OffsetError for the checkpoint of another stream or a newer version, or another JSON."""
         # SPK-52: "A checkpoint of another stream, of a version not known, or that is no offset MUST be
         # refused."
-        if found == {}:
+        if members == {}:
             return cls(stream, {})
-        if not isinstance(found, Mapping):
-            raise OffsetError(reason=f"not an object but a {type(found).__name__}")
-        if found.get("version") != _VERSION:
-            raise OffsetError(reason=f"version {found.get('version')!r}, known is {_VERSION}")
-        if found.get("stream") != stream:
-            raise OffsetError(reason=f"it is of stream {found.get('stream')!r}, the query reads {stream!r}")
-        shards, listed = found.get("shards"), found.get("listed")
+        if not isinstance(members, Mapping):
+            raise OffsetError(reason=f"not an object but a {type(members).__name__}")
+        if members.get("version") != _VERSION:
+            raise OffsetError(reason=f"version {members.get('version')!r}, known is {_VERSION}")
+        if members.get("stream") != stream:
+            raise OffsetError(reason=f"it is of stream {members.get('stream')!r}, the query reads {stream!r}")
+        shards, listed = members.get("shards"), members.get("listed")
         if not isinstance(shards, Mapping) or not all(isinstance(one, Mapping) for one in shards.values()):
             raise OffsetError(reason="its shards are not objects")
         if listed is not None and type(listed) is not int:
@@ -241,11 +231,11 @@ def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
             key: ends if ends.initial is None else replace(ends, first=ends.initial or None)
             for key, ends in shards.items()
         }
-    found: list[Piece] = []
+    batch: list[Piece] = []
     for shard_id, ends in shards.items():
         begins = start.shards.get(shard_id)
-        found += pieces(shard_id, begins.place if begins else None, ends)
-    return found
+        batch += pieces(shard_id, begins.place if begins else None, ends)
+    return batch
 
 
 def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:

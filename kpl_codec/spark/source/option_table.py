@@ -1,223 +1,241 @@
-"""The options of `kpl-kinesis`, as tables: those of its own, and those of the other connectors.
+"""The options of `kpl-kinesis`: one table of their names, defaults and kinds, and how it is read.
 
-A test compares the tables of the guide and of section 7.9, and what `parse_options` does, with these.
-Specification: spec/07-spark-source.md, SPK-65 and section 7.9.
+What each option means is said in the guide; section 7.9 has the options of the other connectors. A test
+compares both with this table. Options that change nothing here are accepted with a warning; options that are
+not known are refused.
+Specification: spec/07-spark-source.md, SPK-64, SPK-65 and section 7.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+import difflib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ...deaggregation.policies import POLICIES
+from .positions import OptionError
+
+_log = logging.getLogger("kpl_codec.spark")
+
+#: Options that Spark adds.
+_SPARKS_OWN: Final = {"path", "checkpointlocation", "queryname", "outputmode"}
+_FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_CONSUMERS: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
+#: The largest number of an option: what Spark and a clock can take.
+_MOST: Final = 2**31 - 1
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+class Kind(NamedTuple):
+    """How a text becomes a value: ``value`` raises ValueError or KeyError for a text that is not
+    ``expected``."""
+
+    expected: str
+    value: Callable[[str], Any]
 
 
 class Option(NamedTuple):
-    """An option, or a few that belong together, as the guide shows it: in Markdown."""
+    """``names``: ours, and those of the other connectors that mean the same. ``default``: as a text."""
 
-    names: str
-    default: str
-    meaning: str
-
-
-class OtherOption(NamedTuple):
-    """An option of another connector. ``of``: A (awslabs), D (Databricks), Glue. ``here``: same, accepted as
-    another, not needed (accepted with a warning, ``note`` says why it changes nothing) or missing."""
-
-    name: str
-    of: str
-    here: str
-    note: str = ""
+    names: tuple[str, ...]
+    default: str | None
+    kind: Kind
 
 
-#: In the order of the guide.
-OPTIONS: Final = (
-    Option("`streamName`, or `streamARN`", "required", "the stream"),
-    Option("`region`, `endpointUrl`", "boto3's", "where it is"),
-    Option(
-        "`roleArn`", "none",
-        "assume this role; with `roleSessionName`, `roleExternalId`, `stsEndpointUrl`",
+def _number(low: int, number: Callable[[str], float] = int) -> Kind:
+    def value(text: str) -> float:
+        amount = number(text)
+        if not low <= amount <= _MOST:
+            raise ValueError
+        return amount
+
+    return Kind(f"{'an integer' if number is int else 'a number'} of at least {low}", value)
+
+
+def _limit(factor: int = 1) -> Kind:
+    """0 is no limit."""
+    number = _number(0, int if factor == 1 else float)
+    return Kind(number.expected, lambda text: int(number.value(text) * factor) or None)
+
+
+def _seconds(unit: str = "s") -> Kind:
+    """A duration: a number of ``unit``, or with a unit of its own."""
+
+    def value(text: str) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+        if match is None:
+            raise ValueError
+        return min(float(match[1]), _MOST) * _UNITS[match[2] or unit]
+
+    return Kind(f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m", value)
+
+
+def _flag_or_size(text: str) -> bool | int:
+    if text.lower() in _FLAGS:
+        return _FLAGS[text.lower()]
+    if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text) > 1):
+        raise ValueError
+    return int(text)
+
+
+def _policy(text: str) -> str:
+    if text.lower() not in (*POLICIES, "none"):
+        raise ValueError
+    return text.lower()
+
+
+_TEXT: Final = Kind("a text", str)
+_FLAG: Final = Kind("true or false", lambda text: _FLAGS[text.lower()])
+
+
+def _table(*rows: tuple[str, str | None, Kind]) -> tuple[Option, ...]:
+    return tuple(Option(tuple(names.split()), default, kind) for names, default, kind in rows)
+
+
+OPTIONS: Final = _table(
+    ("streamName stream streamARN", None, _TEXT),
+    ("region regionName regionOverride kinesisRegion", None, _TEXT),
+    ("endpointUrl endpoint", None, _TEXT),
+    ("roleArn stsRoleArn awsSTSRoleARN", None, _TEXT),
+    ("roleSessionName stsSessionName awsSTSSessionName", "kpl-codec", _TEXT),
+    ("roleExternalId", None, _TEXT),
+    ("stsEndpointUrl stsEndpoint", None, _TEXT),
+    ("profile", None, _TEXT),
+    ("awsAccessKeyId awsAccessKey", None, _TEXT),
+    ("awsSecretAccessKey awsSecretKey", None, _TEXT),
+    ("awsSessionToken sessionToken", None, _TEXT),
+    ("startingPosition initialPosition", "TRIM_HORIZON", _TEXT),
+    ("endingPosition", "LATEST", _TEXT),
+    ("policy", "strict", Kind("strict, kcl, report or none", _policy)),
+    ("placement", "false", _FLAG),
+    ("tags", "false", _FLAG),
+    ("decompress", "false", Kind("true, false, or the largest size in bytes", _flag_or_size)),
+    ("failOnDataLoss", "true", _FLAG),
+    ("maxFetchRecordsPerShard", "0", _limit()),
+    ("maxSecondsPerShard", "600", _limit(1000)),
+    ("maxSecondsPerPartition", "300", _limit(1000)),
+    ("shardsPerTask", "0", _limit()),
+    ("idleTimeBetweenReadsInMs", "250", _seconds("ms")),
+    ("describeShardInterval shardFetchInterval", "10s", _seconds()),
+    ("fetchCallsPerSecondPerShard", "4", _number(0, float)),
+    ("getRecords.fetchIntervalMs fetchIntervalMs", "0", _seconds("ms")),  # the inverse of it
+    ("minFetchPeriod", "0", _seconds()),  # the same in seconds
+    ("fetchBytesPerSecondPerShard", "2097152", _number(0, float)),
+    ("maxFetchRate", None, _number(0, float)),  # the same in MiB
+    ("retryTimeoutSeconds", "300", _seconds()),
+    ("maxBatchBytes", "4194304", _number(1024)),
+    ("maxPartitions", "0", _limit()),
+    (
+        "consumerType consumerMode",
+        None,
+        Kind("polling (or GetRecords), efo (or SubscribeToShard)", lambda text: _CONSUMERS[text.lower()]),
     ),
-    Option("`profile`", "boto3's", "a profile of the AWS configuration"),
-    Option("`awsAccessKeyId`, `awsSecretAccessKey`, `awsSessionToken`", "boto3's", "keys"),
-    Option(
-        "`startingPosition`", "`TRIM_HORIZON`",
-        "`LATEST`, `AT_TIMESTAMP` and a time, a time, or JSON by shard",
-    ),
-    Option("`endingPosition`", "`LATEST`", "batch reads: the same forms"),
-    Option("`policy`", "`strict`", "`strict`, `kcl`, `report`; `none`: do not deaggregate"),
-    Option("`placement`", "`false`", "judge every user record; adds columns"),
-    Option("`tags`", "`false`", "the user record's tags; adds a column"),
-    Option(
-        "`decompress`", "`false`",
-        "undo gzip, zlib and zstd of the data: `true`, or the largest size in bytes",
-    ),
-    Option("`failOnDataLoss`", "`true`", "fail when records were gone before they were read"),
-    Option("`maxFetchRecordsPerShard`", "0: no limit", "Kinesis records per shard and batch, exactly"),
-    Option("`maxSecondsPerShard`", "600", "seconds of arrival time per shard and batch; 0: all"),
-    Option("`maxSecondsPerPartition`", "300", "longer batches of a shard are cut; 0: never"),
-    Option("`shardsPerTask`", "automatic", "shards that one task reads, at the same time"),
-    Option("`idleTimeBetweenReadsInMs`", "250", "between two looks for new records"),
-    Option("`describeShardInterval`", "10s", "between two listings of the shards"),
-    Option("`fetchCallsPerSecondPerShard`", "4", "of the 5 that a shard allows all its readers"),
-    Option("`fetchBytesPerSecondPerShard`", "2097152", "of the 2 MiB that a shard allows all its readers"),
-    Option("`retryTimeoutSeconds`", "300", "how long throttling and errors are tried again"),
-    Option("`maxBatchBytes`", "4194304", "bytes of an Arrow batch"),
-    Option("`maxPartitions`", "no limit", "tasks of a batch"),
-    Option(
-        "`consumerType`", "`polling`",
-        "`efo`: enhanced fan-out, 2 MiB a second per shard for this query alone",
-    ),
-    Option("`consumerName`", "none", "efo: the consumer, registered if it is not there"),
-    Option("`consumerArn`", "none", "efo, instead of a name: a consumer that is there"),
-    Option("`requireConsumerDeregistration`", "`false`", "efo: deregister the consumer when the query ends"),
-    Option("`proxyAddress`", "boto3's", "an HTTP proxy; with `proxyPort`, `proxyUsername`, `proxyPassword`"),
-    Option("`sink.aggregationEnabled`", "`true`", "writes: many user records in a Kinesis record"),
-    Option("`sink.recordMaxBufferedTimeMs`", "100", "writes: how long a user record may wait for others"),
-    Option("`sink.maxConnections`", "24", "writes: calls at a time, per task"),
-    Option("`sink.recordTtl`", "300000", "writes: ms until a row that is not delivered fails its task"),
-    Option("`sink.ordering`", "`none`", "writes: `partition-key` keeps each key in order"),
-    Option(
-        "`sink.compression`", "`none`",
-        "writes: gzip, zlib or zstd of each row's data; readers undo it with `decompress`",
-    ),
+    ("consumerName", None, _TEXT),
+    ("consumerNamePrefix", "", _TEXT),
+    ("consumerArn registeredConsumerId", None, _TEXT),
+    ("registeredConsumerIdType", "ARN", _TEXT),
+    ("fanoutConsumerARN", None, _TEXT),
+    ("requireConsumerDeregistration", "false", _FLAG),
+    ("proxyAddress", None, _TEXT),
+    ("proxyPort", "", _TEXT),
+    ("proxyUsername", "", _TEXT),
+    ("proxyPassword", "", _TEXT),
+    ("sink.aggregationEnabled", "true", _FLAG),
+    ("sink.recordMaxBufferedTimeMs", "100", _number(0)),
+    ("sink.maxConnections", "24", _number(1)),
+    ("sink.recordTtl", "300000", _number(100)),
+    ("sink.ordering", "none", _TEXT),
+    ("sink.compression", "none", _TEXT),
 )
 
-_RETRIES = "retryTimeoutSeconds says how long a call is tried again"
-_NO_STORE = "Spark's checkpoint is all that is kept"
-_FIXED_ENDS = "the end of a batch is fixed before it is read; maxSecondsPerShard limits it"
-_NO_QUEUE = "a task ends with the last record of its batch, which is known"
-_FROM_OFFSET = "the offset says how many records a task asks for"
-_NO_BLOCKS = "records are not kept in blocks"
-#: In the order of section 7.9.
-OTHERS: Final = (
-    OtherOption("streamName", "A, D", "same", "one stream; D takes several"),
-    OtherOption("streamARN", "D", "same"),
-    OtherOption("region", "A, D", "same"),
-    OtherOption("regionOverride", "D", "accepted as `region`"),
-    OtherOption("kinesisRegion", "A", "accepted as `region`"),
-    OtherOption("endpointUrl", "A", "same", "here optional; the region is taken from it where none is given"),
-    OtherOption("endpoint", "D", "accepted as `endpointUrl`"),
-    OtherOption("proxyAddress", "A", "same", "an HTTP proxy; else boto3's (`HTTPS_PROXY`)"),
-    OtherOption("proxyPort", "A", "same"),
-    OtherOption("proxyUsername", "A", "same"),
-    OtherOption("proxyPassword", "A", "same"),
-    OtherOption("awsAccessKeyId", "A", "same"),
-    OtherOption("awsAccessKey", "D", "accepted as `awsAccessKeyId`"),
-    OtherOption("awsSecretKey", "A, D", "accepted as `awsSecretAccessKey`"),
-    OtherOption("sessionToken", "A", "accepted as `awsSessionToken`"),
-    OtherOption("roleArn", "D", "same"),
-    OtherOption("roleExternalId", "D", "same"),
-    OtherOption("roleSessionName", "D", "same"),
-    OtherOption("stsRoleArn", "A", "accepted as `roleArn`"),
-    OtherOption("stsSessionName", "A", "accepted as `roleSessionName`"),
-    OtherOption("stsEndpointUrl", "A", "same"),
-    OtherOption("stsEndpoint", "D", "accepted as `stsEndpointUrl`"),
-    OtherOption("serviceCredential", "D", "missing", "a Unity Catalog credential; use a role or a profile"),
-    OtherOption("credentialProviderClass", "A", "missing", "a Java class; use a role or a profile"),
-    OtherOption("credentialProviderParam", "A", "missing", "as above"),
-    OtherOption("startingPosition", "A", "same", "here TRIM_HORIZON unless given, there LATEST"),
-    OtherOption(
-        "initialPosition", "D", "accepted as `startingPosition`",
-        "as above; `at_timestamp` with `format` too",
+
+def _reasons(*rows: tuple[str, str]) -> dict[str, str]:
+    return {name: reason for names, reason in rows for name in names.split()}
+
+
+#: Options of the other connectors that change nothing here, and why. Accepted with a warning.
+NOT_NEEDED: Final = _reasons(
+    (
+        "subscribeToShard.timeoutSec subscribeToShard.maxRetries clientNumRetries clientRetryIntervalsMs "
+        "clientMaxRetryIntervalMs numRetries retryIntervalMs maxRetryIntervalMs",
+        "retryTimeoutSeconds says how long a call is tried again",
     ),
-    OtherOption("failOnDataLoss", "A", "same", "here true unless given"),
-    OtherOption(
-        "consumerType", "A", "same",
-        "`GetRecords` or `polling`, `SubscribeToShard` or `efo` (chapter 11)",
+    (
+        "minBatchesToRetain metadataCommitterType metadataPath metadataNumRetries metadataRetryIntervalsMs "
+        "metadataMaxRetryIntervalMs dynamodb.tableName internal.maintenanceTaskIntervalSec",
+        "Spark's checkpoint is all that is kept",
     ),
-    OtherOption("consumerMode", "D", "accepted as `consumerType`", "as above"),
-    OtherOption(
-        "consumerName", "A, D", "same",
-        "required for efo unless `consumerArn` is given; D's default is the query's id",
+    (
+        "maxFetchTimePerShardSec maxFetchTimeInMs maxFetchDuration",
+        "the end of a batch is fixed before it is read; maxSecondsPerShard limits it",
     ),
-    OtherOption("consumerNamePrefix", "D", "same", "none unless given, there `databricks_`"),
-    OtherOption("registeredConsumerId", "D", "accepted as `consumerArn`", "one"),
-    OtherOption(
-        "registeredConsumerIdType", "D", "same",
-        "`ARN` unless given; with `name` the consumer must be there, too",
+    (
+        "internal.dataQueueCapacity internal.maxDataQueueEmptyCount internal.dataQueueWaitTimeoutSec",
+        "a task ends with the last record of its batch, which is known",
     ),
-    OtherOption("fanoutConsumerARN", "Glue", "accepted as `consumerArn`", "and `consumerType` is then efo"),
-    OtherOption("requireConsumerDeregistration", "D", "same", "A always deregisters, Glue never"),
-    OtherOption(
-        "consumerRefreshInterval", "D", "not needed",
+    (
+        "getRecords.numberOfRecordsPerFetch maxRecordsPerFetch maxRecordPerRead",
+        "the offset says how many records a task asks for",
+    ),
+    ("coalesceThresholdBlockSize coalesce coalesceBinSize", "records are not kept in blocks"),
+    ("avoidEmptyBatches internal.avoidEmptyBatches", "a batch is only made where there are records"),
+    (
+        "consumerRefreshInterval",
         "it is looked up when a query starts and when a task does not find it",
     ),
-    OtherOption("subscribeToShard.timeoutSec", "A", "not needed", _RETRIES),
-    OtherOption("subscribeToShard.maxRetries", "A", "not needed", _RETRIES),
-    OtherOption("maxFetchRecordsPerShard", "A", "same", "exact; no limit unless given, there 100,000"),
-    OtherOption("describeShardInterval", "A", "same"),
-    OtherOption("shardFetchInterval", "D", "accepted as `describeShardInterval`"),
-    OtherOption("shardsPerTask", "D", "same", "automatic unless given"),
-    OtherOption("maxFetchRate", "D", "accepted as `fetchBytesPerSecondPerShard`", "in MiB a second"),
-    OtherOption(
-        "getRecords.fetchIntervalMs", "A", "accepted as `fetchCallsPerSecondPerShard`",
-        "as its inverse",
-    ),
-    OtherOption("minFetchPeriod", "D", "accepted as `fetchCallsPerSecondPerShard`", "as its inverse"),
-    OtherOption("maxPartitions", "D", "same", "no limit unless given"),
-    OtherOption("avoidEmptyBatches", "A, Glue", "not needed", "a batch is only made where there are records"),
-    OtherOption("minBatchesToRetain", "A", "not needed", _NO_STORE),
-    OtherOption("metadataCommitterType", "A", "not needed", _NO_STORE),
-    OtherOption("metadataPath", "A", "not needed", _NO_STORE),
-    OtherOption("metadataNumRetries", "A", "not needed", _NO_STORE),
-    OtherOption("metadataRetryIntervalsMs", "A", "not needed", _NO_STORE),
-    OtherOption("metadataMaxRetryIntervalMs", "A", "not needed", _NO_STORE),
-    OtherOption("dynamodb.tableName", "A", "not needed", _NO_STORE),
-    OtherOption("checkNewRecordThreads", "A", "not needed", "the driver uses 32 threads"),
-    OtherOption("clientNumRetries", "A", "not needed", _RETRIES),
-    OtherOption("clientRetryIntervalsMs", "A", "not needed", _RETRIES),
-    OtherOption("clientMaxRetryIntervalMs", "A", "not needed", _RETRIES),
-    OtherOption("maxFetchTimePerShardSec", "A", "not needed", _FIXED_ENDS),
-    OtherOption("maxFetchTimeInMs", "Glue", "not needed", _FIXED_ENDS),
-    OtherOption("maxFetchDuration", "D", "not needed", _FIXED_ENDS),
-    OtherOption("fetchBufferSize", "D", "not needed", "nothing is read before its batch begins"),
-    OtherOption("getRecords.numberOfRecordsPerFetch", "A", "not needed", _FROM_OFFSET),
-    OtherOption("maxRecordsPerFetch", "D", "not needed", _FROM_OFFSET),
-    OtherOption("coalesceThresholdBlockSize", "D", "not needed", _NO_BLOCKS),
-    OtherOption("coalesce", "D", "not needed", _NO_BLOCKS),
-    OtherOption("coalesceBinSize", "D", "not needed", _NO_BLOCKS),
-    OtherOption("maxShardsPerDescribe", "D", "not needed", "a listing has as many pages as it needs"),
-    OtherOption(
-        "internal.avoidEmptyBatches", "A", "not needed",
-        "a batch is only made where there are records",
-    ),
-    OtherOption("internal.dataQueueCapacity", "A", "not needed", _NO_QUEUE),
-    OtherOption("internal.maxDataQueueEmptyCount", "A", "not needed", _NO_QUEUE),
-    OtherOption("internal.dataQueueWaitTimeoutSec", "A", "not needed", _NO_QUEUE),
-    OtherOption("internal.maintenanceTaskIntervalSec", "A", "not needed", _NO_STORE),
-    OtherOption(
-        "addIdleTimeBetweenReads", "Glue", "not needed",
-        "fetchCallsPerSecondPerShard limits the calls",
-    ),
-    OtherOption(
-        "addRecordTimestamp", "Glue", "not needed",
-        "the column approximateArrivalTimestamp is always there",
-    ),
-    OtherOption(
-        "emitConsumerLagMetrics", "Glue", "not needed",
-        "the query's progress says how far behind it is",
-    ),
-    OtherOption("maxRecordPerRead", "Glue", "not needed", _FROM_OFFSET),
-    OtherOption("numRetries", "Glue", "not needed", _RETRIES),
-    OtherOption("retryIntervalMs", "Glue", "not needed", _RETRIES),
-    OtherOption("maxRetryIntervalMs", "Glue", "not needed", _RETRIES),
-    OtherOption("idleTimeBetweenReadsInMs", "Glue", "same", "between two looks for new records"),
-    OtherOption("awsSTSRoleARN", "Glue", "accepted as `roleArn`"),
-    OtherOption("awsSTSSessionName", "Glue", "accepted as `roleSessionName`"),
-    OtherOption("startingTimestamp", "Glue", "missing", "`startingPosition` takes a time"),
-    OtherOption("classification", "Glue", "missing", "the column `data` is bytes; parse it in Spark"),
-    OtherOption("delimiter", "Glue", "missing", "as above"),
-    OtherOption("inferSchema", "Glue", "missing", "as above"),
-    OtherOption(
-        "sink.flushWaitTimeMs", "A", "not needed",
-        "a task waits until each of its rows is in the stream",
-    ),
-    OtherOption("sink.aggregationEnabled", "A", "same"),
-    OtherOption("sink.recordMaxBufferedTimeMs", "A", "same", "here 100 unless given, there 1,000"),
-    OtherOption("sink.maxConnections", "A", "same", "here 24 unless given, there 1"),
-    OtherOption(
-        "sink.recordTtl", "A", "same",
-        "a row that is not delivered in time fails its task; there it is dropped",
-    ),
+    ("checkNewRecordThreads", "the driver uses 32 threads"),
+    ("fetchBufferSize", "nothing is read before its batch begins"),
+    ("maxShardsPerDescribe", "a listing has as many pages as it needs"),
+    ("addIdleTimeBetweenReads", "fetchCallsPerSecondPerShard limits the calls"),
+    ("addRecordTimestamp", "the column approximateArrivalTimestamp is always there"),
+    ("emitConsumerLagMetrics", "the query's progress says how far behind it is"),
+    ("sink.flushWaitTimeMs", "a task waits until each of its rows is in the stream"),
 )
-#: Options of the other connectors that change nothing here, and why. Accepted with a warning.
-NOT_NEEDED: Final[Mapping[str, str]] = {one.name: one.note for one in OTHERS if one.here == "not needed"}
+
+
+def option_values(options: Mapping[str, str]) -> dict[str, Any]:
+    """The value of every option, by its first name. Raises OptionError."""
+    # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
+    # with or without their prefix and whatever their case."
+    left: dict[str, tuple[str, str]] = {}
+    for name, text in options.items():
+        short = name.lower().removeprefix("kinesis.")
+        if name.lower() in _SPARKS_OWN:
+            continue
+        if short in left:
+            raise OptionError(option=name, value="...", expected=f"only one of {left[short][0]}, {name}")
+        left[short] = name, text
+    values: dict[str, Any] = {}
+    for names, default, kind in OPTIONS:
+        given = [left.pop(name.lower()) for name in names if name.lower() in left]
+        if len(given) > 1:
+            raise OptionError(option=given[1][0], value="...", expected=f"only one of {', '.join(names)}")
+        value = given[0][1] if given and given[0][1] else default  # an empty text is none
+        try:
+            values[names[0]] = None if value is None else kind.value(value)
+        except (ValueError, KeyError):
+            raise OptionError(option=given[0][0], value=value, expected=kind.expected) from None
+    for name, reason in NOT_NEEDED.items():
+        if left.pop(name.lower(), None) is not None:
+            changes_nothing(name, reason)
+    # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
+    # anything is read, with its name and what was expected."
+    for short, (name, text) in left.items():
+        known = {name.lower(): name for option in OPTIONS for name in option.names}
+        like = " or ".join(known[close] for close in difflib.get_close_matches(short, known, 2))
+        hint = f" ({like}, perhaps)" if like else ""
+        secret = any(word in short for word in ("secret", "token", "password"))
+        names_known = ", ".join(sorted(known.values(), key=str.lower))
+        raise OptionError(
+            option=name,
+            value="..." if secret else text,
+            expected=f"an option of kpl-kinesis{hint}: {names_known}",
+        )
+    return values
+
+
+def changes_nothing(name: str, reason: str) -> None:
+    """Warn of an option that was given."""
+    _log.warning("option %s changes nothing: %s", name, reason)

@@ -1,8 +1,5 @@
-"""The options of the data source `kpl-kinesis`: names, defaults, checks, and the client they make.
-
-The names are those of other Kinesis connectors for Spark, in any case, with or without the prefix
-``kinesis.``. An unknown option is refused, so that a typo is noticed. Options of other connectors that are
-not needed here give a warning (`option_table.NOT_NEEDED`).
+"""The settings that the options of the data source `kpl-kinesis` make, and the client. `option_table` has the
+names, defaults and kinds of the options.
 Specification: spec/07-spark-source.md, SPK-64 to SPK-66, and the table of section 7.9.
 """
 
@@ -13,13 +10,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import quote
 
-from ...deaggregation.policies import POLICIES, Policy
+from ...deaggregation.policies import Policy
 from ...producer.config import ConfigError, ProducerConfig
+from ...shards.stream import Stream, StreamNameError, stream_of
 from .consumer import Consumer, consumer_option
-from .option_texts import OptionTexts
+from .option_table import option_values
 from .positions import OptionError, Position, parse_position
 
 
@@ -103,122 +101,98 @@ class Options:
         """The stream's ARN if given, else its name."""
         return self.stream_arn or self.stream_name
 
-    @property
-    def stream(self) -> dict[str, Any]:
-        """The keyword argument that names the stream for `kpl_codec.aws`."""
-        return {"stream_arn": self.stream_arn} if self.stream_arn else {"stream_name": self.stream_name}
-
 
 def parse_options(options: Mapping[str, str]) -> Options:
     """Check the options of a read or write: those of `option_table`. Raises OptionError.
 
     Durations may have a unit: 500ms, 10s, 2m.
     """
-    # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
-    # with or without their prefix and whatever their case."
-    taken = OptionTexts(options)
-    stream, arn, region = _stream(taken)
-    policy = (taken.text("policy") or "strict").lower()
-    if policy not in (*POLICIES, "none"):
-        raise OptionError(option="policy", value=policy, expected="strict, kcl, report or none")
-    calls_per_second = taken.number("fetchCallsPerSecondPerShard", 4.0, 0)
-    interval = taken.seconds("getRecords.fetchIntervalMs", "fetchIntervalMs", default=0, unit="ms")
-    interval = interval or taken.seconds("minFetchPeriod", default=0)
-    bytes_per_second = taken.number("fetchBytesPerSecondPerShard", 2.0 * 1024 * 1024, 0)
-    found = Options(
-        stream_name=stream,
-        stream_arn=arn,
-        connection=_connection(taken, region),
-        starting_position=parse_position(
-            "startingPosition", taken.text("startingPosition", "initialPosition") or "TRIM_HORIZON"
-        ),
-        ending_position=parse_position("endingPosition", taken.text("endingPosition") or "LATEST"),
-        policy=cast("Policy | Literal['none']", policy),
-        placement=taken.flag("placement", False),
-        tags=taken.flag("tags", False),
-        decompress=taken.flag_or_size("decompress"),
-        fail_on_data_loss=taken.flag("failOnDataLoss", True),
-        max_records=taken.limit("maxFetchRecordsPerShard", None),
-        max_span=taken.limit("maxSecondsPerShard", 600, 1000),
-        max_piece=taken.limit("maxSecondsPerPartition", 300, 1000),
-        shards_per_task=taken.limit("shardsPerTask", None),
-        max_partitions=taken.limit("maxPartitions", None),
-        idle_time=taken.seconds("idleTimeBetweenReadsInMs", default=0.25, unit="ms"),
-        describe_interval=taken.seconds("describeShardInterval", "shardFetchInterval", default=10.0),
-        calls_per_second=min(calls_per_second, 1 / interval) if interval else calls_per_second,
-        bytes_per_second=taken.number("maxFetchRate", bytes_per_second / 2**20, 0) * 2**20,
-        retry_timeout=taken.seconds("retryTimeoutSeconds", default=300.0),
-        max_batch_bytes=int(taken.number("maxBatchBytes", 4 * 1024 * 1024, 1024, int)),
-        producer=_producer(taken),
-        consumer=consumer_option(taken, stream),
-    )
-    taken.done()
-    if found.policy == "none" and (found.placement or found.tags or found.decompress):
+    values = option_values(options)
+    stream = _stream(values["streamName"])
+    calls_per_second, bytes_per_second = values["fetchCallsPerSecondPerShard"], values["maxFetchRate"]
+    interval = values["getRecords.fetchIntervalMs"] or values["minFetchPeriod"]
+    if bytes_per_second is None:
+        bytes_per_second = values["fetchBytesPerSecondPerShard"] / 2**20
+    if values["policy"] == "none" and (values["placement"] or values["tags"] or values["decompress"]):
         expected = "strict, kcl or report with placement, tags or decompress"
         raise OptionError(option="policy", value="none", expected=expected)
-    return found
+    return Options(
+        stream_name=stream.name,
+        stream_arn=stream.arn,
+        connection=_connection(values, stream.region),
+        starting_position=parse_position("startingPosition", values["startingPosition"]),
+        ending_position=parse_position("endingPosition", values["endingPosition"]),
+        policy=values["policy"],
+        placement=values["placement"],
+        tags=values["tags"],
+        decompress=values["decompress"],
+        fail_on_data_loss=values["failOnDataLoss"],
+        max_records=values["maxFetchRecordsPerShard"],
+        max_span=values["maxSecondsPerShard"],
+        max_piece=values["maxSecondsPerPartition"],
+        shards_per_task=values["shardsPerTask"],
+        max_partitions=values["maxPartitions"],
+        idle_time=values["idleTimeBetweenReadsInMs"],
+        describe_interval=values["describeShardInterval"],
+        calls_per_second=min(calls_per_second, 1 / interval) if interval else calls_per_second,
+        bytes_per_second=bytes_per_second * 2**20,
+        retry_timeout=values["retryTimeoutSeconds"],
+        max_batch_bytes=values["maxBatchBytes"],
+        producer=_producer(values),
+        consumer=consumer_option(values, stream.name),
+    )
 
 
-def _stream(taken: OptionTexts) -> tuple[str, str | None, str | None]:
-    """Name, ARN and region of the stream, the latter two where an ARN was given."""
-    text = taken.text("streamName", "stream", "streamARN")
+def _stream(text: str | None) -> Stream:
     if not text:
         raise OptionError(option="streamName", value=text, expected="the name or ARN of a stream")
     if "," in text:
         expected = "one stream: read several with several queries, or with the union of several DataFrames"
         raise OptionError(option="streamName", value=text, expected=expected)
-    if not text.startswith("arn:"):
-        return text, None, None
-    match = re.fullmatch(r"arn:aws[a-z-]*:kinesis:([a-z0-9-]+):\d+:stream/([a-zA-Z0-9_.-]+)", text)
-    if match is None:
-        raise OptionError(
-            option="streamARN", value=text, expected="arn:aws:kinesis:REGION:ACCOUNT:stream/NAME"
-        )
-    return match[2], text, match[1]
+    try:
+        return stream_of(text)
+    except StreamNameError as error:
+        option = "streamARN" if text.startswith("arn:") else "streamName"
+        raise OptionError(option=option, value=text, expected=error.reason) from None
 
 
-def _connection(taken: OptionTexts, region_of_arn: str | None) -> Connection:
-    endpoint = taken.text("endpointUrl", "endpoint")
+def _connection(values: Mapping[str, Any], region_of_arn: str | None) -> Connection:
+    endpoint = values["endpointUrl"]
     of_endpoint = re.search(r"\bkinesis(?:-fips)?\.([a-z]+-[a-z-]+-\d)\.", endpoint or "")
-    region = taken.text("region", "regionName", "regionOverride", "kinesisRegion")
     return Connection(
-        region=region or region_of_arn or (of_endpoint[1] if of_endpoint else None),
+        region=values["region"] or region_of_arn or (of_endpoint[1] if of_endpoint else None),
         endpoint_url=endpoint,
-        profile=taken.text("profile"),
-        role_arn=taken.text("roleArn", "stsRoleArn", "awsSTSRoleARN"),
-        role_session_name=taken.text("roleSessionName", "stsSessionName", "awsSTSSessionName") or "kpl-codec",
-        role_external_id=taken.text("roleExternalId"),
-        sts_endpoint_url=taken.text("stsEndpointUrl", "stsEndpoint"),
-        access_key_id=taken.text("awsAccessKeyId", "awsAccessKey"),
-        secrets=Secrets(
-            taken.text("awsSecretAccessKey", "awsSecretKey"),
-            taken.text("awsSessionToken", "sessionToken"),
-            _proxy_url(taken),
-        ),
+        profile=values["profile"],
+        role_arn=values["roleArn"],
+        role_session_name=values["roleSessionName"],
+        role_external_id=values["roleExternalId"],
+        sts_endpoint_url=values["stsEndpointUrl"],
+        access_key_id=values["awsAccessKeyId"],
+        secrets=Secrets(values["awsSecretAccessKey"], values["awsSessionToken"], _proxy_url(values)),
     )
 
 
-def _proxy_url(taken: OptionTexts) -> str | None:
-    address, port = taken.text("proxyAddress"), taken.text("proxyPort")
-    user, password = taken.text("proxyUsername"), taken.text("proxyPassword")
+def _proxy_url(values: Mapping[str, Any]) -> str | None:
+    address, port = values["proxyAddress"], values["proxyPort"]
+    user, password = values["proxyUsername"], values["proxyPassword"]
     if address is None:
         if port or user or password:
             raise OptionError(option="proxyAddress", value=None, expected="the host of an HTTP proxy")
         return None
     scheme, _, host = address.rpartition("://")
-    who = f"{quote(user, safe='')}:{quote(password or '', safe='')}@" if user else ""
+    who = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user else ""
     return f"{scheme or 'http'}://{who}{host}{f':{port}' if port else ''}"
 
 
-def _producer(taken: OptionTexts) -> ProducerConfig:
+def _producer(values: Mapping[str, Any]) -> ProducerConfig:
     try:
         return ProducerConfig(
-            aggregation_enabled=taken.flag("sink.aggregationEnabled", True),
-            record_max_buffered_time=int(taken.number("sink.recordMaxBufferedTimeMs", 100, 0, int)),
-            max_connections=int(taken.number("sink.maxConnections", 24, 1, int)),
-            record_ttl=int(taken.number("sink.recordTtl", 300_000, 100, int)),
-            ordering=cast(Any, taken.text("sink.ordering") or "none"),
-            compression=cast(Any, taken.text("sink.compression") or "none"),
+            aggregation_enabled=values["sink.aggregationEnabled"],
+            record_max_buffered_time=values["sink.recordMaxBufferedTimeMs"],
+            max_connections=values["sink.maxConnections"],
+            record_ttl=values["sink.recordTtl"],
+            ordering=values["sink.ordering"],
+            compression=values["sink.compression"],
         )
     except ConfigError as error:
         fields = error.fields

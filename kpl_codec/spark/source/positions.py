@@ -45,6 +45,16 @@ class OptionError(KplError, ValueError):
     value: object
     expected: str
     text = "option {option} = {value!r}: expected {expected}"
+    concerns = "The Spark query, which did not start."
+    todo = "Set the option to what the text expects."
+
+
+class _NoPosition(Exception):
+    """``value`` is not ``expected``."""
+
+    def __init__(self, value: str, expected: str) -> None:
+        super().__init__()
+        self.value, self.expected = value, expected
 
 
 def parse_position(option: str, text: str) -> Position:
@@ -54,24 +64,39 @@ def parse_position(option: str, text: str) -> Position:
 
     A sequence number is included, as a start and as an end. Raises OptionError.
     """
-    if not text.lstrip().startswith("{"):
-        return _place(option, text)
     try:
-        found = json.loads(text, object_pairs_hook=lambda pairs: _once(option, pairs))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise OptionError(option=option, value=_shown(text), expected="JSON") from None
-    if "at_timestamp" in found:
-        when, pattern = found["at_timestamp"], found.get("format")
+        if text.lstrip().startswith("{"):
+            return _by_shard(text, start=option == "startingPosition")
+        return _place(text)
+    except _NoPosition as error:
+        value = error.value
+        shown = value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "..."
+        raise OptionError(option=option, value=shown, expected=error.expected) from None
+
+
+def _by_shard(text: str, *, start: bool) -> Position:
+    try:
+        members = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        raise _NoPosition(text, "JSON") from None
+    if "at_timestamp" in members:
+        when, pattern = members["at_timestamp"], members.get("format")
         if not isinstance(when, str) or not isinstance(pattern, str | None):
-            raise OptionError(option=option, value=_shown(text), expected="at_timestamp and format as texts")
-        return _java_place(option, when, pattern)
+            raise _NoPosition(text, "at_timestamp and format as texts")
+        return _at(when, _iso_time(when) if pattern is None else _java_time(when, pattern))
     return {
-        shard_id: _shard_place(option, value)
-        for shard_id, value in found.items()
+        shard_id: _shard_place(value, start=start)
+        for shard_id, value in members.items()
         if shard_id != "metadata"  # the awslabs connector's own
     }
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _NoPosition(next(name for name in names if names.count(name) > 1), "each name once")
+    return members
 
 
 def check_position(option: str, position: Position, shard_ids: Collection[str], now: int) -> None:
@@ -103,14 +128,7 @@ def check_order(shard_id: str, start: Place, end: Place) -> None:
         raise OptionError(option="endingPosition", value=end.value, expected=expected)
 
 
-def _milliseconds(option: str, text: str, moment: datetime) -> int:
-    try:
-        return round(moment.astimezone(timezone.utc).timestamp() * 1000)
-    except OverflowError:  # year 1, or 9999, in another zone
-        raise OptionError(option=option, value=text, expected="a time from 1970 on") from None
-
-
-def _place(option: str, text: str) -> Place:
+def _place(text: str) -> Place:
     word = text.strip()
     if word.upper() in ("TRIM_HORIZON", "EARLIEST"):
         return TRIM_HORIZON
@@ -118,60 +136,45 @@ def _place(option: str, text: str) -> Place:
         return LATEST
     when = word[len("AT_TIMESTAMP") :].strip() if word.upper().startswith("AT_TIMESTAMP") else word
     if when.isascii() and when.isdigit() and len(when) <= 15:
-        return _at(option, when, int(when))
-    return _at(option, when, _milliseconds(option, when, _iso_time(option, when)))
+        return _at(when, int(when))
+    return _at(when, _iso_time(when))
 
 
-def _at(option: str, text: str, milliseconds: int) -> Place:
+def _at(text: str, time: datetime | int) -> Place:
+    """``time``: in ms since 1970 if it is a number."""
+    try:
+        milliseconds = time if isinstance(time, int) else round(time.timestamp() * 1000)
+    except OverflowError:  # year 1, or 9999, in another zone
+        milliseconds = -1
     if not 0 <= milliseconds <= _LAST_TIME:
-        raise OptionError(option=option, value=_shown(text), expected="a time from 1970 on")
+        raise _NoPosition(text, "a time from 1970 on")
     return at_time(milliseconds)
 
 
-def _java_place(option: str, text: str, pattern: str | None) -> Place:
-    return _at(option, text, _milliseconds(option, text, _java_time(option, text, pattern)))
-
-
-def _once(option: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise OptionError(option=option, value=_shown(twice), expected="each name once")
-    return found
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
-
-
-def _iso_time(option: str, text: str) -> datetime:
+def _iso_time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
     except ValueError:
         expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
-        raise OptionError(option=option, value=_shown(text), expected=expected) from None
+        raise _NoPosition(text, expected) from None
     if moment.tzinfo is None:
         # A time without a zone depends on the machine.
-        expected = "a time with its zone, as 2026-11-21T10:00:00Z"
-        raise OptionError(option=option, value=_shown(text), expected=expected)
+        raise _NoPosition(text, "a time with its zone, as 2026-11-21T10:00:00Z")
     return moment
 
 
-def _java_time(option: str, text: str, pattern: str | None) -> datetime:
+def _java_time(text: str, pattern: str) -> datetime:
     """A time as the Databricks source takes it: with the zone as its last word."""
-    if pattern is None:
-        return _iso_time(option, text)
     expected = f"a time written as {pattern!r}, with its zone as the last word"
     fields = _ZONE_LETTERS.sub("", pattern).rstrip()
     when, _, zone = text.rpartition(" ")
     if fields == pattern.rstrip() or not when:
-        raise OptionError(option=option, value=_shown(text), expected=expected)
+        raise _NoPosition(text, expected)
     python = re.sub(r"'([^']*)'|([A-Za-z])\2*", _python_field, fields)
     try:
         return datetime.strptime(when, python).replace(tzinfo=_zone(zone))
     except (ValueError, ZoneInfoNotFoundError, OSError, re.error):  # a field twice is an error of a pattern
-        raise OptionError(option=option, value=_shown(text), expected=expected) from None
+        raise _NoPosition(text, expected) from None
 
 
 def _python_field(java: re.Match[str]) -> str:
@@ -190,17 +193,16 @@ def _zone(name: str) -> tzinfo:
     return ZoneInfo(name)
 
 
-def _shard_place(option: str, value: Any) -> Place:
-    start = option == "startingPosition"
+def _shard_place(value: Any, *, start: bool) -> Place:
     if isinstance(value, Mapping):
         kind, place = str(value.get("iteratorType", "")), str(value.get("iteratorPosition", ""))
         if kind in ("AFTER_SEQUENCE_NUMBER", "AT_SEQUENCE_NUMBER"):
             if not is_sequence_number(place):
-                raise OptionError(option=option, value=_shown(place), expected="a sequence number")
+                raise _NoPosition(place, "a sequence number")
             at_it = start and kind == "AT_SEQUENCE_NUMBER"
             return at_record(place) if at_it else after_record(place)
-        return _place(option, f"{kind} {place}".strip())
+        return _place(f"{kind} {place}".strip())
     text = str(value)
     if is_sequence_number(text) and len(text) > 15:
         return at_record(text) if start else after_record(text)
-    return _place(option, text)
+    return _place(text)

@@ -1,34 +1,29 @@
 """Readers of a stream, batch and streaming: the driver's side. What tasks do is in `tasks`.
 
-The driver decides which records to read (`plan`), as offsets that Spark stores (`offsets`).
+The driver decides which records to read (`planner`), as offsets that Spark stores (`offsets`).
 Specification: spec/07-spark-source.md, SPK-50 to SPK-63.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ...aws.calls import CALL_ERRORS, failure_of, stream_argument
-from ...aws.cursor import Pace, ShardCursor
-from ...aws.shard_map import fetch_lineage
+from ...arrow import coalesce
 from ...aws.subscription import REFUSED_FOR
-from ...aws_errors import is_permanent
-from ...backoff import Backoff
 from ...shards.place import LATEST, TRIM_HORIZON, Place
-from .ends import Caps, ShardPlanner
-from .handover import Handover
-from .looks import SHORTEST_RETENTION, Access
+from .access import Access
+from .consumer import joined
 from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, pieces
 from .options import Options
-from .plan import Planner, moves
+from .planner import Planner, moves
 from .positions import Position, check_order
-from .tasks import KinesisPartition, TaskReader
+from .shard_planner import Caps, ShardPlanner
+from .tasks import CARRIED_BY_TASK, KinesisPartition, TaskReader, kinesis_batch, name_of, shared_out
 
 try:  # PySpark 4.2 and newer
     from pyspark.sql.streaming.datasource import (
@@ -41,9 +36,6 @@ except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow 
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """A substitute where Spark has none."""
-
-
-_BACKOFF: Final = Backoff(0.2, 2.0)
 
 
 class _Reader(TaskReader):
@@ -65,76 +57,27 @@ class _Reader(TaskReader):
     @property
     def planner(self) -> Planner:
         if self._planner is None:
-            self._planner = make_planner(self.options, self.options.client())
+            self._planner = Planner(Access(self.options.client(), self.options))
         return self._planner
 
-
-def make_planner(
-    options: Options,
-    client: Any,
-    *,
-    workers: int = 32,
-    clock: Callable[[], float] = time.monotonic,
-    now: Callable[[], float] = time.time,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Planner:
-    """A planner that calls Kinesis with ``client``, in so many threads. ``clock`` in seconds, ``now`` in
-    seconds since 1970."""
-    stream, patience = options.called, options.retry_timeout
-    handover = Handover(
-        lambda: Pace(options.calls_per_second, options.bytes_per_second, clock=clock, sleep=sleep), now
-    )
-
-    def cursor(shard_id: str, place: Place) -> ShardCursor:
-        return ShardCursor(
-            client,
-            stream,
-            shard_id,
-            place,
-            pace=handover.pace(shard_id),
-            patience=patience,
-            clock=clock,
-            now=now,
-            sleep=sleep,
-        )
-
-    known: list[int] = []
-    asking = threading.Lock()
-
-    def retention() -> int:
-        with asking:  # once for all shards in doubt
-            for failures in range(5):
-                if known:
-                    break
-                try:
-                    summary = client.describe_stream_summary(**stream_argument(stream))
-                except CALL_ERRORS as error:
-                    if is_permanent(failure_of(error).code):
-                        break  # the role may lack the permission
-                    sleep(_BACKOFF.seconds(failures))
-                else:
-                    known.append(summary["StreamDescriptionSummary"]["RetentionPeriodHours"] * 3600 * 1000)
-            return known[0] if known else SHORTEST_RETENTION
-
-    access = Access(
-        cursor,
-        retention=retention,
-        fail_on_data_loss=options.fail_on_data_loss,
-        idle=Backoff(options.idle_time / 8, options.idle_time),
-        clock=clock,
-        now=now,
-        sleep=sleep,
-    )
-    return Planner(
-        access,
-        handover,
-        lambda: fetch_lineage(client, options.called, timeout=patience, sleep=sleep),
-        options.stream_name,
-        workers=workers,
-        describe_interval=options.describe_interval,
-        clock=clock,
-        now=now,
-    )
+    def partitions_of(self, pieces: list[Piece]) -> list[KinesisPartition]:
+        """The partitions of a batch. A shard map and a consumer are only asked for if they are needed."""
+        options, hints = self.options, self.planner.hints
+        judged = bool(pieces) and (options.placement or options.policy == "kcl")
+        listing = name_of(self.planner.lineage()) if judged else None
+        known, left = hints.split(pieces if options.consumer is None else joined(pieces))
+        carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
+        arn = self.consumer() if pieces else None
+        if options.max_partitions is None:
+            runs = shared_out(left, options.shards_per_task)
+        else:
+            count = min(options.max_partitions, len(left))
+            runs = [tuple(left[number::count]) for number in range(count)]
+        return [
+            *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), CARRIED_BY_TASK)),
+            # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
+            *(KinesisPartition(run, listing, consumer=arn) for run in runs),
+        ]
 
 
 class KinesisBatchReader(_Reader, DataSourceReader):
@@ -152,11 +95,11 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         for shard_id, start in starts.items():
             check_order(shard_id, start, ends[shard_id])
 
-        def found(shard_id: str) -> list[Piece]:
+        def pieces_of(shard_id: str) -> list[Piece]:
             return self._pieces(planner.shard(shard_id), starts[shard_id], ends[shard_id])
 
-        found_pieces = [piece for run in planner.each(found, starts).values() for piece in run]
-        return self.partitions_of(found_pieces, planner.handover, planner.lineage, self.consumer)
+        batch = [piece for run in planner.each(pieces_of, starts).values() for piece in run]
+        return self.partitions_of(batch)
 
     def _pieces(self, shard: ShardPlanner, start: Place, end: Place) -> list[Piece]:
         shard_id = shard.shard_id
@@ -173,13 +116,11 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         if end == TRIM_HORIZON:
             return []
         tip = shard.tip() if end == LATEST else shard.before(end.time_ms)
-        found: list[Piece] = []
-        while True:
-            reached = shard.plan(BatchEnd(start), caps, tip)
-            found += pieces(shard_id, start, reached)
-            if reached.drained or reached.place == start:
-                return [piece._replace(siblings=len(found)) for piece in found]
+        parts: list[Piece] = []
+        for reached in shard.ends(start, caps, tip):
+            parts += pieces(shard_id, start, reached)
             start = reached.place
+        return [piece._replace(siblings=len(parts)) for piece in parts]
 
 
 def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Place]:
@@ -221,7 +162,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             start = self._known
         if start is None:
             # Before 4.2 Spark asks this first: of a new query, or of one with Trigger.AvailableNow.
-            after = planner.whole(options.starting_position)
+            after = planner.at_tips(options.starting_position)
             self._unjudged = after.to_json()
         elif not start:
             after = planner.begin_at(options.starting_position)  # an empty batch, to write the start
@@ -270,8 +211,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             self.planner.refuse_unread(before)
         self._known = end
         after = StreamOffset.from_json(end, stream)
-        planner, found = self.planner, batch_pieces(before, after)
-        partitions = self.partitions_of(found, planner.handover, planner.lineage, self.consumer)
+        partitions = self.partitions_of(batch_pieces(before, after))
         if any(partition.consumer for partition in partitions):
             self._subscribed_at = time.monotonic()
         return partitions

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -22,15 +21,12 @@ from pyspark.sql.types import StructType
 from ...arrow import FIELDS, Deaggregator, coalesce, output_schema
 from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
 from ...aws.shard_map import fetch_shard_map
-from ...aws.subscription import SubscriptionCursor
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
-from .consumer import joined
-from .handover import Handover
-from .looks import GONE
-from .offsets import DataLoss, Piece
+from .access import GONE, Access
+from .offsets import Piece
 from .options import Connection, Options
 from .side_by_side import side_by_side
 
@@ -42,7 +38,7 @@ _FEW_RECORDS: Final = 1000
 _SHARED_TASKS: Final = 16
 _SHARDS_PER_TASK: Final = 5
 #: Bytes of records in a partition. Spark warns of tasks of more than a megabyte.
-_CARRIED_BY_TASK: Final = 512 * 1024
+CARRIED_BY_TASK: Final = 512 * 1024
 #: Seconds of the 300 that an iterator lives, and by which the clocks of two machines may differ.
 _ITERATOR_LIFE: Final = 240.0
 _CLOCK_SKEW: Final = 5.0
@@ -67,8 +63,8 @@ def spark_arrow_schema(schema: StructType) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    found: pa.Schema = to_arrow_schema(schema, **named)
-    return found
+    arrow: pa.Schema = to_arrow_schema(schema, **named)
+    return arrow
 
 
 @dataclass
@@ -113,61 +109,26 @@ def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
 
 
 class _FirstGone(Exception):
-    """The record at which a read begins is past retention."""
+    """The place at which a read begins or goes on is gone."""
 
 
 class PieceReader:
-    """Reads pieces in a task, with its own client. ``consumer``: as in `KinesisPartition`. ``clock`` in
-    seconds, ``now`` in seconds since 1970."""
+    """Reads pieces in a task. ``consumer``: as in `KinesisPartition`."""
 
-    def __init__(
-        self,
-        client: Any,
-        options: Options,
-        *,
-        consumer: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._client, self._options, self._consumer = client, options, consumer
-        self._clock, self._now, self._sleep = clock, now, sleep
-
-    def _cursor(
-        self, done: ExitStack, shard_id: str, place: Place, pace: Pace, iterator: str | None = None
-    ) -> ShardCursor:
-        """A cursor that is closed with ``done``."""
-        settings: dict[str, Any] = {
-            "patience": self._options.retry_timeout,
-            "clock": self._clock,
-            "now": self._now,
-            "sleep": self._sleep,
-        }
-        if self._consumer is not None:
-            cursor = SubscriptionCursor(self._client, self._consumer, shard_id, place, **settings)
-            done.callback(cursor.close)
-            return cursor
-        return ShardCursor(
-            self._client, self._options.called, shard_id, place, pace=pace, iterator=iterator, **settings
-        )
+    def __init__(self, access: Access, consumer: str | None = None) -> None:
+        self._access, self._consumer = access, consumer
 
     def records(self, piece: Piece) -> Iterator[list[dict[str, Any]]]:
         """The Kinesis records of a piece, answer by answer. Raises DataLoss, StreamUnavailable."""
-        options = self._options
         # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
         # and the bytes a second that the options allow."
-        share = 1 / piece.siblings
-        clock, sleep = self._clock, self._sleep
-        pace = Pace(
-            options.calls_per_second * share, options.bytes_per_second * share, clock=clock, sleep=sleep
-        )
-        with ExitStack() as done:
-            yield from self._records(piece, pace, done)
+        pace = self._access.pace(1 / piece.siblings)
+        yield from self._records(piece, pace)
         # The planner knows of one more call, not of its bytes.
-        sleep(max(0.0, pace.delay("get_records") - pace.interval))
+        self._access.sleep(max(0.0, pace.delay("get_records") - pace.interval))
 
-    def _records(self, piece: Piece, pace: Pace, done: ExitStack) -> Iterator[list[dict[str, Any]]]:
-        wait = piece.not_before - self._now()
+    def _records(self, piece: Piece, pace: Pace) -> Iterator[list[dict[str, Any]]]:
+        wait = piece.not_before - self._access.now()
         pace.begin_in(min(max(wait, 0.0), pace.interval + _CLOCK_SKEW))
         start = piece.start
         hint = piece.iterator if wait > -_ITERATOR_LIFE and self._consumer is None else None
@@ -179,9 +140,15 @@ class PieceReader:
         # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
         left = None if piece.records is None else piece.records + one_before
         try:
-            yield from self._to_end(piece, self._cursor(done, piece.shard_id, begin, pace, hint), first, left)
+            with closing(self._cursor(piece, begin, pace, hint)) as cursor:
+                yield from self._to_end(piece, cursor, first, left)
         except _FirstGone:
-            yield from self._to_end(piece, self._cursor(done, piece.shard_id, TRIM_HORIZON, pace))
+            with suppress(_FirstGone), closing(self._cursor(piece, TRIM_HORIZON, pace)) as cursor:
+                yield from self._to_end(piece, cursor)
+
+    def _cursor(self, piece: Piece, place: Place, pace: Pace, iterator: str | None = None) -> ShardCursor:
+        consumer = self._consumer
+        return self._access.cursor(piece.shard_id, place, pace, iterator=iterator, consumer=consumer)
 
     def _to_end(
         self, piece: Piece, cursor: ShardCursor, first: str | None = None, left: int | None = None
@@ -197,13 +164,11 @@ class PieceReader:
             except StreamUnavailable as error:
                 if error.code not in GONE:
                     raise
-                self._lost(piece, piece.start, GONE[error.code], error.reason)
-                if first is None:
-                    return
+                self._report_loss(piece, piece.start, GONE[error.code], error.reason)
                 raise _FirstGone from None
             if answer.records:
                 if first is not None and answer.records[0]["SequenceNumber"] != first:
-                    self._lost(piece, piece.start, "trimmed", "the record is past retention")
+                    self._report_loss(piece, piece.start, "trimmed", "the record is past retention")
                 first = waits_since = None
                 left = None if left is None else left - len(answer.records)
                 if kept := _within(piece, answer.records):
@@ -211,26 +176,24 @@ class PieceReader:
                 numbers = [int(record["SequenceNumber"]) for record in answer.records]
                 if numbers[-1] >= last:
                     if last not in numbers:
-                        self._lost(piece, piece.end, "record-missing", "the batch should end there")
+                        self._report_loss(piece, piece.end, "record-missing", "the batch should end there")
                     return
             if answer.at_tip(limit):
                 # The driver has seen the end of this piece, but this reader may not see it yet.
-                waits_since = waits_since or self._clock()
-                if answer.ended or self._clock() - waits_since > _CATCH_UP:
-                    self._lost(piece, piece.end, "record-missing", "the shard has ended before it")
+                now = self._access.clock()
+                waits_since = waits_since or now
+                if answer.ended or now - waits_since > _CATCH_UP:
+                    self._report_loss(piece, piece.end, "record-missing", "the shard has ended before it")
                     return
-                self._sleep(0.2)
+                self._access.sleep(0.2)
 
-    def _lost(self, piece: Piece, place: Place, code: str, reason: str) -> None:
-        loss = DataLoss(shard_id=piece.shard_id, sequence_number=place.value, code=code, reason=reason)
-        if self._options.fail_on_data_loss:
-            raise loss
-        _log.warning("%s", loss)
+    def _report_loss(self, piece: Piece, place: Place, code: str, reason: str) -> None:
+        self._access.report_loss(piece.shard_id, place, code, reason)
 
     def batches(self, pieces: tuple[Piece, ...]) -> Iterator[pa.RecordBatch]:
         """The Kinesis records of pieces as Arrow batches of `KINESIS_FIELDS`: each piece in its order,
         several pieces at the same time."""
-        stream = self._options.stream_name
+        stream = self._access.options.stream_name
         for piece, records in side_by_side(self.records, pieces):
             yield kinesis_batch(stream, piece.shard_id, records)
 
@@ -259,37 +222,11 @@ def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> 
 
 
 class TaskReader:
-    """The common part of batch and stream readers: options, schema, and reading a partition."""
+    """What batch and stream readers do in a task: read a partition."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.schema = schema
-
-    def partitions_of(
-        self,
-        found: list[Piece],
-        handover: Handover,
-        lineage: Callable[[], Lineage],
-        consumer: Callable[[], str | None],
-    ) -> list[KinesisPartition]:
-        """The partitions of a batch. ``lineage`` is called if placement is judged, ``consumer`` if there is
-        something to read."""
-        options = self.options
-        judged = bool(found) and (options.placement or options.policy == "kcl")
-        listing = name_of(lineage()) if judged else None
-        known, left = handover.split(found if options.consumer is None else joined(found))
-        carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
-        arn = consumer() if found else None
-        if options.max_partitions is None:
-            runs = shared_out(left, options.shards_per_task)
-        else:
-            count = min(options.max_partitions, len(left))
-            runs = [tuple(left[number::count]) for number in range(count)]
-        return [
-            *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), _CARRIED_BY_TASK)),
-            # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
-            *(KinesisPartition(run, listing, consumer=arn) for run in runs),
-        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
@@ -301,7 +238,7 @@ class TaskReader:
         if partition.carried is not None:
             source = iter((partition.carried,))
         elif partition.pieces:
-            reader = PieceReader(options.client(), options, consumer=partition.consumer)
+            reader = PieceReader(Access(options.client(), options), partition.consumer)
             source = reader.batches(partition.pieces)
         if options.policy != "none":
             source = self._deaggregated(source, partition)

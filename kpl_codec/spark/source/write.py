@@ -55,6 +55,9 @@ class RowsNotWritten(KplError):
     written: int
     reason: str
     text = "{failed} of {rows} rows not written ({written} are): {code}: {reason}"
+    concerns = "Readers of the stream that the query writes to: some rows are missing."
+    todo = "Let Spark run the task again; rows already put come twice."
+    codes = ("ProvisionedThroughputExceededException",)
 
 
 @dataclass
@@ -137,10 +140,9 @@ class _Writer:
         """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
         row of the task was put."""
         options = self.options
-        stream = options.stream_arn or options.stream_name
         with (
             _checked(iterator, options.producer) as items,
-            Producer(stream, config=options.producer, client=options.client()) as producer,
+            Producer(options.called, config=options.producer, client=options.client()) as producer,
         ):
             task = _Task(producer)
             producer.wait_ready()

@@ -1,7 +1,6 @@
-"""The validate job on a live stream: once, or continuously.
+"""The validate job on a live stream, continuously.
 
-    validate_stream(spark, options, shard_map, "out/")        # from the starting position to now
-    follow(spark, options, read_shard_map, "out/")            # and all later records, batch by batch
+    follow(spark, options, read_shard_map, "out/")            # what is there, then what comes
 
 `options` are those of the data source `kpl-kinesis`. Records are read unopened and judged by the same code as
 captured ones, against the shard map at the start of their batch.
@@ -17,7 +16,7 @@ files, which are named after the batch:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -31,19 +30,9 @@ from ...report.counters import Tally
 from ...report.scan import findings_batch
 from ...report.whole import findings_of_the_whole
 from ...shards.shard_map import ShardMap
-from ...validation.job import run_knowing_repairs
-from ...validation.repaired import Repaired, read_logs
-from ...validation.results import OutputError, Validation, check_output, finish, prepare_output, write_report
-from ...validation.task import (
-    discard,
-    gather,
-    judged,
-    make_folders,
-    part_name,
-    users_folder,
-    work_folder,
-    write_users,
-)
+from ...validation.repaired import Repaired
+from ...validation.results import OutputError, Validation, check_output, write_report
+from ...validation.task import gather, judged, make_folders, part_name, work_folder, write_users
 from .engine import WRITTEN, count_batch
 
 if TYPE_CHECKING:
@@ -54,45 +43,14 @@ if TYPE_CHECKING:
 _TOTALS_VERSION: Final = 1
 
 
-def validate_stream(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    shard_map: ShardMap,
-    output: str | Location,
-    *,
-    title: str | None = None,
-    repairs: Sequence[str] = (),
-) -> Validation:
-    """Check the records between the starting and ending position of ``options`` (`parse_options`).
-
-    ``repairs``: folders of earlier results whose repair was applied. Where the records hold copies that
-    repair put, they are read twice. Raises OutputError, OptionError, NoDataSource; Spark wraps
-    StreamUnavailable and DataLoss.
-    """
-    _register(spark)
-    output = Location(output)
-    prepare_output(output)
-    df = spark.read.format("kpl-kinesis").options(**_unopened(options)).load()
-
-    def run(repaired: Repaired) -> None:
-        work = _judge_and_write(shard_map, work_folder(output), users_folder(output), repaired)
-        df.mapInArrow(work, WRITTEN).collect()
-
-    try:
-        run_knowing_repairs(run, output, read_logs(repairs))
-    except BaseException:
-        discard(output)
-        raise
-    stream = options["streamName"]
-    return finish(output, shard_map, inputs=[stream], title=title, source=f"Kinesis stream {stream}")
-
-
 class NoDataSource(KplError, RuntimeError):
     """This PySpark cannot read streams by a data source in Python. ``reason``."""
 
     code = "no-data-source"
     reason: str
     text = "{reason}"
+    concerns = "The Spark query, which did not start."
+    todo = "Use PySpark 4.0 or newer for streams."
 
 
 def _register(spark: SparkSession) -> None:
@@ -114,7 +72,7 @@ def _unopened(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _judge_and_write(
-    shard_map: ShardMap, work: Location, users: Location, repaired: Repaired
+    shard_map: ShardMap, work: Location, users: Location
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For mapInArrow over Kinesis records: the judged user records go to the folder ``users``, findings
     and counts to ``work``."""
@@ -124,7 +82,7 @@ def _judge_and_write(
 
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
-        rows = judged(map(_captured, batches), shard_map, work, name, repaired=repaired)
+        rows = judged(map(_captured, batches), shard_map, work, name, repaired=Repaired())
         yield count_batch(write_users(rows, shard_map, users, name))
 
     return run
@@ -184,7 +142,7 @@ def _batch(
     work = work_folder(output) / f"{number}-{uuid4().hex}"
     users = work / "user-records"
     make_folders(work)
-    if not df.mapInArrow(_judge_and_write(shard_map, work, users, Repaired()), WRITTEN).collect():
+    if not df.mapInArrow(_judge_and_write(shard_map, work, users), WRITTEN).collect():
         write_users([], shard_map, users, part_name(0))  # a batch without tasks
     tally = gather(work)
     if number:

@@ -16,8 +16,8 @@ import random
 import time
 from dataclasses import replace
 
-from kpl_codec.spark.source.ends import Caps
 from kpl_codec.spark.source.offsets import DataLoss
+from kpl_codec.spark.source.shard_planner import Caps
 from tests.aws.model_fan_out import FanOutKinesis
 
 from .model import HOUR

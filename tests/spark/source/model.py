@@ -123,14 +123,18 @@ class ModelKinesis:
             right,
         )
 
-    def recreate(self, shards: int) -> None:
-        """The stream is deleted and created again, which takes minutes. Shard ids begin anew."""
+    def recreate(self, shards: int, *, seconds: float = 120) -> None:
+        """The stream is deleted and created again. Shard ids begin anew."""
         self._deleted += self.shards.values()
         self.shards = {}
-        self.now += 120
+        self.now += seconds
         self.born = self.now
         for hash_key_range in ALL_HASH_KEYS.split(shards):
             self._open(hash_key_range)
+
+    def recreate_at_once(self, shards: int) -> None:
+        """The same between two listings of a reader."""
+        self.recreate(shards, seconds=1)
 
     def _close(self, shard: ModelShard) -> None:
         shard.end, shard.closed_at = next(self._numbers), self.now

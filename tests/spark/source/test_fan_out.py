@@ -14,18 +14,15 @@ from kpl_codec.aws import subscription
 from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import TRIM_HORIZON, after_record
-from kpl_codec.spark.source import handover, read
+from kpl_codec.spark.source import read, task_hints
 from kpl_codec.spark.source.consumer import joined
 from kpl_codec.spark.source.offsets import DataLoss, Piece
 from kpl_codec.testing.faults import (
-    FaultProxy,
-    cut_events,
-    end_events,
     error,
-    fail_events,
     throttle,
 )
 
+from ...testing.event_stream import FanOutProxy, cut_events, end_events, fail_events
 from .support import Stream
 from .test_plan import Query, rows_of_piece
 
@@ -33,17 +30,17 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
 
 @pytest.fixture
-def proxied(make_stream: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Stream, FaultProxy]]:
+def proxied(make_stream: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Stream, FanOutProxy]]:
     waits = [(subscription, "REFUSED_FOR"), (subscription, "_BETWEEN_CALLS"), (read, "REFUSED_FOR")]
     for module, name in waits:
         monkeypatch.setattr(module, name, 0.0)
-    monkeypatch.setattr(handover, "CARRIED_OF_SHARD", -1)  # nor is anything left to the planner
+    monkeypatch.setattr(task_hints, "CARRIED_OF_SHARD", -1)  # nor is anything left to the planner
     stream = make_stream(2)
-    with FaultProxy(stream.kinesis.endpoint_url, resubscribe_after=0.0) as proxy:
+    with FanOutProxy(stream.kinesis.endpoint_url, refused_for=0.0) as proxy:
         yield stream, proxy
 
 
-def efo(proxy: FaultProxy, **more: Any) -> dict[str, Any]:
+def efo(proxy: FanOutProxy, **more: Any) -> dict[str, Any]:
     return {
         "endpointUrl": proxy.endpoint_url,
         "consumerType": "efo",
@@ -60,7 +57,7 @@ def stream_arn(stream: Stream) -> str:
 
 @pytest.mark.requirement("SPK-50", "SPK-54", "EFO-3", "EFO-9", "EFO-10")
 def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
-    proxied: tuple[Stream, FaultProxy],
+    proxied: tuple[Stream, FanOutProxy],
 ) -> None:
     stream, proxy = proxied
     faults = [
@@ -92,7 +89,7 @@ def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
 
 
 @pytest.mark.requirement("EFO-7", "EFO-8")
-def test_a_consumer_is_registered_and_deregistered_as_asked(proxied: tuple[Stream, FaultProxy]) -> None:
+def test_a_consumer_is_registered_and_deregistered_as_asked(proxied: tuple[Stream, FanOutProxy]) -> None:
     stream, proxy = proxied
     stream.put(3)
     consumers = StreamConsumers(stream.client)
@@ -113,7 +110,7 @@ def test_a_consumer_is_registered_and_deregistered_as_asked(proxied: tuple[Strea
 
 
 @pytest.mark.requirement("EFO-6", "EFO-7")
-def test_a_consumer_that_is_not_there_is_said_to_be_missing(proxied: tuple[Stream, FaultProxy]) -> None:
+def test_a_consumer_that_is_not_there_is_said_to_be_missing(proxied: tuple[Stream, FanOutProxy]) -> None:
     stream, proxy = proxied
     stream.put(3)
     named = efo(proxy, consumerName=None, registeredConsumerId="nobody", registeredConsumerIdType="name")
@@ -136,7 +133,7 @@ def test_a_consumer_that_is_not_there_is_said_to_be_missing(proxied: tuple[Strea
 
 @pytest.mark.requirement("SPK-60")
 @pytest.mark.parametrize("how", ["error", "silent"])
-def test_records_that_are_gone_are_data_loss(proxied: tuple[Stream, FaultProxy], how: str) -> None:
+def test_records_that_are_gone_are_data_loss(proxied: tuple[Stream, FanOutProxy], how: str) -> None:
     stream, proxy = proxied
     stream.put(20)
     shard = "shardId-000000000000"

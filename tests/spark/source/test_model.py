@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import TRIM_HORIZON, after_record
-from kpl_codec.spark.source.ends import Caps
 from kpl_codec.spark.source.offsets import DataLoss, StreamOffset, batch_pieces
+from kpl_codec.spark.source.shard_planner import Caps
 from tests.examples import examples
 
 from .model import HOUR, ModelKinesis, refusal
@@ -28,7 +28,7 @@ def test_no_record_is_skipped_without_an_error(**life: Any) -> None:
     no_record_is_skipped_without_an_error(**life)
 
 
-@pytest.mark.requirement("SPK-58", "SPK-60", "SPK-71", "SPK-90")
+@pytest.mark.requirement("SPK-58", "SPK-60", "SPK-71", "SPK-90", "SPK-93")
 @pytest.mark.parametrize("life", TELLING)
 def test_no_record_is_skipped_in_a_telling_life(life: dict[str, Any]) -> None:
     no_record_is_skipped_without_an_error(**life)
@@ -144,7 +144,7 @@ def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int | None) -> Non
     tracemalloc.stop()
     assert kept < 14_000_000  # 8 MiB of the 18 MB that it has read, and their Python objects
     assert peak < 40_000_000
-    carried, left = query.planner.handover.split(batch_pieces(start, end))
+    carried, left = query.planner.hints.split(batch_pieces(start, end))
     assert carried
     assert left
 
@@ -162,7 +162,7 @@ def test_what_tasks_are_spared() -> None:
         stream.put(records)
         planned = query.plan()
         before = stream.calls.copy()
-        carried, left = query.planner.handover.split(planned or [])
+        carried, left = query.planner.hints.split(planned or [])
         assert sum(map(len, carried.values())) + len(query._rows(left)) == records
         spent = stream.calls - before
         return spent["get_shard_iterator"], spent["get_records"]

@@ -14,6 +14,7 @@ from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import TRIM_HORIZON, after_record, at_record, at_time
 from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.spark.source.offsets import BatchEnd, OffsetError, StreamOffset, pieces, ready, with_listed
+from kpl_codec.spark.source.planner import moves
 
 NUMBERS = st.integers(0, 10**56).map(str)
 PLACES = (
@@ -169,3 +170,12 @@ def test_children_wait_for_their_parent_and_a_drained_shard_is_not_new_again() -
     # Expired before it was drained: it stays, so that somebody notices.
     assert "p" in with_listed(at, later).shards
     assert ready("left", with_listed(at, later), later)
+
+
+@pytest.mark.requirement("SPK-90")
+def test_an_idle_shard_of_a_new_life_is_written_down() -> None:
+    old, new = (
+        StreamOffset("s", {"x": BatchEnd(TRIM_HORIZON, since=1, began=began)}, 1) for began in ("10", "20")
+    )
+    assert moves(old, new)
+    assert not moves(new, new)

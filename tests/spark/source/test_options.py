@@ -13,11 +13,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from kpl_codec.aws.cursor import iterator_arguments
-from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
+from kpl_codec.shards.place import (
+    LATEST,
+    TRIM_HORIZON,
+    Place,
+    after_record,
+    at_record,
+    at_time,
+    iterator_arguments,
+)
 from kpl_codec.spark.source.consumer import Consumer
 from kpl_codec.spark.source.datasource import KinesisDataSource
-from kpl_codec.spark.source.option_table import NOT_NEEDED, OPTIONS, OTHERS
+from kpl_codec.spark.source.option_table import NOT_NEEDED, OPTIONS
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.positions import OptionError
 
@@ -37,10 +44,17 @@ DURATIONS_AND_NUMBERS = (
 
 
 @pytest.mark.requirement("SPK-64")
+@pytest.mark.parametrize("name", [option.names[0] for option in OPTIONS if option.names[0] != "streamName"])
+def test_an_empty_text_is_the_default(name: str) -> None:
+    assert parse_options({"streamName": "s", name: ""}) == parse_options({"streamName": "s"})
+
+
+@pytest.mark.requirement("SPK-64")
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         ({}, "streamName"),
+        ({"streamName": ""}, "streamName"),
         ({"streamName": "s", "regoin": "x"}, "regoin"),
         ({"streamName": "s", "maxFetchRecordsPerShard": "-1"}, "maxFetchRecordsPerShard"),
         ({"streamName": "s", "maxFetchRecordsPerShard": "many"}, "maxFetchRecordsPerShard"),
@@ -191,8 +205,7 @@ def test_values_of_the_existing_connectors_are_understood(caplog: pytest.LogCapt
     for option in ("streamName", "kinesis.streamARN"):
         found = parse_options({option: arn})
         assert (found.stream_name, found.called, found.connection.region) == ("orders", arn, "eu-west-1")
-        assert found.stream == {"stream_arn": arn}
-    assert parse_options({"stream": "s"}).stream == {"stream_name": "s"}
+    assert parse_options({"stream": "s"}).called == "s"
     for text, seconds in (("1s", 1), ("100ms", 0.1), ("2m", 120), ("7", 7), ("0.5", 0.5), ("1h", 3600)):
         assert parse_options({"streamName": "s", "describeShardInterval": text}).describe_interval == seconds
     assert parse_options({"streamName": "s", "idleTimeBetweenReadsInMs": "300"}).idle_time == 0.3
@@ -326,7 +339,6 @@ NEEDED: dict[str, dict[str, str]] = {
 }
 #: Options with another unit than the one they are accepted as, or other words.
 OTHER_VALUES = ("maxFetchRate", "getRecords.fetchIntervalMs", "minFetchPeriod", "consumerMode")
-TABLE = [(other.name, other.here) for other in OTHERS]
 SPEC = Path(__file__).parents[3] / "spec"
 
 
@@ -337,41 +349,37 @@ def rows_of(path: Path, heading: str, end: str) -> list[tuple[str, ...]]:
     return [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
 
 
-@pytest.mark.requirement("SPK-65")
-def test_the_tables_of_the_texts_are_those_of_the_code() -> None:
-    shown = rows_of(SPEC / "07-spark-source.md", "## 7.9", "Columns:")
-    assert shown == [(f"`{one.name}`", one.of, one.here, one.note) for one in OTHERS]
-    shown = rows_of(SPEC / "guides" / "spark.md", "## Options of `kpl-kinesis`", "\nA time as")
-    assert shown == list(OPTIONS)
-
-
-@pytest.mark.requirement("SPK-64")
-def test_the_options_of_the_tables_are_those_that_are_taken() -> None:
-    with pytest.raises(OptionError) as caught:
-        parse_options({"streamName": "s", "none such": "x"})
-    taken = set(caught.value.expected.rpartition(": ")[2].split(", "))
-    own = {name for option in OPTIONS for name in re.findall(r"`([\w.]+)`", option.names)}
-    others = {one.name for one in OTHERS if one.here == "same" or one.here.startswith("accepted as")}
-    assert own | others <= taken
-    beside = {name for option in OPTIONS for name in re.findall(r"`([\w.]+)`", option.meaning)}
-    # Short names that are in no table.
-    assert taken - own - others - beside == {"stream", "regionName", "fetchIntervalMs"}
-
-
-@pytest.mark.requirement("SPK-64")
-def test_the_defaults_of_the_table_are_true() -> None:
-    defaults = {}
-    for option in OPTIONS:
-        text = option.default.strip("`").partition(":")[0]
-        if text not in ("required", "boto3's", "none", "automatic", "no limit") or option.default == "`none`":
-            defaults[option.names.strip("`")] = text
-    assert len(defaults) >= 20
-    for name, text in defaults.items():
-        assert parse_options({"streamName": "s", name: text}) == parse_options({"streamName": "s"}), name
+OTHERS = [
+    (name.strip("`"), status, note)
+    for name, _, status, note in rows_of(SPEC / "07-spark-source.md", "## 7.9", "Columns:")
+]
+OURS = rows_of(SPEC / "guides" / "spark.md", "## Options of `kpl-kinesis`", "\nA time as")
 
 
 @pytest.mark.requirement("SPK-65")
-@pytest.mark.parametrize(("name", "status"), TABLE)
+def test_the_texts_have_the_options_of_the_table_and_its_reasons() -> None:
+    assert {name: note for name, status, note in OTHERS if status == "not needed"} == NOT_NEEDED
+    shown = {name for row in OURS for cell in (row[0], row[2]) for name in re.findall(r"`([\w.]+)`", cell)}
+    shown |= {name for name, status, _ in OTHERS if status.startswith(("same", "accepted"))}
+    # Short names that are in no text.
+    assert {name for option in OPTIONS for name in option.names} - shown == {
+        "stream", "regionName", "fetchIntervalMs",
+    }  # fmt: skip
+
+
+@pytest.mark.requirement("SPK-64")
+def test_the_guide_has_the_defaults_of_the_table() -> None:
+    defaults = {name: option.default for option in OPTIONS for name in option.names}
+    words = {"required": None, "boto3's": None, "automatic": "0", "no limit": "0"}
+    for names, cell, _ in OURS:
+        shown = None if cell == "none" else words.get(cell, cell.strip("`").partition(":")[0])
+        for name in re.findall(r"`([\w.]+)`", names):
+            default = defaults[name]
+            assert default == shown or (name == "consumerType" and shown == "polling"), name
+
+
+@pytest.mark.requirement("SPK-65")
+@pytest.mark.parametrize(("name", "status"), [other[:2] for other in OTHERS])
 def test_the_table_of_the_other_connectors_options_is_true(
     name: str, status: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -386,11 +394,6 @@ def test_the_table_of_the_other_connectors_options_is_true(
         return
     found = parsed(name)
     warned = [record.getMessage() for record in caplog.records]
-    assert bool(warned) == (status == "not needed")
-    if status == "not needed":
-        assert warned == [f"option {name} changes nothing: {NOT_NEEDED[name]}"]
-    elif match := re.fullmatch(r"accepted as `(\w+)`", status):
-        if name not in OTHER_VALUES:
-            assert found == parsed(match[1])
-    else:
-        assert status == "same"
+    assert warned == ([f"option {name} changes nothing: {NOT_NEEDED[name]}"] if name in NOT_NEEDED else [])
+    if (match := re.fullmatch(r"accepted as `(\w+)`", status)) and name not in OTHER_VALUES:
+        assert found == parsed(match[1])

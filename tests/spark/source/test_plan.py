@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.spark.source.ends import Caps
+from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.offsets import OffsetError, Piece, StreamOffset, batch_pieces
-from kpl_codec.spark.source.read import KinesisStreamReader, make_planner
+from kpl_codec.spark.source.planner import Planner
+from kpl_codec.spark.source.read import KinesisStreamReader
+from kpl_codec.spark.source.shard_planner import Caps
 from kpl_codec.spark.source.tasks import KinesisPartition
 
 from .support import Name, Stream, in_order_per_key
@@ -146,7 +148,7 @@ def test_a_backlog_is_cut_by_time_and_planned_with_few_reads(make_stream: Any) -
     in_stream = len({name[1] for name in stream.sent})
     options = stream.parsed(maxSecondsPerShard=1, maxSecondsPerPartition=0.4)
     client = CountingClient(options.client())
-    planner = make_planner(options, client)
+    planner = Planner(Access(client, options))
     caps = Caps(None, options.max_span, options.max_piece)
     at, found, batches = planner.begin_at(options.starting_position), [], 0
     while True:

@@ -10,10 +10,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from kpl_codec.shards.place import Place
-from kpl_codec.spark.source.ends import Caps
+from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.options import parse_options
+from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.positions import OptionError
-from kpl_codec.spark.source.read import KinesisBatchReader, make_planner
+from kpl_codec.spark.source.read import KinesisBatchReader
+from kpl_codec.spark.source.shard_planner import Caps
 from kpl_codec.spark.source.tasks import PieceReader
 
 from .model import HOUR, ModelKinesis
@@ -131,7 +133,8 @@ def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: A
     begun = stream.now
     named: dict[str, Any] = {"clock": stream.clock, "now": stream.clock, "sleep": stream.sleep}
     reader = KinesisBatchReader(options, None)  # type: ignore[arg-type]
-    reader._planner = make_planner(options, stream, workers=1, **named)
+    access = Access(stream, options, **named)
+    reader._planner = Planner(access, workers=1)
     first, last = options.starting_position, options.ending_position
     try:
         partitions = reader.partitions()
@@ -145,7 +148,7 @@ def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: A
         (piece.shard_id, record["SequenceNumber"])
         for partition in partitions
         for piece in partition.pieces
-        for records in PieceReader(stream, options, **named).records(piece)
+        for records in PieceReader(access).records(piece)
         for record in records
     ]
     for partition in partitions:

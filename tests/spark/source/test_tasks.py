@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from kpl_codec.shards.place import after_record, at_record
 from kpl_codec.spark.source import tasks
+from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.offsets import Piece
+from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.read import KinesisStreamReader
 from kpl_codec.spark.source.side_by_side import side_by_side
-from kpl_codec.spark.source.tasks import shared_out
+from kpl_codec.spark.source.tasks import PieceReader, shared_out
 
+from .model import refusal
 from .support import Stream
 from .test_plan import Query
 
@@ -75,6 +78,31 @@ def test_an_error_of_a_thread_is_raised_and_the_others_stop() -> None:
     next(results)
     results.close()  # the rest is not wanted: no thread goes on
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("kpl-codec read")]
+
+
+@pytest.mark.requirement("SPK-90")
+@pytest.mark.parametrize("iterator", [None, "of the earlier life"])
+def test_a_piece_that_begins_in_an_earlier_life_is_read_from_the_shards_first_record(
+    iterator: str | None,
+) -> None:
+    numbers = [str(number) for number in range(500, 505)]
+
+    class Client:
+        def get_shard_iterator(self, **asked: Any) -> dict[str, Any]:
+            if asked["ShardIteratorType"] != "TRIM_HORIZON":
+                raise refusal("InvalidArgumentException", "GetShardIterator")
+            return {"ShardIterator": "present"}
+
+        def get_records(self, **asked: Any) -> dict[str, Any]:
+            if asked["ShardIterator"] == iterator:
+                raise refusal("ExpiredIteratorException", "GetRecords")
+            records = [{"SequenceNumber": number, "Data": b""} for number in numbers]
+            return {"Records": records, "NextShardIterator": "next", "MillisBehindLatest": 0}
+
+    access = Access(Client(), parse_options({"streamName": "s", "failOnDataLoss": "false"}))
+    piece = Piece("s1", after_record("400"), after_record("504"), 1, None, iterator, time.time())
+    rows = [record["SequenceNumber"] for rows in PieceReader(access).records(piece) for record in rows]
+    assert rows == numbers
 
 
 @pytest.mark.server

@@ -27,7 +27,6 @@ FILES = [
 ]
 #: What needs the data source.
 STREAMS = [
-    "tests/spark/test_repair.py",
     "tests/spark/validation/test_stream.py",
     "tests/spark/source/test_datasource.py",
 ]

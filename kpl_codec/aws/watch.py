@@ -1,0 +1,228 @@
+"""A watch on a stream with boto3: the calls, the clock and the threads.
+
+    watcher = StreamWatcher(client, "orders", on_finding=print)
+    watcher.run(seconds=300)             # or in a thread, until watcher.stop()
+
+`kpl_codec.watch` decides what is read when, and what it means. One thread owns all state, others make
+calls. The client must try each call once (as `kpl_codec.aws.client.kinesis_client`): its own retries would
+exceed the budget.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from ..findings import Severity, at_least_as_bad
+from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request, StreamUnavailable
+from ..watch import Call, LastHour, Watch, WatchFinding
+from ..watch.measures import Every, Measure, measures
+from ..watch.watch import GIVE_UP
+from .calls import CALL_ERRORS, failure_of, send, stream_for
+from .watch_subscriptions import WatchSubscriptions
+
+#: Seconds between two routine refreshes of the shard map; the minimum between two others.
+REFRESH, _REFRESH_AGAIN = 10.0, 2.0
+#: Seconds between two requests for a stream that is gone.
+_GONE: Final = 5.0
+#: Seconds between the clock and steady time above which the clock was set.
+_CLOCK_WAS_SET: Final = 1.0
+#: Shards that are read by subscription at the same time.
+_MOST_SUBSCRIPTIONS: Final = 1_000
+_METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
+
+_Job = Call | Request
+
+
+class StreamWatcher:
+    """See the module. ``stream``: its name or ARN. ``on_finding`` is called with every finding that is new,
+    has doubled or is over; ``on_measures`` with all numbers every ``measure_every`` seconds and at the end.
+    Both in the thread that runs.
+
+    ``consumer_arn``: of a registered consumer, as which everything is read by enhanced fan-out.
+    ``watch_settings`` are those of `kpl_codec.watch.Watch`. ``names``: name hot partition keys.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        stream: str,
+        *,
+        consumer_arn: str | None = None,
+        on_finding: Callable[[WatchFinding], None] = lambda finding: None,
+        on_measures: Callable[[list[Measure], float], None] = lambda measured, now: None,
+        measure_every: float = 10.0,
+        names: bool = False,
+        quiet: float = 600.0,
+        workers: int = 4,
+        **watch_settings: Any,
+    ) -> None:
+        self._client = client
+        self._stream = stream_for(client, stream)
+        self._live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH)
+        self._subscriptions = WatchSubscriptions(client, consumer_arn) if consumer_arn else None
+        if consumer_arn:
+            # One for each subscription, which waits for events, and some for the shard map.
+            watch_settings["pushed"], workers = True, workers + _MOST_SUBSCRIPTIONS
+        self.watch = Watch(LastHour(self._stream.name, names=names, quiet=quiet), **watch_settings)
+        self._on_finding, self._on_measures = on_finding, on_measures
+        self._every = Every(measure_every)
+        self._workers = workers
+        self._done: SimpleQueue[tuple[_Job, Any] | None] = SimpleQueue()
+        self._asked_at = float("-inf")
+        self._stop = threading.Event()
+        self._offset = time.time() - time.monotonic()
+        #: With ``once``: shards that no call succeeded for.
+        self.given_up: list[str] = []
+        #: The worst severity reported so far.
+        self.worst: Severity | None = None
+
+    @property
+    def unavailable(self) -> StreamUnavailable | None:
+        """Why the shards are not known yet."""
+        return self._live.error if self._live.shard_map is None else None
+
+    def stop(self) -> None:
+        """End `run` soon. May be called from any thread, and from a signal handler."""
+        self._stop.set()
+        self._done.put(None)
+
+    def run(self, seconds: float | None = None, *, once: bool = False) -> None:
+        """Watch until `stop`, or for ``seconds``; with ``once`` until every shard is up to date, or no call
+        for the others succeeds: then ``given_up`` names these.
+
+        Raises StreamUnavailable if the shards cannot be listed at the start and a retry cannot help, with
+        ``once`` also where none helped. Later failures are retried without end, and reported as findings.
+        """
+        began = time.monotonic()
+        end = None if seconds is None else began + seconds
+        self._live.refresh(began)
+        # WCH-37: "However a watch ends, its subscriptions MUST be ended, after the calls that are under way."
+        subscriptions = closing(self._subscriptions) if self._subscriptions is not None else nullcontext()
+        with subscriptions, ThreadPoolExecutor(self._workers, "kpl-codec watch") as pool:
+            under_way = 0
+            while not self._stop.is_set() and (end is None or time.monotonic() < end):
+                if once and self._over(began):
+                    break
+                self._refresh_if_old()
+                job = self._next() if under_way < self._workers else None
+                if job is not None:
+                    under_way += 1
+                    pool.submit(self._make, job)
+                    continue
+                try:
+                    done = self._done.get(timeout=self._pause(end))
+                except Empty:
+                    self._tick()
+                    continue
+                if done is not None:
+                    under_way -= 1
+                    self._take(*done)
+                self._tick()
+        now = self._now()
+        self._tell(self.watch.tick(now))
+        self._measure(now)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _over(self, began: float) -> bool:
+        """Whether a run to the end of each shard is over. Raises StreamUnavailable."""
+        if self.unavailable is not None and time.monotonic() - began > GIVE_UP:
+            raise self.unavailable
+        now = self._now()
+        self.given_up = self.watch.given_up(now)
+        return bool(self.given_up) or self.watch.up_to_date(now)
+
+    def _now(self) -> float:
+        """Seconds since 1970. It grows steadily; a clock that was set is followed, also backwards."""
+        clock = time.monotonic()
+        set_back = self._offset - (time.time() - clock)
+        if abs(set_back) > _CLOCK_WAS_SET:
+            self._offset -= set_back
+            if set_back > 0:
+                self.watch.set_back(set_back, clock + self._offset)
+        return clock + self._offset
+
+    def _next(self) -> _Job | None:
+        return self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
+
+    def _make(self, job: _Job) -> None:
+        """Runs in a worker: one call and its result."""
+        try:
+            if isinstance(job, Request):
+                answer = send(self._client, job)
+            elif self._subscriptions is not None:
+                answer = self._subscriptions.answer(job)
+            else:
+                begins = job.operation == "GetShardIterator"
+                stream = self._stream.argument if begins else self._stream.argument_of_get_records
+                answer = getattr(self._client, _METHODS[job.operation])(**stream, **job.arguments)
+        except CALL_ERRORS as error:
+            answer = failure_of(error)
+        except BaseException as error:  # noqa: BLE001  `run` raises it again
+            answer = error
+        self._done.put((job, answer))
+
+    def _take(self, job: _Job, answer: Any) -> None:
+        now = self._now()
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(job, Call):
+            if self._subscriptions is not None:
+                self.watch.measured.calls["SubscribeToShard"] = self._subscriptions.calls
+            if isinstance(answer, Failure):
+                self._tell(self.watch.fail(job, answer, now))
+            else:
+                self._tell(self.watch.receive(job, answer, now))
+            return
+        self.watch.measured.calls[job.operation] += 1
+        clock = time.monotonic()
+        if isinstance(answer, Failure):
+            self.watch.measured.failed[answer.code] += 1
+            self._live.fail(job, answer, clock)
+            if (error := self._live.permanent_error) is not None and self._live.shard_map is None:
+                raise error
+            return
+        event = self._live.receive(job, answer, clock)
+        if isinstance(event, MapChanged):
+            self._tell(self.watch.use(event.shard_map, now, recreated=event.recreated))
+            self._measure(now)  # the first measures come before the shards are read
+
+    def _refresh_if_old(self) -> None:
+        clock = time.monotonic()
+        wait = _GONE if self._live.permanent_error is not None else _REFRESH_AGAIN
+        if (
+            self.watch.map_is_old or self._live.permanent_error is not None
+        ) and clock - self._asked_at > wait:
+            self._asked_at = clock
+            self._live.refresh(clock)
+
+    def _pause(self, end: float | None) -> float:
+        now, clock = self._now(), time.monotonic()
+        wakes = [clock + 1.0, clock + self.watch.timer() - now]
+        if (timer := self._live.timer()) is not None:
+            wakes.append(timer)
+        if end is not None:
+            wakes.append(end)
+        return max(0.001, min(wakes) - clock)
+
+    def _tick(self) -> None:
+        now = self._now()
+        if now >= self.watch.next_tick:
+            self._tell(self.watch.tick(now))
+        if self._every.due(now):
+            self._measure(now)
+
+    def _measure(self, now: float) -> None:
+        self._on_measures(measures(self.watch, now), now)
+
+    def _tell(self, findings: list[WatchFinding]) -> None:
+        for finding in findings:
+            if self.worst is None or at_least_as_bad(finding.severity, self.worst):
+                self.worst = finding.severity
+            self._on_finding(finding)

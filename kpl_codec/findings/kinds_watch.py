@@ -1,0 +1,61 @@
+"""Kinds of findings that only a watch on a live stream makes (`kpl_codec.watch`)."""
+
+from __future__ import annotations
+
+from .kind import Kind
+
+_HERE = ("shard_id", "detail")
+
+WATCH = (
+    Kind(
+        "not-watched",
+        "error",
+        "A shard that could not be looked at",
+        "For three periods no look at this shard succeeded. What happens on it meanwhile is not known.",
+        "Nobody who reads the stream, as far as is known. The watch is blind here.",
+        "Look at the error named: permissions, credentials, the network, or a budget that is too small.",
+        _HERE,
+        "WCH-22",
+    ),
+    Kind(
+        "hot-key",
+        "warning",
+        "A partition key that gets far more than its share",
+        "One key alone gets at least half of what the mean shard gets.",
+        "Readers and writers of its shard, which reaches its limits while others are idle.",
+        "Splitting the shard does not help. Spread that key over several, or let the producer choose keys.",
+        _HERE,
+        "WCH-19",
+    ),
+    Kind(
+        "lag",
+        "warning",
+        "Records are read late",
+        "More time than allowed passes between a record's arrival on the stream and its reading: by the "
+        "consumer that watches its own events, or by this watch. No watch can see how late others read.",
+        "Whoever waits for this consumer's output. If the watch is late, so are its findings.",
+        "Give the consumer more concurrency, or find what it waits for. Give the watch a larger budget, or a "
+        "smaller share to read.",
+        _HERE,
+        "WCH-32",
+    ),
+    Kind(
+        "throttled",
+        "info",
+        "The service refuses reads",
+        "The readers of this shard together ask for more than 5 calls or 2 MiB a second.",
+        "All GetRecords readers of the shard, this watch too; it waits longer and longer.",
+        "Use enhanced fan-out for the heaviest reader, or let each read less often.",
+        _HERE,
+    ),
+    Kind(
+        "stream-recreated",
+        "warning",
+        "The stream was deleted and created again",
+        "It has its old name, but none of its old records. What was known of the old one was forgotten.",
+        "Consumers with checkpoints: their sequence numbers are of a stream that is gone.",
+        "Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.",
+        _HERE,
+        "WCH-11",
+    ),
+)

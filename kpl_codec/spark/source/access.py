@@ -1,0 +1,119 @@
+"""How a stream is read, on the driver and in tasks: with a client, by the options, in the time that is given.
+
+Specification: spec/07-spark-source.md, SPK-60, SPK-61, SPK-71.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...aws.calls import CALL_ERRORS, failure_of, stream_argument
+from ...aws.cursor import Pace, ShardCursor
+from ...aws.shard_map import fetch_lineage
+from ...aws.subscription import SubscriptionCursor
+from ...aws_errors import is_permanent
+from ...backoff import Backoff
+from ...shards.lineage import Lineage
+from ...shards.place import Place
+from .offsets import DataLoss
+from .options import Options
+
+_log = logging.getLogger("kpl_codec.spark")
+
+#: In ms. No stream keeps records for a shorter time.
+SHORTEST_RETENTION: Final = 24 * 3600 * 1000
+#: Codes of GetShardIterator for a sequence number or shard that no longer exists.
+GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
+_BACKOFF: Final = Backoff(0.2, 2.0)
+_ATTEMPTS: Final = 5
+
+
+class Access:
+    """Calls Kinesis with ``client``. ``clock`` in seconds, ``now`` in seconds since 1970. Thread-safe."""
+
+    def __init__(
+        self,
+        client: Any,
+        options: Options,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.options = options
+        self.clock, self.now, self.sleep = clock, now, sleep
+        self._client = client
+        self._retention: int | None = None
+        self._asking = threading.Lock()
+
+    def now_ms(self) -> int:
+        """In ms since 1970, by this machine's clock."""
+        return int(self.now() * 1000)
+
+    def pace(self, share: float = 1.0) -> Pace:
+        """A pace that takes this share of what the options allow on a shard."""
+        options = self.options
+        return Pace(
+            options.calls_per_second * share,
+            options.bytes_per_second * share,
+            clock=self.clock,
+            sleep=self.sleep,
+        )
+
+    def cursor(
+        self,
+        shard_id: str,
+        place: Place,
+        pace: Pace,
+        *,
+        iterator: str | None = None,
+        consumer: str | None = None,
+    ) -> ShardCursor:
+        """A cursor at a place; ``iterator`` is one that stands there. ``consumer``: the ARN of the consumer
+        that subscribes, None to poll."""
+        settings: dict[str, Any] = {
+            "patience": self.options.retry_timeout,
+            "clock": self.clock,
+            "now": self.now,
+            "sleep": self.sleep,
+        }
+        if consumer is not None:
+            return SubscriptionCursor(self._client, consumer, shard_id, place, **settings)
+        stream = self.options.called
+        return ShardCursor(self._client, stream, shard_id, place, pace=pace, iterator=iterator, **settings)
+
+    def lineage(self) -> Lineage:
+        """The shards that hold records, closed ones too. Raises StreamUnavailable."""
+        options = self.options
+        return fetch_lineage(
+            self._client, options.called, timeout=options.retry_timeout, sleep=self.sleep
+        )
+
+    def retention(self) -> int:
+        """The stream's retention in ms; the shortest there is where the role may not ask."""
+        with self._asking:  # once for all shards in doubt
+            for failures in range(_ATTEMPTS):
+                if self._retention is not None:
+                    return self._retention
+                try:
+                    answer = self._client.describe_stream_summary(**stream_argument(self.options.called))
+                except CALL_ERRORS as error:
+                    if is_permanent(failure_of(error).code):
+                        break
+                    self.sleep(_BACKOFF.seconds(failures))
+                else:
+                    hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
+                    self._retention = hours * 3600 * 1000
+            return self._retention or SHORTEST_RETENTION
+
+    def report_loss(self, shard_id: str, place: Place, code: str, reason: str) -> None:
+        """Raise DataLoss, or log it if loss is allowed."""
+        number = place.sequence_number if place.names_record else None
+        loss = DataLoss(shard_id=shard_id, sequence_number=number, code=code, reason=reason)
+        if self.options.fail_on_data_loss:
+            raise loss
+        _log.warning("%s", loss)

@@ -1,0 +1,309 @@
+"""Looks at the first unread records of a shard, and keeps iterators between looks.
+
+    shard.look(start)       the records after ``start``; raises DataLoss if records may be missing
+    shard.keep(kept)        a cursor stands at a place: the next look there costs one call
+    shard.not_due(start)    the shard had nothing, and is not asked again yet
+
+If a place names a record, the look begins *at* that record. If the record comes, nothing after it is missing.
+If it is gone, nothing is missing if there was nothing after it at a time within retention (`BatchEnd.since`).
+Specification: spec/07-spark-source.md, SPK-60, SPK-63, SPK-71.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any, Final, NamedTuple
+
+from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
+from ...backoff import Backoff
+from ...shards.live_shard_map import StreamUnavailable
+from ...shards.place import TRIM_HORIZON, Place, at_record
+from .access import GONE, SHORTEST_RETENTION, Access
+from .offsets import BatchEnd
+
+#: Seconds, of the 300 that an iterator lives.
+_ITERATOR_LIFE: Final = 240.0
+#: A missing record is looked for so many times before it counts as gone.
+_TRIES: Final = 3
+#: A look asks for about so many bytes, and for so many records at most.
+_LOOK_BYTES: Final = 64 * 1024
+_LOOK_RECORDS: Final = 500
+_UNKNOWN_SIZE: Final = 8 * 1024
+#: Looks per second at idle shards, all together: less than a tenth of a core.
+_IDLE_LOOKS_PER_SECOND: Final = 100
+_MOST_IDLE_SECONDS: Final = 200.0
+#: In ms: clocks may differ by a few minutes.
+_CLOCK_SKEW: Final = 5 * 60 * 1000
+
+
+class Arrival(NamedTuple):
+    """The sequence number of a record, and when it arrived (ms since 1970)."""
+
+    sequence_number: str
+    time: int
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Arrival:
+        """Of a record as boto3 gives it."""
+        return cls(record["SequenceNumber"], round(record["ApproximateArrivalTimestamp"].timestamp() * 1000))
+
+    def after(self, other: Arrival) -> bool:
+        return int(self.sequence_number) > int(other.sequence_number)
+
+
+def next_arrival(cursor: ShardCursor) -> Arrival | None:
+    """The next record, None if there is none up to the tip."""
+    while True:
+        answer = cursor.fetch(1)
+        if answer.records:
+            return Arrival.of(answer.records[0])
+        if answer.at_tip(1):
+            return None
+
+
+@dataclass(slots=True)
+class Look:
+    """The first records after a place. ``now``: the shard's tip in ms since 1970, by the service's clock.
+    ``asked_at``: when the call was made, by this machine's clock. ``at_tip``: nothing follows ``arrivals``;
+    ``ended``: and the shard is closed. ``cursor`` is after ``arrivals``. ``start_gone``: the record of the
+    place is past retention; ``lost``: records after it may be, too. ``records``: as boto3 gives them, as long
+    as they are wanted; ``iterator``: stands at the place, and a task that uses it skips nothing."""
+
+    arrivals: list[Arrival]
+    now: int
+    asked_at: int
+    at_tip: bool
+    ended: bool
+    cursor: ShardCursor
+    start_gone: bool = False
+    lost: bool = False
+    records: list[dict[str, Any]] = field(default_factory=list)
+    iterator: str | None = None
+
+
+@dataclass(slots=True)
+class Kept:
+    """A cursor that stands at ``place``, or behind ``ahead``, the record right behind it. ``last``: the
+    record right before the place; ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970). ``now`` with
+    ``ahead`` or ``busy``: as in `Look`. ``empty``: looks in a row that found nothing; ``busy``: the last plan
+    found far more than a look gives. ``used`` and, unless it is given, ``seen`` are set when it is kept."""
+
+    place: Place
+    cursor: ShardCursor
+    last: Arrival | None
+    at_tip: bool = False
+    ahead: Arrival | None = None
+    now: int = 0
+    busy: bool = False
+    empty: int = 0
+    used: float = 0.0
+    seen: int = 0
+
+
+class FirstRecords:
+    """The looks at one shard. Not thread-safe."""
+
+    def __init__(self, shard_id: str, access: Access, pace: Pace) -> None:
+        self.shard_id, self._access, self._pace = shard_id, access, pace
+        self._kept: Kept | None = None
+        self._size = _UNKNOWN_SIZE  # of a record, about
+        #: Seconds for which an idle shard is not asked.
+        self._idle = Backoff(access.options.idle_time / 8, access.options.idle_time)
+
+    def cursor(self, place: Place) -> ShardCursor:
+        """A new cursor at a place."""
+        return self._access.cursor(self.shard_id, place, self._pace)
+
+    def keep(self, kept: Kept) -> None:
+        """A batch ends at the place of ``kept``."""
+        kept.used, kept.seen = self._access.clock(), kept.seen or self._access.now_ms()
+        self._kept = kept
+
+    def forget(self) -> None:
+        """The batch does not end at the cursor."""
+        self._kept = None
+
+    def not_due(self, start: BatchEnd, shards: int) -> BatchEnd | None:
+        """The end of an idle shard that is not to be asked yet; None for others.
+
+        The more ``shards`` there are, the longer the pause of each.
+        """
+        kept = self._kept
+        if kept is None or not kept.empty or kept.place != start.place:
+            return None
+        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
+        most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
+        if self._access.clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
+            return None
+        return replace(start, since=kept.seen)
+
+    def look(self, start: BatchEnd, most: int | None = None, *, may_skip: bool = False) -> Look:
+        """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable.
+
+        ``may_skip``: of a busy shard no record is asked for; the record right before ``start`` stands for
+        them.
+        """
+        kept, self._kept = self._kept, None
+        if kept is not None and kept.place != start.place:
+            kept = None
+        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._size))
+        limit = min(limit, most or limit)
+        look = None
+        if kept is not None and self._access.clock() - kept.used < _ITERATOR_LIFE:
+            look = self._look_from(kept, limit, may_skip=may_skip)
+        if look is None:
+            # An iterator near its end would be made again at a record that was not checked again.
+            since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
+            start = BatchEnd(start.place, since=since or None)
+            if start.place.names_record:
+                look = self._look_at_record(start, limit)
+            else:
+                look = self._look_at_first(start, limit)
+        if not look.arrivals and not look.ended and not look.lost:
+            last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
+            seen = look.asked_at
+            self.keep(Kept(start.place, look.cursor, last, at_tip=True, empty=empty, seen=seen))
+        return look
+
+    def _look_from(self, kept: Kept, limit: int, *, may_skip: bool) -> Look | None:
+        """A look from a kept cursor; None if its iterator is of something that is gone."""
+        iterator = kept.cursor.iterator
+        if kept.busy and may_skip and kept.last is not None:
+            look = self._known(kept, kept.last)
+        elif kept.ahead is not None:
+            iterator, look = kept.cursor.came_from, self._known(kept, kept.ahead)
+        else:
+            try:
+                look = self._look_on(kept, limit)
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                return None
+        # No record can have left the stream between a young one, or the tip, and the iterator's use.
+        if kept.at_tip or (kept.last is not None and not self._old(kept.last)):
+            look.iterator = iterator
+        return look
+
+    def _known(self, kept: Kept, arrival: Arrival) -> Look:
+        now = kept.now + int((self._access.clock() - kept.used) * 1000)
+        return Look([arrival], now, kept.seen, at_tip=False, ended=False, cursor=kept.cursor)
+
+    def _look_on(self, kept: Kept, limit: int) -> Look:
+        look = self._read(kept.cursor, limit)
+        if kept.at_tip and kept.place.names_record:
+            # Nothing is missing before the first record, because nothing followed the place a moment ago. The
+            # record before the place may be too old for a task to find.
+            look.start_gone = bool(look.arrivals) and (kept.last is None or self._old(kept.last))
+        return look
+
+    def _old(self, arrival: Arrival) -> bool:
+        """Whether a record may be past retention soon."""
+        return self._access.now_ms() - arrival.time > SHORTEST_RETENTION // 2
+
+    def _read(self, cursor: ShardCursor, limit: int) -> Look:
+        while True:
+            asked_at = self._access.now_ms()
+            answer = cursor.fetch(limit)
+            if answer.records:
+                size = sum(len(record["Data"]) for record in answer.records)
+                self._size = max(1, size // len(answer.records))
+            if answer.records or answer.at_tip(limit):
+                arrivals = [Arrival.of(record) for record in answer.records]
+                now = arrivals[-1].time + answer.behind if arrivals else asked_at
+                at_tip = answer.at_tip(limit)
+                return Look(arrivals, now, asked_at, at_tip, answer.ended, cursor, records=answer.records)
+
+    def _look_at_first(self, start: BatchEnd, limit: int) -> Look:
+        try:
+            self.judge_unread(start)
+            return self._read(self.cursor(start.place), limit)
+        except StreamUnavailable as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            return self._lost(start.place, "shard-gone", error.reason, limit)
+
+    def judge_unread(self, start: BatchEnd) -> None:
+        """Raise DataLoss (or log it if loss is allowed) if records after a place that names no record may be
+        past retention."""
+        # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where
+        # they may be past retention when the shard is read, this MUST be treated as data loss."
+        if start.since is not None and not self._kept_since(start.since):
+            since = datetime.fromtimestamp(start.since / 1000, timezone.utc)
+            self.report(
+                start.place,
+                "unread-too-long",
+                f"nobody has read it since {since:%Y-%m-%dT%H:%M:%SZ}",
+            )
+
+    def _kept_since(self, since: int) -> bool:
+        """Whether the stream still holds all records that arrived since a time."""
+        age = self._access.now_ms() - since + _CLOCK_SKEW
+        return age < SHORTEST_RETENTION or age < self._access.retention()
+
+    def _look_at_record(self, start: BatchEnd, limit: int) -> Look:
+        """A look from a record that must still exist: only then nothing after it is missing."""
+        # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
+        # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
+        place, code, reason = start.place, "", ""
+        for attempt in range(_TRIES):
+            if attempt:
+                self._access.sleep(0.5)
+            cursor = self.cursor(at_record(place.sequence_number))
+            try:
+                if place.kind == "AT_SEQUENCE_NUMBER":
+                    look = self._read(cursor, limit)
+                    if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
+                        return look
+                else:
+                    look = self._read(cursor, limit + 1)
+                    if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
+                        look.arrivals, look.records = look.arrivals[1:], look.records[1:]
+                        return look if look.arrivals or look.at_tip else self._read(cursor, limit)
+                code, reason = "trimmed", "the record is past retention, or of an earlier life of the stream"
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
+        if code == "shard-gone" and self._exists():
+            code = "trimmed"  # kinesis-local has one error for both
+        if code == "trimmed" and start.since is not None and self._kept_since(start.since):
+            # The record is gone, but nothing followed it at a time whose records all exist.
+            look = self._left(place, limit)
+            look.start_gone = True
+            return look
+        return self._lost(place, code, reason, limit)
+
+    def _exists(self) -> bool:
+        try:
+            self.cursor(TRIM_HORIZON).fetch(1)
+        except StreamUnavailable as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            return False
+        return True
+
+    def _lost(self, place: Place, code: str, reason: str, limit: int) -> Look:
+        """The rest of a shard, if loss is allowed."""
+        self.report(place, code, reason)
+        look = self._left(place, limit, gone=code == "shard-gone")
+        look.lost = look.start_gone = True
+        return look
+
+    def report(self, place: Place, code: str, reason: str) -> None:
+        """Raise DataLoss, or log it if loss is allowed."""
+        self._access.report_loss(self.shard_id, place, code, reason)
+
+    def _left(self, place: Place, limit: int, *, gone: bool = False) -> Look:
+        """The rest after ``place``, at most ``limit`` records, never records before it."""
+        cursor = self.cursor(TRIM_HORIZON)
+        cursor.ended = gone
+        look = self._read(cursor, 2)
+        while look.arrivals and int(look.arrivals[-1].sequence_number) < place.lowest:
+            look = self._read(cursor, MOST_RECORDS)
+        first = next((one for one in look.arrivals if int(one.sequence_number) >= place.lowest), None)
+        if first is None:
+            look.arrivals, look.records = [], []
+            return look
+        return self._read(self.cursor(at_record(first.sequence_number)), limit)

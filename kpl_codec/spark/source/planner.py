@@ -1,0 +1,248 @@
+"""Plans the batches of a stream on the driver: which shards may be read, and where the next batch ends.
+
+Kinesis does not say where a shard ends, and a batch must be fixed before it is read. So each shard is asked
+(`shard_planner`), many at the same time.
+Specification: spec/07-spark-source.md, SPK-54 to SPK-58, SPK-71.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from ...aws.cursor import Tip
+from ...shards.lineage import Lineage
+from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
+from .access import Access
+from .first_records import Look
+from .offsets import BatchEnd, StreamOffset, of_another_life, ready, with_beginning, with_listed
+from .positions import Position, check_position
+from .shard_planner import Caps, ShardPlanner
+from .task_hints import TaskHints
+
+_Result = TypeVar("_Result")
+#: Milliseconds after which an offset is written only to renew its times: six hours, a quarter of the shortest
+#: retention.
+_RENEW_AFTER: Final = 6 * 3600 * 1000
+
+
+class Planner:
+    """Moves offsets of one stream forward. Not thread-safe."""
+
+    def __init__(self, access: Access, *, workers: int = 32) -> None:
+        self.hints = TaskHints(access)
+        self._access, self._workers = access, workers
+        self._stream = access.options.stream_name
+        self._shards: dict[str, ShardPlanner] = {}
+        self._lineage: Lineage | None = None
+        self._listed_at = 0.0
+        self._listed = 0
+        self._tips: dict[str, Tip] | None = None
+
+    # -- the stream ---------------------------------------------------------------------------
+
+    def lineage(self, *, fresh: bool = False) -> Lineage:
+        """The shards that hold records, closed ones too. Listed again after the interval that the options
+        give, and after a shard ended: then its children are listed."""
+        access = self._access
+        age = access.clock() - self._listed_at
+        if self._lineage is None or fresh or age >= access.options.describe_interval:
+            self._listed = access.now_ms()
+            self._lineage = access.lineage()
+            self._listed_at = access.clock()
+        return self._lineage
+
+    def shard(self, shard_id: str) -> ShardPlanner:
+        """The planner of one shard."""
+        if shard_id not in self._shards:
+            self._shards[shard_id] = ShardPlanner(shard_id, self._access, self.hints)
+        return self._shards[shard_id]
+
+    def check(self, option: str, position: Position) -> None:
+        """Raise OptionError for a position that names a shard that is not listed, or a time to come."""
+        shard_ids = [shard.shard_id for shard in self.lineage()]
+        check_position(option, position, shard_ids, self._access.now_ms())
+
+    def begin_at(self, position: Position) -> StreamOffset:
+        """The start of every present shard, before the first batch.
+
+        LATEST is now, by this machine's clock. Where ``position`` names shards, their ancestors count as
+        drained and all others begin at TRIM_HORIZON. Raises OptionError for a position that cannot be.
+        """
+        lineage = self.lineage(fresh=True)
+        self.check("startingPosition", position)
+        now = self._access.now_ms()
+
+        def begin(place: Place) -> BatchEnd:
+            place = at_time(now) if place == LATEST else place
+            if place.names_record:
+                return BatchEnd(place)
+            return BatchEnd(place, since=max(now, place.time_ms if place.kind == "AT_TIMESTAMP" else 0))
+
+        shards: dict[str, BatchEnd]
+        if isinstance(position, Place):
+            shards = {shard.shard_id: begin(position) for shard in lineage}
+        else:
+            named = {shard_id: begin(place) for shard_id, place in position.items()}
+            above = {shard.shard_id for key in named if key in lineage for shard in lineage.ancestors(key)}
+            others = {
+                shard.shard_id: replace(begin(TRIM_HORIZON), drained=shard.shard_id in above)
+                for shard in lineage
+            }
+            shards = {**others, **named}
+        shards = {key: with_beginning(ends, lineage[key]) for key, ends in shards.items()}
+        offset = StreamOffset(self._stream, shards, self._listed)
+        waiting = [
+            shard_id
+            for shard_id, ends in shards.items()
+            if not ends.drained and not ends.place.names_record and not ready(shard_id, offset, lineage)
+        ]
+        # A shard may wait long for its parent. Its first record is named, so that its loss is noticed.
+        first = self.each(lambda key: self.shard(key).first(shards[key].place), waiting)
+        for shard_id, number in first.items():
+            if number is not None:
+                shards[shard_id] = BatchEnd(at_record(number))
+        return offset
+
+    def at_tips(self, position: Position) -> StreamOffset:
+        """Every shard at its tip, whatever the query has read, for a Spark that does not give the query's
+        offset. ``initial`` is where a query that begins at ``position`` begins."""
+        begin = self.begin_at(position)
+        lineage = self.lineage()
+
+        def tip_of(shard_id: str) -> BatchEnd:
+            shard = self.shard(shard_id)
+            initial = begin.shards.get(shard_id, BatchEnd(TRIM_HORIZON))
+            *_, end = shard.ends(TRIM_HORIZON, Caps(), shard.tip())
+            begins = None if initial.drained else shard.first(initial.place)
+            tip = BatchEnd(
+                end.place,
+                drained=end.drained,
+                since=end.since,
+                first=shard.first(TRIM_HORIZON),
+                initial=begins or "",
+            )
+            return with_beginning(tip, lineage[shard_id])
+
+        shard_ids = [shard.shard_id for shard in lineage]
+        return StreamOffset(self._stream, self.each(tip_of, shard_ids), self._listed)
+
+    def stop_at_tip(self) -> None:
+        """From now on `advance` stops at the present end of the stream (Trigger.AvailableNow)."""
+        # SPK-58: "Under Trigger.AvailableNow a query MUST read every record that was there when it
+        # started and none that came after, and then end."
+        shard_ids = [shard.shard_id for shard in self.lineage(fresh=True)]
+        self._tips = self.each(lambda shard_id: self.shard(shard_id).tip(), shard_ids)
+        for shard_id in shard_ids:
+            self.shard(shard_id).forget()  # recently idle shards are asked, too
+
+    def refuse_unread(self, start: StreamOffset) -> None:
+        """Raise DataLoss, unless loss is allowed, for shards of an earlier life of the stream, and for those
+        that were unread for too long."""
+        anew = self._begun_anew(start, self.lineage(fresh=True))
+        for shard_id, ends in start.shards.items():
+            if shard_id not in anew and not ends.place.names_record and not ends.drained:
+                self.shard(shard_id).judge_unread(ends)
+
+    def advance(self, start: StreamOffset, caps: Caps) -> StreamOffset:
+        """Where the batch after ``start`` ends: the same places if there is nothing to read. Raises DataLoss,
+        StreamUnavailable."""
+        self.hints.begin()
+        lineage = self.lineage()
+        anew = self._begun_anew(start, lineage)
+        begun = replace(start, shards={**start.shards, **anew})
+        listed = with_listed(begun, lineage, self._listed)
+        readable = [key for key in listed.shards if self._readable(key, listed, lineage)]
+        if self._tips is not None:
+            # A later shard has nothing for this run, and must not prolong it.
+            mine = self._tips.keys() | begun.shards.keys()
+            listed = replace(listed, shards={key: ends for key, ends in listed.shards.items() if key in mine})
+        moved = self._moved({key: listed.shards[key] for key in readable}, caps)
+        if self._was_created_again(listed, moved):
+            return self.advance(start, caps)
+        for shard_id in anew.keys() & moved.keys():
+            moved[shard_id] = replace(moved[shard_id], start_gone=True)
+        for shard_id, ends in moved.items():
+            if ends.drained:
+                self._shards.pop(shard_id, None)
+                self._lineage = None
+        return replace(listed, shards={**listed.shards, **moved})
+
+    def _readable(self, shard_id: str, listed: StreamOffset, lineage: Lineage) -> bool:
+        """Whether the next batch may have records of a shard."""
+        if listed.shards[shard_id].drained or not ready(shard_id, listed, lineage):
+            return False
+        # A shard that is no longer listed is read, too: then it is noticed that it is gone.
+        return self._tips is None or shard_id in self._tips or shard_id not in lineage
+
+    def _moved(self, starts: dict[str, BatchEnd], caps: Caps) -> dict[str, BatchEnd]:
+        """Where the batch ends on each shard."""
+        tips = self._tips or {}
+        may_skip = self._tips is None and caps.records is None
+        idle = {key: self.shard(key).not_due(start, len(starts)) for key, start in starts.items()}
+        due = [key for key, end in idle.items() if end is None]
+
+        def look(shard_id: str) -> Look:
+            first = self.shard(shard_id).look(starts[shard_id], caps.records, may_skip=may_skip)
+            if not self.hints.may_keep(first.records):
+                first.records = []
+            return first
+
+        # Two rounds: this separates the calls on one shard, so few wait for the shard's budget.
+        looks = self.each(look, due)
+
+        def end(shard_id: str) -> BatchEnd:
+            return self.shard(shard_id).plan(starts[shard_id], caps, tips.get(shard_id), looks[shard_id])
+
+        return {key: ends for key, ends in idle.items() if ends is not None} | self.each(end, due)
+
+    def _was_created_again(self, listed: StreamOffset, moved: dict[str, BatchEnd]) -> bool:
+        """Whether the stream was created again since it was listed, where the records of a batch may not
+        show it."""
+        # SPK-93: "Where a batch begins with a record that its start does not name, the stream MUST be listed
+        # again after that record was seen: the record may be of a later life of the stream."
+        if all(ends.first is None for ends in moved.values()):
+            return False
+        lineage = self.lineage(fresh=True)
+        return any(key in lineage and of_another_life(listed.shards[key], lineage[key]) for key in moved)
+
+    def _begun_anew(self, start: StreamOffset, lineage: Lineage) -> dict[str, BatchEnd]:
+        """The shards of an earlier life of the stream, at the beginning of the present one. Raises DataLoss,
+        unless loss is allowed."""
+        # SPK-90: "Where the stream was deleted and created again, what the query has not read of its earlier
+        # life is lost: this MUST be an error, or be logged and each shard read from its first record with
+        # failOnDataLoss false."
+        anew: dict[str, BatchEnd] = {}
+        for shard_id, ends in start.shards.items():
+            shard = lineage.get(shard_id)
+            if shard is not None and of_another_life(ends, shard):
+                reason = "the stream was deleted and created again"
+                self.shard(shard_id).report(ends.place, "another-life", reason)
+                self.shard(shard_id).forget()
+                anew[shard_id] = BatchEnd(TRIM_HORIZON, since=start.listed)
+        return anew
+
+    def each(self, function: Callable[[str], _Result], shard_ids: Iterable[str]) -> dict[str, _Result]:
+        """``function`` of each shard, many in parallel, because it mostly waits for answers."""
+        todo = list(shard_ids)
+        if len(todo) < 2:
+            return {shard_id: function(shard_id) for shard_id in todo}
+        with ThreadPoolExecutor(min(self._workers, len(todo)), "kpl-codec plan") as pool:
+            return dict(zip(todo, pool.map(function, todo), strict=True))
+
+
+def moves(before: StreamOffset, after: StreamOffset) -> bool:
+    """Whether ``after`` must be written: it is further, or the times in ``before`` are old."""
+    if before.shards.keys() != after.shards.keys():
+        return True
+    dates = [(before.listed, after.listed)]
+    for shard_id, ends in after.shards.items():
+        known = before.shards[shard_id]
+        if (known.place, known.drained, known.began) != (ends.place, ends.drained, ends.began):
+            return True
+        dates.append((known.since or before.listed, ends.since))
+    # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where they
+    # may be past retention when the shard is read, this MUST be treated as data loss."
+    return any(new is not None and new - (old or 0) > _RENEW_AFTER for old, new in dates)

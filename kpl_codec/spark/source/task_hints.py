@@ -1,0 +1,104 @@
+"""What the planner gives the tasks besides the offsets: only to save calls, never to decide what is read.
+
+    records      of a small batch, which the planner has read to find its end: nothing is left to read
+    iterators    at the start of a piece: the task needs no GetShardIterator
+    when         the planner's last call leaves the shard free again: tasks begin then, pieces of a shard one
+                 after the other; the planner waits after the tasks in the same way
+
+Nothing of it is written down. After a restart the tasks read the same records by the offsets alone.
+Specification: spec/07-spark-source.md, SPK-61, SPK-85.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ...aws.cursor import Pace
+from .access import Access
+from .offsets import Piece
+
+#: Bytes of records that the partitions of a batch carry together.
+MOST_CARRIED: Final = 8 * 1024 * 1024
+#: And of those of one shard.
+CARRIED_OF_SHARD: Final = 512 * 1024
+#: What a record takes besides its data, about.
+_OVERHEAD: Final = 256
+
+Records = list[dict[str, Any]]
+
+
+class TaskHints:
+    """From one planner to the tasks of the batch that it planned last. Shards may be planned in parallel."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._paces: dict[str, Pace] = {}
+        self._records: dict[Piece, Records] = {}
+        self._size = self._seen = 0
+        self._iterators: dict[Piece, str] = {}
+        self._reading: set[str] = set()
+        self._lock = threading.Lock()
+
+    def pace(self, shard_id: str) -> Pace:
+        """The pace of all calls of the planner on a shard."""
+        with self._lock:
+            return self._paces.setdefault(shard_id, self._access.pace())
+
+    def begin(self) -> None:
+        """A new batch is planned: the tasks of the last one have ended."""
+        # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
+        # and the bytes a second that the options allow."
+        for shard_id in self._reading:  # when a task made its last call is not known: it may be now
+            pace = self.pace(shard_id)
+            pace.spent("get_records")
+            pace.spent("get_shard_iterator")
+        self._reading.clear()
+        self._records.clear()
+        self._iterators.clear()
+        self._size = self._seen = 0
+
+    def may_keep(self, records: Records) -> bool:
+        """Whether there is room for records until the batch is planned: many shards may have some."""
+        size = _size_of(records)
+        with self._lock:
+            self._seen += size
+            return self._seen <= MOST_CARRIED
+
+    def has_read(self, piece: Piece, records: Records) -> None:
+        """These are all the records of a piece. They are kept if there is room."""
+        size = _size_of(records)
+        with self._lock:
+            if size <= CARRIED_OF_SHARD and self._size + size <= MOST_CARRIED:
+                self._size += size
+                self._records[piece] = records
+
+    def stands_at(self, piece: Piece, iterator: str) -> None:
+        """An iterator that is right before the first record of a piece, and was made a moment ago."""
+        self._iterators[piece] = iterator
+
+    def split(self, pieces: Iterable[Piece]) -> tuple[Mapping[Piece, Records], list[Piece]]:
+        """Pieces with their records, and pieces that a task must read, with what it needs to begin."""
+        # SPK-85: "Records and iterators that the planner gives the tasks MUST NOT change what a batch reads."
+        # Only a piece that is equal to the planned one gets them.
+        carried: dict[Piece, Records] = {}
+        left: list[Piece] = []
+        numbers: dict[str, int] = {}
+        for piece in pieces:
+            records = self._records.get(piece)
+            if records is not None:
+                carried[piece] = records
+                continue
+            number = numbers[piece.shard_id] = numbers.get(piece.shard_id, -1) + 1
+            pace = self.pace(piece.shard_id)
+            wait = max(pace.delay("get_records"), pace.delay("get_shard_iterator"))
+            begin = self._access.now() + wait + number * pace.interval
+            left.append(piece._replace(iterator=self._iterators.get(piece), not_before=begin))
+            self._reading.add(piece.shard_id)
+        return carried, left
+
+
+def _size_of(records: Records) -> int:
+    data = sum(len(record["Data"]) + len(record.get("PartitionKey") or "") for record in records)
+    return data + _OVERHEAD * len(records)

@@ -1,0 +1,82 @@
+"""A shard of a stream as part of a task: its Kinesis records in batches, as of a captured file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from ..captures.rows import Rows
+from ..format.records import answered_record
+from ..shards.stream import stream_of
+
+if TYPE_CHECKING:
+    from ..aws.reading import Start
+
+#: Nobody knows how many bytes a shard holds. One is read in this process, several in processes of their own.
+_BYTES: Final = 5 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPart:
+    """A shard of ``stream`` (a name or an ARN) from ``start`` to what arrived at ``until``, so that a second
+    reading gives the same. ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`."""
+
+    connection: Mapping[str, Any]
+    stream: str
+    shard_id: str
+    start: Start
+    until: datetime
+
+    @property
+    def weight(self) -> int:
+        """Bytes to read, as a guess."""
+        return _BYTES
+
+
+def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> list[ShardPart]:
+    """Every shard that the stream has now. Raises StreamUnavailable."""
+    from ..aws.client import kinesis_client
+    from ..aws.shard_map import fetch_lineage
+
+    client = kinesis_client(**connection)
+    times: list[datetime] = []
+    # The service's own clock: this machine's may be behind, and what arrived meanwhile would not be read.
+    client.meta.events.register("after-call.kinesis", lambda parsed, **_: times.append(_date_of(parsed)))
+    shards = fetch_lineage(client, stream)
+    return [ShardPart(connection, stream, shard.shard_id, start, max(times)) for shard in shards]
+
+
+def _date_of(answer: Mapping[str, Any]) -> datetime:
+    """When the service gave it: whole seconds, rounded up."""
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    now = parsedate_to_datetime(date) if date else datetime.now(timezone.utc)
+    return now.replace(microsecond=0) + timedelta(seconds=1)
+
+
+def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
+    """Batches of CAPTURE_SCHEMA. Raises StreamUnavailable."""
+    from ..aws.client import kinesis_client
+    from ..aws.cursor import Pace, ShardCursor
+    from ..aws.reading import PATIENCE, POLL_INTERVAL, place_of
+
+    rows, name = Rows(None), stream_of(part.stream).name
+    client, pace = kinesis_client(**part.connection), Pace(1 / POLL_INTERVAL, None)
+    cursor = ShardCursor(
+        client, part.stream, part.shard_id, place_of(part.start), pace=pace, patience=PATIENCE
+    )
+    while not cursor.at_tip:
+        answered = cursor.fetch().records
+        # Times of arrival are only nearly in order: the first later one is not the end.
+        wanted = [fields for fields in answered if fields["ApproximateArrivalTimestamp"] <= part.until]
+        for fields in wanted:
+            rows.record(answered_record(fields, part.shard_id), name)
+        if rows.full():
+            yield from rows.take()
+        if answered and not wanted:
+            break
+    yield from rows.take()

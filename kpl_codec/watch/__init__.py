@@ -1,0 +1,35 @@
+"""Watches a stream: reports what is wrong with it now. Sans-I/O.
+
+    `watch`      which shards to read, whose call is next, what the answers mean
+    `reading`    how one shard is read: sampled, or whole      `sampling`   which time is looked at
+    `last_hour`  findings with estimates, from the records of each look
+    `judging`    Kinesis records -> faults                     `minutes`    what is counted of a shard
+    `findings`   one finding as value, JSON, text              `estimates`  what a sample says of the whole
+    `writers`    kinds of writers                              `uneven`     hot keys and skewed shards
+    `kept`       what is kept between two runs                 `measures`   the metrics
+    `budget`     what watching may cost, and does
+
+Specification: spec/10-watch.md.
+"""
+
+from .budget import Cost, Limits
+from .estimates import Estimate, seconds_to_find
+from .findings import WatchFinding
+from .kept import Kept, KeptStateError
+from .last_hour import LastHour, Look
+from .reading import Call
+from .watch import Watch
+
+__all__ = [
+    "Call",
+    "Cost",
+    "Estimate",
+    "Kept",
+    "KeptStateError",
+    "LastHour",
+    "Limits",
+    "Look",
+    "Watch",
+    "WatchFinding",
+    "seconds_to_find",
+]

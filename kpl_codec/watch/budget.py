@@ -1,0 +1,135 @@
+"""What watching may cost, and what it does cost: a budget of so many units a second, limits, counts.
+
+    budget = Budget(5.0)                 # 5 a second, at most 5 at once
+    if budget.free_at <= now: budget.spend(1, now)
+
+Spending more than is left makes a debt, and nothing is free until it is paid. So the spending in a span of
+time is at most its length times the rate, plus the burst, plus the last amount.
+Specification: spec/10-watch.md, WCH-3, WCH-4, WCH-6.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Budget:
+    """``per_second`` units; at most ``burst`` are saved up (default: those of one second, at least 1)."""
+
+    __slots__ = ("_burst", "_left", "_rate", "_since")
+
+    def __init__(self, per_second: float, burst: float | None = None) -> None:
+        self._rate = per_second
+        self._burst = max(1.0, per_second) if burst is None else burst
+        self._left = self._burst
+        self._since = float("-inf")
+
+    def _earn(self, now: float) -> None:
+        if now > self._since:
+            earned = (now - self._since) * self._rate if self._since > float("-inf") else 0.0
+            self._left = min(self._burst, self._left + earned)
+            self._since = now
+
+    def free_at(self, now: float, amount: float = 0.0) -> float:
+        """When ``amount`` (at most the burst) can be spent; ``now`` if it can be at once. An amount of 0
+        is free as soon as there is no debt."""
+        self._earn(now)
+        lacking = min(amount, self._burst) - self._left
+        return now if lacking <= 1e-9 else now + lacking / self._rate
+
+    def set_back(self, seconds: float) -> None:
+        """The caller's clock was set back by so much."""
+        self._since -= seconds
+
+    def spend(self, amount: float, now: float) -> None:
+        """Take ``amount``; a negative amount gives back."""
+        self._earn(now)
+        self._left = min(self._burst, self._left - amount)
+
+
+#: Seconds between two calls for a shard that is read whole and has nothing more.
+POLL = 1.0
+#: Seconds after which a subscription is renewed.
+_RENEWED = 270.0
+#: Calls that one look is planned with: GetShardIterator, and GetRecords until the slot is read.
+CALLS_A_LOOK = 3
+#: The part of all calls that looks are planned to need; the rest is for retries and new shards.
+_PLANNED = 0.8
+
+
+def planned_period(wanted: float, shards: int, calls_per_second: float) -> float:
+    """Seconds between two looks at a shard: ``wanted``, or more if ``shards`` need it."""
+    # WCH-6: "A period too short for the calls allowed MUST be lengthened, and the length told."
+    return max(wanted, shards * CALLS_A_LOOK / (calls_per_second * _PLANNED))
+
+
+class Limits(NamedTuple):
+    """What may be spent: GetShardIterator and GetRecords calls and bytes of data a second, of one shard
+    and in all. A shard allows 5 calls and 2 MiB a second to all its readers that poll together."""
+
+    shard_calls: float = 1.0
+    calls: float = 20.0
+    shard_bytes: float = 200_000.0
+    bytes: float = 2_000_000.0
+
+    @classmethod
+    def of_a_consumer(cls) -> Limits:
+        """Where records are pushed: the 2 MiB a second of each shard are the consumer's own."""
+        return cls(shard_bytes=2_097_152.0, bytes=20_000_000.0)
+
+
+class Cost(NamedTuple):
+    """What watching ``shards`` open shards costs. ``period``: seconds between two looks at a shard;
+    ``calls``: a second, in all; ``shard_calls``: of one shard, of the 5 it allows; ``share``: of its time.
+    ``pushed``: by subscription, which is renewed every few minutes."""
+
+    shards: int
+    period: float
+    calls: float
+    shard_calls: float
+    share: float
+    pushed: bool = False
+
+    @classmethod
+    def of_subscriptions(cls, shards: int) -> Cost:
+        """Where records are pushed."""
+        return cls(shards, _RENEWED, shards / _RENEWED, 1 / _RENEWED, 1.0, True)
+
+    @classmethod
+    def of_everything(cls, shards: int, limits: Limits) -> Cost:
+        """Where everything is read."""
+        each = min(limits.shard_calls, 1 / POLL, limits.calls / max(1, shards))
+        return cls(shards, max(POLL, 1 / each), shards * each, each, 1.0)
+
+    @classmethod
+    def of_a_sample(cls, shards: int, period: float, slots: int, limits: Limits) -> Cost:
+        """Where one of ``slots`` in each period is read."""
+        period = planned_period(period, shards, limits.calls)
+        return cls(shards, period, shards * 2 / period, 2 / period, 1 / slots)
+
+    def __str__(self) -> str:
+        if self.pushed:
+            return (
+                f"{self.shards} open shards, everything is read by enhanced fan-out, at no cost to other "
+                f"readers: about {self.calls:.2f} calls of SubscribeToShard a second in all. AWS charges for "
+                "a registered consumer by the hour and shard, and for what it reads"
+            )
+        part = self.shard_calls / 5
+        of_shard = f"{self.shard_calls:.2f} calls a second on each shard ({part:.1%} of what it allows)"
+        how = "everything is read" if self.share >= 1 else f"{self.share:.1%} of each shard's time"
+        return (
+            f"{self.shards} open shards, {how}, each looked at every {self.period:.0f} s: "
+            f"about {self.calls:.1f} calls a second in all, {of_shard}"
+        )
+
+
+@dataclass(slots=True)
+class Measured:
+    """What the watch has cost so far. ``calls``: by operation, failed ones too; ``failed``: by code."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    looks: int = 0
+    missed: int = 0

@@ -1,0 +1,199 @@
+"""Finds and counts what is wrong with the Kinesis records of one shard.
+
+Judges like the rest of the library: the report policy, against a shard map with its closed shards. A Kinesis
+record whose user records the KCL drops is one loss; its kind and cause come from where its hash keys lie.
+Specification: spec/10-watch.md, WCH-12, WCH-13.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..deaggregation.policies import deaggregate
+from ..deaggregation.records import DeaggregatedRecord
+from ..errors import UnusedHashKey
+from ..format.disguises import disguise_of
+from ..format.records import KinesisRecord
+from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
+from ..shards.shard_map import ShardMap
+from .minutes import Minute, Wrong
+from .writers import writer_of
+
+#: The kind of finding about an aggregated record that was turned into text.
+ENCODED: Final = "capture-encoded-frame"
+#: How many Kinesis records are remembered, to recognise those already counted.
+REMEMBERED = 20_000
+
+
+@dataclass(slots=True)
+class Fault:
+    """Kinesis records with one `Wrong`. ``lost``: user records that the KCL drops, in the slot looked at;
+    ``outside``: the same of records read past it."""
+
+    kinesis_records: int = 0
+    lost: int = 0
+    outside: int = 0
+    sequence_number: str | None = None
+    expected_shard_id: str | None = None
+
+
+@dataclass(slots=True)
+class Judged:
+    """Some Kinesis records of one shard: their ``counts``, their ``faults``, and the user records in the slot
+    by partition key."""
+
+    counts: Minute = field(default_factory=Minute)
+    faults: dict[Wrong, Fault] = field(default_factory=dict)
+    keys: Counter[str] = field(default_factory=Counter)
+
+    def add(self, wrong: Wrong, sequence_number: str | None, lost: int, *, inside: bool) -> Fault:
+        """Count one Kinesis record with a fault; ``inside`` the slot looked at or past it."""
+        fault = self.faults.setdefault(wrong, Fault())
+        fault.kinesis_records += 1
+        # WCH-18: "User records read past the end of a slot MUST be told as seen, and not scaled up."
+        if inside:
+            fault.lost += lost
+        else:
+            fault.outside += lost
+        fault.sequence_number = fault.sequence_number or sequence_number
+        return fault
+
+
+class Judge:
+    """Judges records of one stream. State: the shard map, the Kinesis records seen last, and up to which
+    sequence number each shard was read by an earlier run."""
+
+    def __init__(self) -> None:
+        self._map: ShardMap | None = None
+        self._causes: Causes | None = None
+        self._seen: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
+        self._read_before: dict[str | None, int] = {}
+
+    @property
+    def shard_map(self) -> ShardMap | None:
+        """The map that records are judged against."""
+        return self._map
+
+    def use(self, shard_map: ShardMap, *, forget: bool = False) -> None:
+        """Judge against ``shard_map`` from now on; ``forget`` what was seen (of a deleted stream)."""
+        if shard_map is not self._map:
+            self._map, self._causes = shard_map, Causes(shard_map)
+        if forget:
+            self._seen.clear()
+            self._read_before.clear()
+
+    def resume(self, read_to: Mapping[str, str | None]) -> None:
+        """``read_to``: by shard the sequence number up to which an earlier run read."""
+        self._read_before = {shard_id: int(number) for shard_id, number in read_to.items() if number}
+
+    def judge(
+        self,
+        records: Sequence[KinesisRecord],
+        *,
+        look: int,
+        rereads: bool,
+        end_ms: float = float("inf"),
+    ) -> Judged:
+        """Judge records of one shard. ``look``: the number of the look they come from. ``rereads``: our
+        own reading may bring records of earlier looks again; else a record seen again is a duplicate.
+        ``end_ms``: the end of the slot; what arrived later is past it."""
+        judged = Judged()
+        for record in self._fresh(records, judged, look, rereads):
+            self._one(record, list(deaggregate([record], "report", shard_map=self._map)), judged, end_ms)
+        return judged
+
+    def _fresh(
+        self, records: Iterable[KinesisRecord], judged: Judged, look: int, rereads: bool
+    ) -> Iterator[KinesisRecord]:
+        for record in records:
+            # WCH-33: "A Kinesis record that an earlier run read MUST NOT be counted again."
+            earlier = self._read_before.get(record.shard_id, -1)
+            if earlier >= 0 and record.sequence_number and int(record.sequence_number) <= earlier:
+                judged.counts.reread += 1
+                continue
+            key = record.shard_id, record.sequence_number, record.sub_sequence_number or 0
+            before = self._seen.get(key) if record.sequence_number is not None else None
+            # WCH-13: "A Kinesis record (shard, sequence number, sub-sequence number) among the last 20,000
+            # seen MUST NOT be counted again; it is a duplicate unless the watch itself read it twice."
+            if before is not None:
+                self._seen.move_to_end(key)
+                if before == look or not rereads:
+                    judged.add(Wrong("duplicate"), record.sequence_number, 0, inside=True)
+                else:
+                    judged.counts.reread += 1
+                continue
+            self._seen[key] = look
+            if len(self._seen) > REMEMBERED:
+                self._seen.popitem(last=False)
+            yield record
+
+    def _one(
+        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord], judged: Judged, end_ms: float
+    ) -> None:
+        arrival = record.approximate_arrival_timestamp
+        seconds = arrival.timestamp() if arrival is not None else 0.0
+        inside = seconds * 1000 < end_ms
+        writer = writer_of(record, rows)
+        counts = judged.counts
+        counts.newest = max(counts.newest, seconds)
+        counts.kinesis_records += 1
+        counts.user_records += sum(row.sub_sequence_number >= 0 for row in rows)
+        counts.bytes += len(record.data)
+        counts.writers[writer] += 1
+        self._count_fates(rows, counts)
+        if inside:
+            counts.slot_records += 1
+            counts.slot_user_records += sum(row.sub_sequence_number >= 0 for row in rows)
+            counts.slot_bytes += len(record.data)
+            judged.keys.update(row.partition_key for row in rows if row.partition_key is not None)
+        # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
+        # name the shard, the kind of writer, and the cause as far as the shards can tell."
+        lost = sum(row.kcl == "dropped" for row in rows)
+        if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
+            # WCH-38: "A Kinesis record that is an aggregated record turned into text MUST be a finding here,
+            # as in a validation."
+            judged.add(Wrong(ENCODED, writer, None), record.sequence_number, 0, inside=inside)
+        defects = [row.defects[0] for row in rows if row.defects]
+        # The warning stands first; what loses user records is told before it.
+        defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
+        if defect is not None:
+            judged.add(Wrong(defect.code, writer, None), record.sequence_number, lost, inside=inside)
+        elif lost:
+            kind, cause = self._misplaced(record, rows)
+            name = cause.name if cause is not None else None
+            fault = judged.add(Wrong(kind, writer, name), record.sequence_number, lost, inside=inside)
+            if cause is not None:
+                fault.expected_shard_id = fault.expected_shard_id or cause.shard_id
+
+    @staticmethod
+    def _count_fates(rows: Sequence[DeaggregatedRecord], counts: Minute) -> None:
+        broken = any(row.defects for row in rows)
+        counts.broken_frames += bool(rows) and broken and not rows[0].aggregated
+        users = [row for row in rows if row.sub_sequence_number >= 0]
+        kinds = {row.placement.aggregate for row in users if row.placement is not None}
+        unopened = any(row.kcl == "raw" for row in rows) and not any(row.kcl == "dropped" for row in rows)
+        if not unopened:
+            counts.aggregates.update(kind for kind in kinds if kind in ("mixed", "foreign"))
+        for row in users:
+            fate = str(row.placement.verdict) if row.placement is not None else None, row.kcl
+            counts.fates[fate] += 1
+            counts.fate_bytes[fate] += len(row.data)
+
+    def _misplaced(
+        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]
+    ) -> tuple[str, Cause | None]:
+        assert self._map is not None
+        assert self._causes is not None
+        assert record.shard_id is not None
+        placements = [row.placement for row in rows if row.placement is not None]
+        hash_keys = [placement.hash_key for placement in placements if placement.hash_key is not None]
+        if self._map.distribution == "AUTO":
+            return "distribution-auto", None
+        at = hinted_time(record.sequence_number) or record.approximate_arrival_timestamp
+        cause = self._causes.of(record.shard_id, min(hash_keys), max(hash_keys), at)
+        if cause.name == ACROSS_SHARDS:
+            return "naive-aggregator", cause
+        return f"{placements[0].aggregate}-aggregate", cause

@@ -1,0 +1,322 @@
+"""Finds what is wrong with a live stream: findings with estimates, from the records of each look.
+
+    last_hour = LastHour("orders")
+    last_hour.use(shard_map)
+    last_hour.observe(look, records, now)      # -> findings that are new, have doubled, or are over
+    last_hour.findings()                    # all that are open
+
+Keeps the last hour by minute and shard. It does not read: its caller (a `Watch`, a Lambda function) says
+which share of a shard's time it read.
+Specification: spec/10-watch.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from ..findings import SEVERITIES
+from ..format.records import KinesisRecord
+from ..shards.shard_map import ShardMap
+from .estimates import Estimate, Sample, estimate
+from .findings import WatchFinding
+from .judging import Fault, Judge
+from .kept import Kept
+from .minutes import MINUTE, FindingKey, Load, Losses, Minute, OpenFinding, Wrong, load_of
+from .uneven import HotKeys, skewed_shards
+
+#: Seconds that are remembered.
+HOUR: Final = 3600
+#: How many findings are kept separately; later ones count for `OTHERS`.
+MAX_FINDINGS: Final = 2_000
+OTHERS: Final = "(other shards)"
+
+
+class Look(NamedTuple):
+    """Where some records come from. ``number``: the same for all answers of one look.
+
+    ``scale``: slots in a period, of which this look reads one; 1 where all of the shard's time is read.
+    ``end_ms``: the end of the slot. ``rereads``: see `Judge.judge`.
+    """
+
+    shard_id: str | None
+    number: int
+    scale: float = 1.0
+    end_ms: float = float("inf")
+    rereads: bool = False
+
+
+class LastHour:
+    """See the module. ``quiet``: a finding not seen for so many seconds is over. ``names``: tell hot
+    partition keys, not their hash keys. ``late``: seconds from arrival to now
+    above which records are late (None: not looked at). Not thread-safe."""
+
+    def __init__(
+        self,
+        stream: str,
+        *,
+        quiet: float = 600.0,
+        names: bool = False,
+        late: float | None = None,
+    ) -> None:
+        self.stream = stream
+        self._quiet, self._late = quiet, late
+        self._judge = Judge()
+        self._minutes: dict[str | None, dict[int, Minute]] = {}
+        self._open: dict[FindingKey, OpenFinding] = {}
+        self._current: dict[FindingKey, tuple[int, Losses, int]] = {}
+        self._keys = HotKeys(names=names)
+        self._scale = 1.0
+        #: Counts over the whole life: Kinesis records, user records, bytes, reread, lost.
+        self.totals: Counter[str] = Counter()
+        #: Seconds from arrival to reading, of the last records of each shard.
+        self.lags: dict[str | None, float] = {}
+        #: Kinesis records by kind of writer, over the whole life.
+        self.writers: Counter[str] = Counter()
+
+    # -- what comes in --------------------------------------------------------------------------
+
+    @property
+    def shard_map(self) -> ShardMap | None:
+        """The map that records are judged against."""
+        return self._judge.shard_map
+
+    def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[WatchFinding]:
+        """Judge against ``shard_map`` from now on. ``recreated``: the stream is a new one."""
+        self._judge.use(shard_map, forget=recreated)
+        if not recreated:
+            return []
+        # WCH-11: "Of a stream that was deleted and created again nothing known of the old one MUST be kept,
+        # and that it was MUST be a finding."
+        over = [self._finding(key, "over") for key in self._open]
+        self._minutes.clear()
+        self._open.clear()
+        self._current.clear()
+        self.lags.clear()
+        self._keys.clear()
+        return over + self.report(Wrong("stream-recreated"), None, now)
+
+    def resume(self, kept: Kept) -> None:
+        """Go on with what an earlier run knew; call it before all else."""
+        self._minutes = {shard_id: dict(numbered) for shard_id, numbered in kept.minutes.items()}
+        self._open = dict(kept.findings)
+        self._judge.resume({shard_id: shard.read_to for shard_id, shard in kept.shards.items()})
+
+    @property
+    def open_findings(self) -> Mapping[FindingKey, OpenFinding]:
+        """What is open, as `resume` takes it. Read only."""
+        return self._open
+
+    def observe(self, look: Look, records: Sequence[KinesisRecord], now: float) -> list[WatchFinding]:
+        """Judge ``records``, all of one shard; gives the findings to tell of now."""
+        judged = self._judge.judge(records, look=look.number, rereads=look.rereads, end_ms=look.end_ms)
+        counts = judged.counts
+        minute = self._minute(look.shard_id, now)
+        minute.add(counts)
+        for name in ("kinesis_records", "user_records", "bytes", "reread"):
+            self.totals[name] += getattr(counts, name)
+        self.writers.update(counts.writers)
+        self._keys.count(look.shard_id, judged.keys, now, stands_for=look.scale)
+        findings: list[WatchFinding] = []
+        for wrong, fault in judged.faults.items():
+            self.totals["lost"] += fault.lost + fault.outside
+            self._count_losses(look, wrong, fault, minute)
+            findings += self._seen(wrong, look.shard_id, now, fault)
+        if self._late is not None and counts.newest:
+            lag = now - counts.newest
+            detail = f"{lag:.0f} s from arrival to now"
+            findings += self.lag(look.shard_id, lag, now, allowed=self._late, detail=detail)
+        return findings
+
+    def lag(
+        self, shard_id: str | None, seconds: float, now: float, *, allowed: float, detail: str
+    ) -> list[WatchFinding]:
+        """Records of a shard are read that long after their arrival; above ``allowed`` it is a finding."""
+        self.lags[shard_id] = seconds
+        return self.report(Wrong("lag"), shard_id, now, detail) if seconds > allowed else []
+
+    def add_time(self, shard_id: str, read_ms: int, stands_for_ms: int, now: float) -> None:
+        """So many milliseconds of a shard were read. ``stands_for_ms``: by a sample, for so many of them;
+        (0, n): a period missed."""
+        minute = self._minute(shard_id, now)
+        minute.looks += read_ms > 0 or not stands_for_ms
+        minute.read_ms += read_ms
+        if stands_for_ms:
+            minute.looked_ms += read_ms
+            minute.stands_for_ms += stands_for_ms
+
+    def report(
+        self, wrong: Wrong, shard_id: str | None, now: float, detail: str | None = None
+    ) -> list[WatchFinding]:
+        """Report something that is not in the records; reported once, until `settle`."""
+        key = self._known(wrong, shard_id)
+        new = key not in self._open
+        known = self._open.setdefault(key, OpenFinding(now, now))
+        known.last_seen, known.detail = now, detail
+        return [self._finding(key, "open")] if new else []
+
+    def settle(self, wrong: Wrong, shard_id: str | None, now: float) -> list[WatchFinding]:
+        """Something from `report` is over."""
+        key = self._known(wrong, shard_id)
+        if key not in self._open:
+            return []
+        finding = self._finding(key, "over")
+        del self._open[key]
+        return [finding]
+
+    def tick(self, now: float) -> list[WatchFinding]:
+        """Call every few seconds: forgets what is older than an hour, looks at skew and hot keys, and gives
+        the findings that are new or over."""
+        first = int(now // MINUTE) - HOUR // MINUTE + 1
+        for shard_id, minutes in list(self._minutes.items()):
+            for number in [number for number in minutes if number < first]:
+                del minutes[number]
+            if not minutes:
+                del self._minutes[shard_id]
+                self.lags.pop(shard_id, None)
+            elif self._late is not None and max(minutes) < int(now // MINUTE) - 1:
+                # In a consumer a shard may be silent, or read by another execution environment.
+                self.lags.pop(shard_id, None)
+        findings = list(self._uneven(now))
+        for key, known in list(self._open.items()):
+            if now - known.last_seen > self._quiet:
+                findings.append(self._finding(key, "over"))
+                del self._open[key]
+        if len(self._current) > MAX_FINDINGS:
+            self._current.clear()
+        return findings
+
+    def set_back(self, seconds: float) -> None:
+        """The caller's clock was set back by so much: what is known moves with it."""
+        minutes = round(seconds / MINUTE)
+        for shard_id, numbered in self._minutes.items():
+            self._minutes[shard_id] = {number - minutes: minute for number, minute in numbered.items()}
+        for known in self._open.values():
+            known.first_seen -= seconds
+            known.last_seen -= seconds
+        self._keys.clear()
+
+    # -- what is known --------------------------------------------------------------------------
+
+    def findings(self) -> list[WatchFinding]:
+        """All open findings, the worst first."""
+        findings = [self._finding(key, "open") for key in self._open]
+        return sorted(
+            findings,
+            key=lambda f: (
+                SEVERITIES.index(f.severity),
+                -(f.lost.estimate if f.lost else 0),
+                f.shard_id or "",
+            ),
+        )
+
+    def lost(self, shard_id: str | None = None) -> Estimate:
+        """User records that the KCL drops, in the last hour: of one shard, or of the whole stream."""
+        shards = self._minutes if shard_id is None else [shard_id]
+        return estimate(self._sample(one, None) for one in shards)
+
+    def minutes(self, shard_id: str | None) -> dict[int, Minute]:
+        """What was read of a shard, by minute since 1970, for at most an hour."""
+        return self._minutes.get(shard_id, {})
+
+    @property
+    def by_shard(self) -> Mapping[str | None, Mapping[int, Minute]]:
+        """The minutes of all shards of which something was read in the last hour. Read only."""
+        return self._minutes
+
+    def load(self, shard_id: str) -> Load:
+        """What comes on a shard in a second."""
+        return load_of(self.minutes(shard_id).values())
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _minute(self, shard_id: str | None, now: float) -> Minute:
+        # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,
+        # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
+        minutes = self._minutes.setdefault(shard_id, {})
+        number = int(now // MINUTE)
+        if number not in minutes:
+            minutes[number] = Minute()
+            for old in [old for old in minutes if old <= number - HOUR // MINUTE]:
+                del minutes[old]
+        return minutes[number]
+
+    def _count_losses(self, look: Look, wrong: Wrong, fault: Fault, minute: Minute) -> None:
+        losses = minute.losses.setdefault(wrong, Losses())
+        losses.certain += fault.outside
+        if look.scale <= 1.0:
+            losses.certain += fault.lost
+            return
+        self._scale = look.scale
+        # One look may take several answers: its count is one draw.
+        key = look.shard_id, wrong
+        number, into, before = self._current.get(key, (-1, losses, 0))
+        if number != look.number:
+            into, before = losses, 0
+        count = before + fault.lost
+        into.total += fault.lost
+        into.squares += count**2 - before**2
+        into.largest = max(into.largest, count)
+        self._current[key] = look.number, into, count
+
+    def _known(self, wrong: Wrong, shard_id: str | None) -> FindingKey:
+        key = shard_id, wrong
+        return key if key in self._open or len(self._open) < MAX_FINDINGS else (OTHERS, wrong)
+
+    def _seen(self, wrong: Wrong, shard_id: str | None, now: float, fault: Fault) -> list[WatchFinding]:
+        key = self._known(wrong, shard_id)
+        # WCH-10: "A loss that was seen MUST be told at once, however small its share, and its finding MUST
+        # stay open until it was not seen for the time said."
+        new = key not in self._open
+        known = self._open.setdefault(key, OpenFinding(now, now))
+        known.last_seen = now
+        known.kinesis_records += fault.kinesis_records
+        known.sequence_number = known.sequence_number or fault.sequence_number
+        known.expected_shard_id = known.expected_shard_id or fault.expected_shard_id
+        if new or known.kinesis_records >= 2 * known.told:
+            known.told = known.kinesis_records
+            return [self._finding(key, "open" if new else "grown")]
+        return []
+
+    def _sample(self, shard_id: str | None, wrong: Wrong | None) -> Sample:
+        total = squares = largest = certain = looked = stands_for = 0
+        for minute in self.minutes(shard_id).values():
+            looked += minute.looked_ms
+            stands_for += minute.stands_for_ms
+            for kind, losses in minute.losses.items():
+                if wrong in (None, kind):
+                    total += losses.total
+                    squares += losses.squares
+                    largest = max(largest, losses.largest)
+                    certain += losses.certain
+        scale = max(1.0, stands_for / looked) if looked else self._scale
+        return Sample(scale, total, squares, largest, certain)
+
+    def _finding(self, key: FindingKey, state: Literal["open", "grown", "over"]) -> WatchFinding:
+        (shard_id, wrong), known = key, self._open[key]
+        lost = estimate([self._sample(shard_id, wrong)])
+        return WatchFinding(
+            kind=wrong.kind,
+            stream=self.stream,
+            shard_id=shard_id,
+            writer=wrong.writer if known.kinesis_records else None,
+            cause=wrong.cause,
+            state=state,
+            first_seen=known.first_seen,
+            last_seen=known.last_seen,
+            kinesis_records=known.kinesis_records,
+            lost=lost if lost.seen else None,
+            expected_shard_id=known.expected_shard_id,
+            sequence_number=known.sequence_number,
+            detail=known.detail,
+        )
+
+    def _uneven(self, now: float) -> Iterator[WatchFinding]:
+        if self.shard_map is None:
+            return
+        minutes = {one.shard_id: self.minutes(one.shard_id).values() for one in self.shard_map.open_shards}
+        for shard_id, detail in self._keys.hot(minutes):
+            yield from self.report(Wrong("hot-key"), shard_id, now, detail)
+        for shard_id, detail in skewed_shards(minutes):
+            yield from self.report(Wrong("skewed-shard"), shard_id, now, detail)

@@ -1,0 +1,172 @@
+"""The metrics of a watch, with the same names in every monitoring system.
+
+`METRICS` is the one table: OpenTelemetry, CloudWatch's log lines and the alarm templates read it. Counters
+count from the start of the process; gauges show now, those of losses the last hour.
+Specification: spec/10-watch.md, WCH-24.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from ..findings import SEVERITIES
+from .last_hour import LastHour
+from .watch import Watch
+
+
+class Metric(NamedTuple):
+    """``unit`` as CloudWatch names it; ``attributes``: what its values are told apart by."""
+
+    kind: Literal["counter", "gauge"]
+    unit: str
+    meaning: str
+    attributes: tuple[str, ...] = ()
+
+
+METRICS: Final[dict[str, Metric]] = {
+    "lost_user_records": Metric("gauge", "Count", "User records lost at the KCL in the last hour: estimate."),
+    "lost_user_records_low": Metric("gauge", "Count", "The lower end of that estimate's 95% interval."),
+    "lost_user_records_high": Metric("gauge", "Count", "The upper end of that estimate's 95% interval."),
+    "lost_user_records_seen": Metric("counter", "Count", "Lost user records that were seen."),
+    "open_findings": Metric("gauge", "Count", "Findings that are open.", ("severity",)),
+    "shard_lost_user_records": Metric(
+        "gauge",
+        "Count",
+        "Lost user records of the last hour by finding: estimate.",
+        ("shard_id", "kind", "writer"),
+    ),
+    "open_shards": Metric("gauge", "Count", "Open shards that are watched."),
+    "oldest_look_seconds": Metric("gauge", "Seconds", "The longest time since any shard's last look."),
+    "kinesis_records_read": Metric("counter", "Count", "Kinesis records judged."),
+    "kinesis_records_by_writer": Metric("counter", "Count", "Those by kind of writer.", ("writer",)),
+    "user_records_read": Metric("counter", "Count", "User records judged."),
+    "bytes_read": Metric("counter", "Bytes", "Bytes of data judged."),
+    "lag_seconds": Metric(
+        "gauge", "Seconds", "The longest time from arrival to reading, where everything is read."
+    ),
+    "looks": Metric("counter", "Count", "Looks at a shard."),
+    "missed_looks": Metric("counter", "Count", "Periods of a shard that could not be looked at."),
+    "calls": Metric("counter", "Count", "Calls to Kinesis.", ("operation",)),
+    "failed_calls": Metric("counter", "Count", "Calls to Kinesis that failed.", ("code",)),
+}
+
+NAMESPACE: Final = "KplCodec/Watch"
+#: How many findings have their own loss metric.
+_MOST_FINDINGS: Final = 100
+
+
+class Measure(NamedTuple):
+    """One value of a metric."""
+
+    name: str
+    value: float
+    attributes: Mapping[str, str] = {}
+
+
+def measures(watch: Watch, now: float) -> list[Measure]:
+    """All measures of ``watch`` now."""
+    measured = watch.measured
+    oldest = max((now - shard.looked_at for shard in watch.shards.values()), default=0.0)
+    return [
+        *measures_of_records(watch.last_hour),
+        Measure("open_shards", len(watch.shards)),
+        Measure("oldest_look_seconds", round(oldest, 3)),
+        Measure("looks", measured.looks),
+        Measure("missed_looks", measured.missed),
+        *(Measure("calls", count, {"operation": name}) for name, count in measured.calls.items()),
+        *(Measure("failed_calls", count, {"code": code}) for code, count in measured.failed.items()),
+    ]
+
+
+def measures_of_records(last_hour: LastHour) -> list[Measure]:
+    """The measures of ``last_hour``, for any source of records."""
+    lost = last_hour.lost()
+    findings = last_hour.findings()
+    # WCH-24: "Every value MUST be told under its name of the one table, with the stream's name, and with 0
+    # where there is nothing: a metric that is missing is no metric of a clean stream."
+    values = [
+        Measure("lost_user_records", lost.estimate),
+        Measure("lost_user_records_low", lost.low),
+        Measure("lost_user_records_high", lost.high),
+        Measure("lost_user_records_seen", last_hour.totals["lost"]),
+        Measure("kinesis_records_read", last_hour.totals["kinesis_records"]),
+        Measure("user_records_read", last_hour.totals["user_records"]),
+        Measure("bytes_read", last_hour.totals["bytes"]),
+        Measure("lag_seconds", round(max(last_hour.lags.values(), default=0.0), 3)),
+        *(
+            Measure("kinesis_records_by_writer", count, {"writer": writer})
+            for writer, count in last_hour.writers.items()
+        ),
+    ]
+    for severity in SEVERITIES:
+        count = sum(finding.severity == severity for finding in findings)
+        values.append(Measure("open_findings", count, {"severity": severity}))
+    for finding in findings[:_MOST_FINDINGS]:
+        if finding.lost is not None:
+            place = {"shard_id": finding.shard_id or "", "kind": finding.kind, "writer": finding.writer or ""}
+            values.append(Measure("shard_lost_user_records", finding.lost.estimate, place))
+    return values
+
+
+def cloudwatch_name(name: str) -> str:
+    """A metric's name as CloudWatch writes names: LostUserRecords."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+class Every:
+    """Tells when it is time again. Where the clock was set back, it is."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = float("-inf")
+
+    def due(self, now: float) -> bool:
+        """Whether ``seconds`` have passed since this was last True."""
+        if 0 <= now - self._last < self._seconds:
+            return False
+        self._last = now
+        return True
+
+
+class Deltas:
+    """CloudWatch adds up what it gets, so counters are sent as differences."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+
+    def of(self, measured: Iterable[Measure]) -> list[Measure]:
+        """``measured`` with counters as what was added since the last call."""
+        values = []
+        for measure in measured:
+            if METRICS[measure.name].kind == "counter":
+                key = measure.name, tuple(sorted(measure.attributes.items()))
+                added = measure.value - self._before.get(key, 0.0)
+                self._before[key] = measure.value
+                measure = measure._replace(value=added)
+            values.append(measure)
+        return values
+
+
+def emf_lines(stream: str, measured: Iterable[Measure], now: float) -> list[dict[str, Any]]:
+    """CloudWatch's embedded metric format: objects to write one a line to the log of a Lambda function or a
+    container. One line for each set of attributes."""
+    by_attributes: dict[tuple[tuple[str, str], ...], list[Measure]] = {}
+    for measure in measured:
+        by_attributes.setdefault(tuple(measure.attributes.items()), []).append(measure)
+    lines = []
+    for attributes, group in by_attributes.items():
+        dimensions = {"StreamName": stream} | {cloudwatch_name(name): value for name, value in attributes}
+        metrics = [
+            {"Name": cloudwatch_name(measure.name), "Unit": METRICS[measure.name].unit}
+            for measure in group
+        ]
+        directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
+        lines.append(
+            {
+                "_aws": {"Timestamp": round(now * 1000), "CloudWatchMetrics": [directive]},
+                **dimensions,
+                **{cloudwatch_name(measure.name): measure.value for measure in group},
+            }
+        )
+    return lines

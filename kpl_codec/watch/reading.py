@@ -1,0 +1,286 @@
+"""How one shard is read: `Sampled` or `Whole`. Each holds all that is known of its reading.
+
+    Sampled    one slot of each period is read by its time (see `sampling`), a little after it is over
+    Whole      every record is read once: with a share of 1, and for a while after a reshard
+
+Both have a `Reader`, which knows where the next call goes on and when. A `Whole` one becomes a `Sampled` one
+with the same reader. Specification: spec/10-watch.md, WCH-2, WCH-5, WCH-29.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from ..format.records import KinesisRecord, answered_record
+from ..shards.place import Place, after_record, at_time
+from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.shard import Shard
+from .budget import Budget, Limits
+from .kept import KeptShard
+from .sampling import Sampling, Window
+
+#: Records that one call asks for; GetRecords calls of one look at most.
+_MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
+_MOST_CALLS: Final = 8
+#: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
+_SETTLE: Final = 2.0
+_NEVER: Final = float("inf")
+_NO_SLOT: Final = Window(0, 0, 0, 0)
+
+
+class Call(NamedTuple):
+    """A GetShardIterator or GetRecords to make. Hand it back with the answer; an answer to a call that was
+    given up is ignored. ``place``: where reading goes on.
+
+    Where records are pushed, SubscribeToShard and NextEvent stand for GetShardIterator and GetRecords, with
+    the same arguments and answers: NextEvent waits for what Kinesis sends, which is no call.
+    """
+
+    operation: str
+    shard_id: str
+    arguments: Mapping[str, Any]
+    place: Place
+    number: int
+
+
+class Batch(NamedTuple):
+    """The records of one GetRecords. ``size``: bytes of their data. ``position``: the arrival of the last
+    one, ``tip``: how far the service has read on; both in milliseconds since 1970. ``at_tip``: no more is
+    there. ``ended``: nor will be."""
+
+    records: Sequence[KinesisRecord]
+    size: int
+    position: float
+    tip: float
+    at_tip: bool
+    ended: bool
+
+
+class Time(NamedTuple):
+    """Milliseconds of a shard that were read, and for how many of a sample they stand. (0, n): a miss."""
+
+    read_ms: int
+    stands_for_ms: int = 0
+
+
+@dataclass(slots=True)
+class Reader:
+    """Where reading a shard goes on. ``place``: where the next iterator is to start. ``due``: when the next
+    call is. ``under_way``: the number of the call that is. ``reserved``: bytes that it may bring.
+    ``records_size``: the usual size of a record. ``read_to``: the highest sequence number read."""
+
+    shard_id: str
+    calls: Budget
+    bytes: Budget
+    place: Place
+    due: float
+    iterator: str | None = None
+    under_way: int | None = None
+    reserved: float = 0.0
+    failures: int = 0
+    records_size: float = 1_000.0
+    read_to: str | None = None
+
+    def take(self, answer: Mapping[str, Any], limit: int, now: float) -> Batch:
+        """What GetRecords answered to a call for ``limit`` records."""
+        records = [answered_record(record, self.shard_id) for record in answer["Records"]]
+        size = sum(len(record.data) for record in records)
+        self.iterator = answer.get("NextShardIterator")
+        behind_ms = answer.get("MillisBehindLatest") or 0
+        tip = position = now * 1000 - behind_ms
+        if records:
+            self.records_size += 0.3 * (size / len(records) - self.records_size)
+            last = str(records[-1].sequence_number)
+            self.place = after_record(last)
+            self.read_to = max(self.read_to or last, last, key=int)
+            arrival = records[-1].approximate_arrival_timestamp
+            position = arrival.timestamp() * 1000 if arrival else now * 1000
+        # More records may follow a full answer.
+        ended = self.iterator is None
+        at_tip = ended or (behind_ms == 0 and len(records) < limit)
+        return Batch(records, size, position, tip, at_tip, ended)
+
+    def begin_at(self, place: Place, due: float) -> None:
+        """Go on elsewhere, with another iterator."""
+        self.iterator, self.place, self.due = None, place, due
+
+    def set_back(self, seconds: float) -> None:
+        """The caller's clock was set back by so much."""
+        self.calls.set_back(seconds)
+        self.bytes.set_back(seconds)
+        self.due -= seconds
+
+
+@dataclass(slots=True)
+class WatchedShard:
+    """What both ways have in common. ``covered``: until when (milliseconds since 1970) it was looked at or
+    missed; ``looked_at``: when it was last (seconds). ``looks``: slots read, or how often its end was
+    reached. ``closed``: no record will come any more."""
+
+    reader: Reader
+    covered: float
+    looked_at: float
+    looks: int = 0
+    closed: bool = False
+
+    @property
+    def shard_id(self) -> str:
+        """Which shard it is."""
+        return self.reader.shard_id
+
+    def set_back(self, seconds: float, now: float) -> None:
+        """The caller's clock was set back by so much, to ``now``."""
+        self.reader.set_back(seconds)
+        self.looked_at -= seconds
+        if self.covered > now * 1000:
+            self.covered = now * 1000
+            if self.reader.place.kind == "AT_TIMESTAMP":
+                self.reader.place = at_time(round(now * 1000))
+
+    def _kept(self, shard: Shard, whole_until: float | None) -> KeptShard | None:
+        place = self.reader.place
+        if place.kind == "TRIM_HORIZON":
+            return None
+        return KeptShard(
+            shard.starting_sequence_number,
+            self.covered,
+            self.looked_at,
+            place.sequence_number if place.names_record else None,
+            whole_until,
+            self.reader.read_to,
+        )
+
+
+@dataclass(slots=True)
+class Sampled(WatchedShard):
+    """``window``: the slot to read. ``look``: its number, ``look_calls``: for it so far. ``records_rate``:
+    Kinesis records a second."""
+
+    window: Window = _NO_SLOT
+    look: int = 0
+    look_calls: int = 0
+    records_rate: float = 0.0
+
+    def limit(self, limits: Limits) -> int:
+        """Records to ask for: some more than the slot should hold, within the budget."""
+        room = _room(self.reader, limits)
+        wanted = int(self.records_rate * (self.window.end - self.window.start) / 1000 * 1.3)
+        return max(min(_FEWEST_RECORDS, room), min(wanted, room, _MOST_RECORDS))
+
+    def next_slot(self, sampling: Sampling, now: float) -> Time:
+        """Turn to the next slot that can still be read; gives the periods missed before it."""
+        # WCH-2: "Every open shard MUST be looked at once in each period; a period whose slot was not read
+        # before the next period is over MUST be counted as missed, and the other periods stand for it."
+        number = sampling.number(self.covered)
+        if number * sampling.period_ms < self.covered:
+            number += 1  # begun before the shard was sampled
+        current = max(number, sampling.number(now * 1000) - 1)
+        self.window = sampling.window(self.shard_id, current)
+        self.look += 1
+        self.look_calls = 0
+        self.reader.begin_at(at_time(self.window.start), self.window.end / 1000 + _SETTLE)
+        skipped_ms = max(0.0, current * sampling.period_ms - self.covered)
+        self.covered += skipped_ms
+        return Time(0, round(skipped_ms))
+
+    def read(self, batch: Batch, now: float) -> Time | None:
+        """Take an answer; gives what the look was, once it is over."""
+        window = self.window
+        if not (batch.at_tip or batch.position >= window.end or self.look_calls >= _MOST_CALLS):
+            self.reader.due = now
+            return None
+        until = window.end if batch.at_tip else min(window.end, batch.position)
+        time = Time(max(0, round(until - window.start)), round(window.period_end - self.covered))
+        self.covered = window.period_end
+        if time.read_ms:
+            self.looks += 1
+            self.looked_at = now
+        return time
+
+    def too_late(self, sampling: Sampling, now: float) -> bool:
+        """Whether the slot cannot be read any more."""
+        return now * 1000 > self.window.period_end + sampling.period_ms
+
+    def up_to_date(self, sampling: Sampling, now: float) -> bool:
+        """Whether it was looked at, or has no finished slot left to look at."""
+        return bool(self.looks) or self.covered >= sampling.number(now * 1000) * sampling.period_ms
+
+    def keep(self, shard: Shard) -> KeptShard | None:
+        """How far it was read; None where reading begins with the first record and none was read."""
+        return self._kept(shard, None)
+
+
+@dataclass(slots=True)
+class Whole(WatchedShard):
+    """``until``: when a new child is sampled like others. ``began``: when the watch took it up (seconds);
+    ``read_up_to_begin``: it was read up to then. ``caught_up``: its end was reached once. ``lag``: seconds
+    from arrival to reading."""
+
+    until: float = _NEVER
+    began: float = 0.0
+    read_up_to_begin: bool = False
+    caught_up: bool = False
+    lag: float = 0.0
+
+    def limit(self, limits: Limits) -> int:
+        """Records to ask for: as many as the budget allows."""
+        return min(_room(self.reader, limits), _MOST_RECORDS)
+
+    def read(self, batch: Batch, now: float, pause: float) -> Time:
+        """Take an answer; gives how much time was read. ``pause``: seconds after its end was reached."""
+        until = now * 1000 if batch.at_tip else min(batch.position, batch.tip)
+        time = Time(max(0, round(until - self.covered)))
+        self.covered = max(self.covered, until)
+        self.looked_at = now
+        self.lag = now - until / 1000
+        self.read_up_to_begin = self.read_up_to_begin or until >= self.began * 1000
+        self.reader.due = now
+        if batch.at_tip:
+            self.caught_up = True
+            self.looks += 1
+            self.reader.due = now + pause
+        return time
+
+    def set_back(self, seconds: float, now: float) -> None:
+        """The caller's clock was set back by so much, to ``now``."""
+        WatchedShard.set_back(self, seconds, now)
+        self.until -= seconds
+        self.began -= seconds
+
+    def up_to_date(self, sampling: Sampling, now: float) -> bool:
+        """Whether it was read up to its end, or up to the time that the watch took it up."""
+        return bool(self.looks) or self.read_up_to_begin
+
+    def keep(self, shard: Shard) -> KeptShard | None:
+        """How far it was read; None where reading begins with the first record and none was read."""
+        return self._kept(shard, 0.0 if self.until == _NEVER else self.until)
+
+    def resume(self, kept: KeptShard) -> None:
+        """Go on where ``kept`` left off."""
+        self.covered, self.looked_at, self.reader.read_to = kept.covered, kept.looked_at, kept.read_to
+        self.reader.place = at_time(round(kept.covered))
+        if kept.sequence_number is not None:
+            self.reader.place = after_record(kept.sequence_number)
+        self.until = kept.whole_until or _NEVER
+
+    def sampled(self) -> Sampled:
+        """The same shard, sampled from now on."""
+        return Sampled(self.reader, self.covered, self.looked_at, self.looks, self.closed)
+
+
+def _room(reader: Reader, limits: Limits) -> int:
+    """How many records the budget of bytes allows for, at least one."""
+    return max(1, int(min(limits.shard_bytes, limits.bytes) / max(1.0, reader.records_size)))
+
+
+def made_within(shard: Shard, now: float, seconds: float) -> bool:
+    """Whether a shard with parents seems younger than ``seconds``. Only decides what is read."""
+    if not shard.parent_shard_ids or shard.starting_sequence_number is None:
+        return False
+    try:
+        hint = sequence_hint(shard.starting_sequence_number)
+    except SequenceNumberError:
+        return False
+    return hint is not None and now - hint.shard_created.timestamp() < seconds

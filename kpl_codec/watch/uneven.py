@@ -1,0 +1,140 @@
+"""Finds uneven load: partition keys and shards that get far more than their share.
+
+A partition key often is a customer's number, and what is found goes to logs, chats and monitoring systems.
+So a hot key is told by its hash key, which `kpl-codec keys hash KEY` prints too, unless names are asked for.
+Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from heapq import nlargest
+from typing import Any, Final, NamedTuple
+
+from ..format.hash_keys import partition_key_hash
+from ..shards.skew import skewed
+from .minutes import Minute, load_of
+
+#: Partition keys that are counted, and for how many seconds.
+_KEYS, _COUNTED_FOR = 256, 3600
+#: A hot key has this part of what the mean shard gets, and this part of all, at least.
+_HOT_OF_SHARD, _HOT_OF_ALL = 0.5, 0.05
+_ENOUGH_FOR_KEYS: Final = 1000
+#: Looks it takes to tell skew and hot keys from a burst.
+_ENOUGH_LOOKS: Final = 10
+
+
+class Hitter(NamedTuple):
+    """A key that was counted at least ``at_least`` and at most ``at_most`` times."""
+
+    key: Any
+    at_most: int
+    at_least: int
+
+
+class HeavyHitters:
+    """Counts keys; keeps at most ``capacity`` of them: Space-Saving (Metwally, Agrawal, El Abbadi 2005).
+
+    Of ``total`` items counted, every key with more than ``total / capacity`` of them is there, and no count
+    is too high by more than ``total / capacity``."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._counts: dict[Hashable, int] = {}
+        self._errors: dict[Hashable, int] = {}
+        #: The total count.
+        self.total = 0
+
+    def add(self, key: Hashable, count: int = 1) -> None:
+        """Count ``key`` that many times."""
+        self.total += count
+        counts = self._counts
+        if key in counts:
+            counts[key] += count
+        elif len(counts) < self._capacity:
+            counts[key], self._errors[key] = count, 0
+        else:
+            # WCH-19: "Keys MUST be counted in bounded memory, and a key with more than 1/capacity of
+            # everything counted MUST be among those kept."
+            rarest = min(counts, key=counts.__getitem__)
+            error = counts.pop(rarest)
+            del self._errors[rarest]
+            counts[key], self._errors[key] = error + count, error
+
+    def top(self, count: int = 10) -> list[Hitter]:
+        """The most frequent keys kept, at most ``count``."""
+        most = nlargest(count, self._counts, key=self._counts.__getitem__)
+        return [Hitter(key, self._counts[key], self._counts[key] - self._errors[key]) for key in most]
+
+
+class HotKeys:
+    """Counts user records by shard and partition key, anew every hour. ``names``: tell keys, not their hash
+    keys."""
+
+    def __init__(self, *, names: bool) -> None:
+        self._names = names
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all counts."""
+        self._keys: HeavyHitters = HeavyHitters(_KEYS)
+        self._since: float | None = None
+        self._counted: Counter[str | None] = Counter()
+        self._looks: Counter[str | None] = Counter()
+        self._seen = 0
+
+    def count(
+        self, shard_id: str | None, keys: Mapping[str, int], now: float, *, stands_for: float = 1.0
+    ) -> None:
+        """Count the user records of one look by partition key. Each stands for ``stands_for`` of them: so the
+        time in which a shard was read whole weighs no more than that in which it was sampled."""
+        if self._since is None or now - self._since > _COUNTED_FOR:
+            self.clear()
+            self._since = now
+        self._looks[shard_id] += bool(keys)
+        for key, count in keys.items():
+            weight = round(count * stands_for)
+            self._seen += count
+            self._counted[shard_id] += weight
+            self._keys.add((shard_id, key), weight)
+
+    def hot(self, minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]:
+        """Shards with hot keys, and what to say of these. ``minutes``: of every open shard."""
+        read = {shard_id: list(some) for shard_id, some in minutes.items()}
+        # WCH-36: "The load of a key MUST be told by its part of its shard and the shard's rate: a shard of
+        # which more was read makes no key hot."
+        rates: Mapping[str | None, float] = {one: load_of(some).user_records for one, some in read.items()}
+        looks: Mapping[str | None, int] = {one: _looks(some) for one, some in read.items()}
+        if not any(looks.values()):  # in a consumer, which is given all records of the shards it reads
+            rates, looks = self._counted, self._looks
+        total = sum(rates.values())
+        if not total or self._seen < _ENOUGH_FOR_KEYS or min(looks.values()) < _ENOUGH_LOOKS:
+            return
+        hot = max(_HOT_OF_SHARD / len(rates), _HOT_OF_ALL)
+        said: dict[str, list[str]] = {}
+        for hitter in self._keys.top(5):
+            shard_id, key = hitter.key
+            part = hitter.at_least / self._counted[shard_id] * rates.get(shard_id, 0.0) / total
+            if part > hot and shard_id is not None:
+                # WCH-23: "A finding MUST hold no record data and no credentials; a partition key only where
+                # the caller asked for names."
+                name = repr(key) if self._names else f"hash key {partition_key_hash(key)}"
+                said.setdefault(shard_id, []).append(f"{name}: {part:.0%}")
+        for shard_id, parts in said.items():
+            yield shard_id, f"{'; '.join(parts)} of the user records"
+
+
+def _looks(minutes: Iterable[Minute]) -> int:
+    return sum(minute.looks for minute in minutes)
+
+
+def skewed_shards(minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]:
+    """Shards far above the mean of these, and what to say of each. ``minutes``: of every open shard."""
+    by_shard = {shard_id: list(some) for shard_id, some in minutes.items()}
+    if min(map(_looks, by_shard.values()), default=0) < _ENOUGH_LOOKS:
+        return
+    seen = sum(minute.slot_user_records for some in by_shard.values() for minute in some)
+    rates = {shard_id: load_of(some).bytes for shard_id, some in by_shard.items()}
+    for shard_id, times in skewed(rates, seen):
+        yield shard_id, f"{times:.1f} times the mean of the open shards, {rates[shard_id] / 1000:,.0f} kB/s"

@@ -1,0 +1,399 @@
+"""Watching a stream within a budget. Sans-I/O: calls out, answers in, `now` as an argument.
+
+    skin                              Watch
+     | use(shard_map, now)      ──▶   which shards there are
+     | ◀── next_call(now)             a GetShardIterator or GetRecords; `timer` says when to ask
+     | receive(call, answer, now) ─▶  findings
+     | fail(call, failure, now)  ──▶  findings; the call comes again, later
+
+Times are seconds since 1970. Several calls may be under way, one of each shard at most.
+Specification: spec/10-watch.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Final
+
+from ..aws_errors import error_kind, missing_member
+from ..backoff import Backoff
+from ..shards.live_shard_map import Failure
+from ..shards.place import TRIM_HORIZON, at_time, iterator_arguments
+from ..shards.shard import Shard
+from ..shards.shard_map import ShardMap
+from .budget import POLL, Budget, Cost, Limits, Measured, planned_period
+from .findings import WatchFinding
+from .kept import Kept, KeptShard
+from .last_hour import LastHour, Look
+from .minutes import Wrong
+from .reading import Batch, Call, Reader, Sampled, Time, Whole, made_within
+from .sampling import Sampling
+
+#: Seconds for which Kinesis refuses another subscription.
+_RESUBSCRIBE: Final = 5.0
+#: A shard counts as not watched after so many periods, and seconds, without a look.
+_BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
+#: Seconds after which a run to the end of each shard gives up shards whose calls all fail.
+GIVE_UP: Final = 12.0
+#: Seconds of the shortest slot: arrival times are whole milliseconds.
+SHORTEST_SLOT: Final = 0.01
+#: Seconds between two ticks.
+_TICK: Final = 5.0
+#: What stands for a call where records are pushed.
+_PUSHED: Final = {"GetShardIterator": "SubscribeToShard", "GetRecords": "NextEvent"}
+#: How much earlier than all others a new shard is due.
+_FIRST: Final = 3600.0
+_SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
+
+
+class Watch:
+    """See the module. ``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which
+    every shard is looked at, lengthened where the limits are too tight for it. ``since``: so many
+    seconds ago reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole.
+    ``late``: seconds that reading a shard whole may lie behind its end before that is a finding.
+    ``pushed``: records come by subscription (share 1.0), see `Call`."""
+
+    def __init__(
+        self,
+        last_hour: LastHour,
+        *,
+        share: float = 0.05,
+        period: float = 20.0,
+        limits: Limits | None = None,
+        after_reshard: float = 30.0,
+        since: float = 0.0,
+        late: float = 60.0,
+        pushed: bool = False,
+        seed: str = "",
+    ) -> None:
+        if not 0 < share <= 1:
+            raise ValueError("share must be above 0 and at most 1")
+        if pushed and share < 1:
+            raise ValueError("a subscription gives everything: share must be 1")
+        if share < 1 and share * period < SHORTEST_SLOT:
+            raise ValueError(f"share * period must be at least {SHORTEST_SLOT} seconds: the time of one look")
+        self.last_hour = last_hour
+        self.limits = limits or (Limits.of_a_consumer() if pushed else Limits())
+        self.measured = Measured()
+        self._pushed = pushed
+        self._wanted, self._since, self._late, self._after_reshard = period, since, late, after_reshard
+        slots = max(1, round(1 / share))
+        self._sampling = Sampling(round(period * 1000), slots, f"{last_hour.stream}\0{seed}")
+        #: The shards that are watched now. Read only.
+        self.shards: dict[str, Sampled | Whole] = {}
+        #: Closed shards that were read to their end, and all that the last map had.
+        self._ended: set[str] = set()
+        self._listed: set[str] = set()
+        #: Where an earlier run left off, until the first map is there.
+        self._kept: Mapping[str, KeptShard] = {}
+        self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
+        self._not_before = 0.0
+        self._numbers = self._stream_failures = 0
+        #: When `tick` should be called.
+        self.next_tick = float("-inf")
+        #: True when an answer says that the shard map is old: fetch it anew and call `use`.
+        self.map_is_old = False
+
+    # -- what is known --------------------------------------------------------------------------
+
+    def cost(self, shards: int | None = None) -> Cost:
+        """What watching costs with so many open shards (default: those there are)."""
+        count = len(self.shards) if shards is None else shards
+        if self._pushed:
+            return Cost.of_subscriptions(count)
+        if self._sampling.slots == 1:
+            return Cost.of_everything(count, self.limits)
+        return Cost.of_a_sample(count, self._wanted, self._sampling.slots, self.limits)
+
+    @property
+    def period(self) -> float:
+        """Seconds in which every shard is looked at."""
+        return self._sampling.period_ms / 1000
+
+    def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[WatchFinding]:
+        """The stream has these shards now (closed ones too, for lineage). ``recreated``: it is a new one."""
+        self.map_is_old = False
+        kept, self._kept = self._kept, {}
+        recreated = recreated or any(
+            shard.shard_id in kept
+            and kept[shard.shard_id].starting_sequence_number != shard.starting_sequence_number
+            for shard in shard_map
+        )
+        findings = self.last_hour.use(shard_map, now, recreated=recreated)
+        first = not self.shards and not kept and not recreated
+        if recreated:
+            kept = {}
+            for known in (self.shards, self._ended, self._listed):
+                known.clear()
+        period = planned_period(self._wanted, len(shard_map.open_shards), self.limits.calls)
+        self._sampling = self._sampling._replace(period_ms=round(period * 1000))
+        self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
+        self._ended = {shard_id for shard_id in self._ended if shard_id in shard_map}
+        last = max((one.looked_at for one in kept.values()), default=now)
+        for shard in shard_map:
+            shard_id = shard.shard_id
+            # A shard that began and was closed between two maps, or two runs, holds records that nobody read.
+            short = shard_id not in self._listed if self._listed else made_within(shard, now, now - last)
+            if shard_id in self.shards:
+                self.shards[shard_id].closed = not shard.open
+            elif shard_id not in self._ended and (shard.open or shard_id in kept or short):
+                self._add(shard, now, kept.get(shard_id), first=first)
+        self._listed = {shard.shard_id for shard in shard_map}
+        return findings
+
+    def _add(self, shard: Shard, now: float, kept: KeptShard | None, *, first: bool) -> None:
+        budgets = Budget(self.limits.shard_calls), Budget(self.limits.shard_bytes)
+        reader = Reader(shard.shard_id, *budgets, place=at_time(round((now - self._since) * 1000)), due=now)
+        whole = Whole(reader, now * 1000, now, closed=not shard.open, began=now)
+        self.shards[shard.shard_id] = whole
+        always_whole = self._sampling.slots == 1  # whatever `until` says
+        if kept is not None:
+            whole.resume(kept)
+            if always_whole or kept.whole_until:
+                return
+            place = reader.place
+            sampled = self._sample(whole, now)
+            if kept.sequence_number is not None and sampled.covered == kept.covered:
+                reader.place = place  # the look goes on behind the last record read
+        elif not first or made_within(shard, now, max(self._after_reshard, self.period)):
+            # WCH-5: "A shard that is new after a reshard MUST be looked at before all others, from its first
+            # record on, and read whole for the time said."
+            reader.begin_at(TRIM_HORIZON, now - _FIRST)
+            whole.until = now + self._after_reshard
+        elif not always_whole:
+            # The slot of the period before is over: the first look comes at once.
+            whole.covered = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
+            self._sample(whole, now)
+
+    def _sample(self, whole: Whole, now: float) -> Sampled:
+        """From now on the shard is sampled."""
+        sampled = whole.sampled()
+        self.shards[whole.shard_id] = sampled
+        self._next_slot(sampled, now)
+        return sampled
+
+    def _next_slot(self, shard: Sampled, now: float) -> None:
+        missed = shard.next_slot(self._sampling, now)
+        if missed.stands_for_ms:
+            self._count(shard, missed, now)
+
+    # -- from run to run ------------------------------------------------------------------------
+
+    def keep(self, now: float) -> Kept:
+        """What the next run needs to go on from here; see `kept`."""
+        shards = {}
+        for shard in self.last_hour.shard_map or ():
+            watched = self.shards.get(shard.shard_id)
+            if watched is not None and (kept := watched.keep(shard)) is not None:
+                shards[shard.shard_id] = kept
+        known = self.last_hour.by_shard, self.last_hour.open_findings
+        return Kept(now, shards, frozenset(self._ended), *known)
+
+    def resume(self, kept: Kept) -> None:
+        """Go on where ``kept`` left off. Call it before the first `use`."""
+        # WCH-29: "A watch that resumes MUST go on where the one before left off: no period is looked at
+        # twice, with a share of 1 no record is left out or read twice, and no finding is told anew."
+        self._kept, self._ended = kept.shards, set(kept.ended)
+        self.last_hour.resume(kept)
+
+    def _behind(self, now: float) -> list[Sampled | Whole]:
+        return [one for one in self.shards.values() if not one.up_to_date(self._sampling, now)]
+
+    def up_to_date(self, now: float) -> bool:
+        """Whether every shard was looked at in this run, or has no finished slot left to look at."""
+        return bool(self.shards or self._ended) and not self._behind(now)
+
+    def given_up(self, now: float) -> list[str]:
+        """The shards for which a run to their end does not wait any longer: all calls for them have failed
+        for `GIVE_UP` seconds. Empty while any other is under way."""
+        left = self._behind(now)
+        failing = [one.shard_id for one in left if one.reader.failures and now - one.looked_at > GIVE_UP]
+        return failing if len(failing) == len(left) else []
+
+    def set_back(self, seconds: float, now: float) -> None:
+        """The caller's clock was set back by so much, to ``now``; what was read by it keeps its age."""
+        # WCH-35: "When the clock is set back, watching MUST go on at once."
+        self.next_tick -= seconds
+        self._not_before -= seconds
+        self.last_hour.set_back(seconds)
+        self._calls.set_back(seconds)
+        self._bytes.set_back(seconds)
+        for shard in self.shards.values():
+            shard.set_back(seconds, now)
+            if isinstance(shard, Sampled):
+                # The answer to a call for a slot is given up: this slot lies in the future now.
+                shard.reader.under_way = None
+                self._settle(shard.reader, 0, now)
+                begun = self._sampling.number(now * 1000) * self._sampling.period_ms
+                shard.covered = min(shard.covered, begun)
+                self._next_slot(shard, now)
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def timer(self) -> float:
+        """When `next_call` or `tick` should be asked again."""
+        due = min((reader.due for reader in self._idle()), default=float("inf"))
+        return min(max(due, self._not_before), self.next_tick)
+
+    def _idle(self) -> Iterator[Reader]:
+        return (one.reader for one in self.shards.values() if one.reader.under_way is None)
+
+    def next_call(self, now: float) -> Call | None:
+        """A call to make now, None if there is none yet (see `timer`)."""
+        if now < self._not_before:
+            return None
+        # WCH-3: "In any span of time the calls for one shard, and for all, MUST NOT be more than their rate
+        # times the span, plus those of one second; calls that fail and calls again count like any other."
+        # WCH-4: "No call MUST begin while bytes that were read are more than the rates have allowed so far."
+        free = max(self._calls.free_at(now, 1), self._bytes.free_at(now))
+        if free > now:
+            self._not_before = free
+            return None
+        while True:
+            reader = min(self._idle(), key=attrgetter("due"), default=None)
+            if reader is None or reader.due > now:
+                return None
+            reader.due = max(reader.calls.free_at(now, 1), reader.bytes.free_at(now))
+            if reader.due <= now:
+                return self._begin(self.shards[reader.shard_id], now)
+
+    def _begin(self, shard: Sampled | Whole, now: float) -> Call:
+        reader = shard.reader
+        reader.under_way = self._numbers = self._numbers + 1
+        if reader.iterator is None:
+            operation = "GetShardIterator"
+            arguments = {"ShardId": reader.shard_id, **iterator_arguments(reader.place)}
+        else:
+            operation = "GetRecords"
+            arguments = {"ShardIterator": reader.iterator, "Limit": shard.limit(self.limits)}
+            # Calls are spent when they begin; bytes are reserved then, and settled by the answer.
+            reader.reserved = arguments["Limit"] * reader.records_size
+            self._bytes.spend(reader.reserved, now)
+            if isinstance(shard, Sampled):
+                shard.look_calls += 1
+        if self._pushed:  # who subscribes counts the calls
+            return Call(_PUSHED[operation], reader.shard_id, arguments, reader.place, self._numbers)
+        reader.calls.spend(1, now)
+        self._calls.spend(1, now)
+        self.measured.calls[operation] += 1
+        return Call(operation, reader.shard_id, arguments, reader.place, self._numbers)
+
+    def _settle(self, reader: Reader, size: int, now: float) -> None:
+        """The answer to the shard's call held ``size`` bytes of data; 0 for a call that failed."""
+        reader.bytes.spend(size, now)
+        self._bytes.spend(size - reader.reserved, now)
+        reader.reserved = 0.0
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def receive(self, call: Call, answer: Mapping[str, Any], now: float) -> list[WatchFinding]:
+        """What the service answered to ``call``; gives the findings to tell of."""
+        shard = self.shards.get(call.shard_id)
+        if shard is None or shard.reader.under_way != call.number:
+            return []
+        reader = shard.reader
+        # WCH-8: "An answer without an iterator or records where they belong MUST be taken for a call that
+        # failed, not for the end of the shard."
+        begins = call.operation in ("GetShardIterator", "SubscribeToShard")
+        missing = missing_member(answer, "ShardIterator" if begins else "Records")
+        if missing is not None:
+            return self.fail(call, Failure("IncompleteAnswer", f"no {missing}"), now)
+        reader.under_way = None
+        if not (begins and self._pushed):  # nothing was called yet
+            reader.failures = self._stream_failures = 0
+        if begins:
+            reader.iterator, reader.due = str(answer["ShardIterator"]), now
+            return []
+        batch = reader.take(answer, int(call.arguments["Limit"]), now)
+        self._settle(reader, batch.size, now)
+        if isinstance(shard, Sampled):
+            findings = self._read_sampled(shard, batch, now)
+        else:
+            findings = self._read_whole(shard, batch, now)
+        if batch.ended:  # a closed shard
+            del self.shards[shard.shard_id]
+            self._ended.add(shard.shard_id)
+            self.map_is_old = self.map_is_old or not shard.closed
+        return findings
+
+    def _read_sampled(self, shard: Sampled, batch: Batch, now: float) -> list[WatchFinding]:
+        look = Look(shard.shard_id, shard.look, self._sampling.slots, shard.window.end, True)
+        findings = self.last_hour.observe(look, batch.records, now)
+        time = shard.read(batch, now)
+        if time is not None:
+            findings += self._count(shard, time, now)
+            shard.records_rate = self.last_hour.load(shard.shard_id).kinesis_records
+            if not batch.ended:
+                self._next_slot(shard, now)
+        return findings
+
+    def _read_whole(self, shard: Whole, batch: Batch, now: float) -> list[WatchFinding]:
+        findings = self.last_hour.observe(Look(shard.shard_id, 0, rereads=True), batch.records, now)
+        time = shard.read(batch, now, 0.0 if self._pushed else POLL)
+        findings += self._count(shard, time, now)
+        # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch
+        # that begins in the past, the limit is larger by that time until it reaches the end."
+        allowed = self._late + (0.0 if shard.caught_up else self._since)
+        detail = f"this watch reads {shard.lag:.0f} s behind the end of the shard; its budget is too small"
+        findings += self.last_hour.lag(shard.shard_id, shard.lag, now, allowed=allowed, detail=detail)
+        sampled = self._sampling.slots > 1 and now >= shard.until
+        if sampled and batch.at_tip and not batch.ended:
+            self._sample(shard, now)
+        return findings
+
+    def _count(self, shard: Sampled | Whole, time: Time, now: float) -> list[WatchFinding]:
+        self.last_hour.add_time(shard.shard_id, time.read_ms, time.stands_for_ms, now)
+        if time.stands_for_ms and not time.read_ms:
+            self.measured.missed += time.stands_for_ms // self._sampling.period_ms
+            return []
+        self.measured.looks += 1
+        return self.last_hour.settle(Wrong("not-watched"), shard.shard_id, now)
+
+    def fail(self, call: Call, failure: Failure, now: float) -> list[WatchFinding]:
+        """``call`` failed; gives the findings to tell of."""
+        self.measured.failed[failure.code] += 1
+        shard = self.shards.get(call.shard_id)
+        if shard is None or shard.reader.under_way != call.number:
+            return []
+        reader = shard.reader
+        reader.under_way = None
+        self._settle(reader, 0, now)
+        if failure.code == "ExpiredIteratorException" and not self._pushed:
+            # WCH-9: "An iterator that has expired MUST be made again behind the last record read."
+            reader.begin_at(reader.place, now)
+            return []
+        # WCH-7: "A call that failed MUST be tried again only after a wait that grows with each failure, one
+        # for the whole stream where the failure is not of one shard."
+        kind = error_kind(failure.code)
+        if kind in ("invalid", "refused"):
+            reader.iterator = None  # it may be what is refused
+        if kind in ("refused", "unconfigured", "not-sent"):
+            self._not_before = now + _STREAM_WAIT.seconds(self._stream_failures)
+            self._stream_failures += 1
+            self.map_is_old = True
+        if isinstance(shard, Sampled) and shard.too_late(self._sampling, now):
+            self._next_slot(shard, now)
+        # WCH-34: "A watch that subscribes MUST read each record once, and MUST NOT subscribe to a shard again
+        # within 5 seconds of a failure."
+        wait = max(_SHARD_WAIT.seconds(reader.failures), _RESUBSCRIBE if self._pushed else 0.0)
+        reader.failures += 1
+        reader.due = max(reader.due, now + wait)
+        if kind == "throttled":
+            return self.last_hour.report(Wrong("throttled"), shard.shard_id, now, failure.code)
+        return []
+
+    def tick(self, now: float) -> list[WatchFinding]:
+        """Call when `timer` says so: findings that are over, skew, hot keys, shards that nobody looks at."""
+        self.next_tick = now + _TICK
+        findings = self.last_hour.tick(now)
+        # WCH-22: "A shard that was not looked at for three periods, and a minute at least, MUST be a
+        # finding."
+        blind = max(_BLIND_SECONDS, _BLIND_PERIODS * self.period)
+        for shard in self.shards.values():
+            if now - shard.looked_at > blind:
+                codes = self.measured.failed.most_common(1) if shard.reader.failures else []
+                why = f"most calls fail with {codes[0][0]}" if codes else "the budget is too small"
+                detail = f"for {now - shard.looked_at:.0f} s; {why}"
+                findings += self.last_hour.report(Wrong("not-watched"), shard.shard_id, now, detail)
+        return findings

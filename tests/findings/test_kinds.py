@@ -1,0 +1,94 @@
+"""Every finding there can be has a name, a meaning and something to do about it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+
+import kpl_codec
+from kpl_codec import errors
+from kpl_codec.findings import KINDS, SEVERITIES, Finding, Kind, kind_of, worst
+from kpl_codec.findings.kinds_watch import WATCH
+from kpl_codec.shards.misplacement_causes import CAUSES
+from kpl_codec.shards.placement import Verdict
+
+PACKAGE = Path(kpl_codec.__file__).parent
+SPEC = PACKAGE.parent / "spec"
+
+
+def codes(kind: type[errors.DecodeError]) -> set[str]:
+    """The codes that errors of a class can have: the class's own, or those that it declares."""
+    own = kind.__dict__.get("code")
+    return {own} if own else set(get_args(get_type_hints(kind)["code"]))
+
+
+def defect_codes() -> set[str]:
+    """The code of every defect that the decoder finds."""
+    classes = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.DecodeError)
+    ]
+    return set().union(*map(codes, classes)) - {"not-aggregated"}  # a plain record is no defect
+
+
+def test_every_defect_of_the_decoder_is_a_kind() -> None:
+    found = defect_codes()
+    assert len(found) > 14
+    assert found <= KINDS.keys()
+
+
+def test_every_verdict_but_expected_is_a_kind() -> None:
+    assert {str(verdict) for verdict in Verdict} - {"expected"} <= KINDS.keys()
+
+
+def test_every_kind_is_reported_by_some_code() -> None:
+    """The code names it; kinds of captures are put together from the codes of `CaptureError`."""
+    paths = [path for end in ("*.py", "*.pyx", "*.pxi", "*.h") for path in PACKAGE.rglob(end)]
+    code = "\n".join(path.read_text() for path in paths if not path.match("findings/kinds*"))
+    named = {name for name in KINDS if not name.startswith("capture")}
+    assert {name for name in named if f'"{name}"' not in code} == set()
+
+
+def test_every_kind_of_watch_is_in_its_chapter() -> None:
+    chapter = (SPEC / "10-watch.md").read_text()
+    assert {kind.name for kind in WATCH if f"`{kind.name}`" not in chapter} == set()
+
+
+def test_a_kind_that_nobody_listed_still_has_a_place() -> None:
+    kind = kind_of("capture-something-new")
+    assert kind.name == "capture-something-new"
+    assert kind.severity == "error"
+    assert "capture-something-new" in kind.title
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_a_kind_is_whole(kind: Kind) -> None:
+    assert KINDS[kind.name] is kind
+    assert kind.severity in SEVERITIES
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", kind.name)
+    for text in (kind.meaning, kind.todo):
+        assert text.endswith(".")
+        assert "  " not in text
+        assert text.count("`") % 2 == 0
+    assert set(kind.evidence) <= Finding.__dataclass_fields__.keys()
+
+
+def test_the_requirements_named_are_in_the_spec() -> None:
+    text = "\n".join(path.read_text() for path in SPEC.glob("*.md"))
+    there = set(re.findall(r"^\*\*([A-Z]{3}-\d+)\*\*", text, re.MULTILINE))
+    assert {kind.requirement for kind in KINDS.values() if kind.requirement} <= there
+
+
+def test_worst_is_the_first_of_the_severities_there() -> None:
+    assert worst([]) is None
+    assert worst(["on-parent"]) == "info"
+    assert worst(["on-parent", "duplicate"]) == "warning"
+    assert worst(["duplicate", "naive-aggregator", "truncated"]) == "critical"
+
+
+def test_causes_read_on_in_a_sentence() -> None:
+    assert all(text[0].islower() and not text.endswith(".") for text in CAUSES.values())

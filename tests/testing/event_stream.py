@@ -1,0 +1,254 @@
+"""A fault proxy that answers SubscribeToShard as AWS does, over the GetRecords of a local server.
+
+    with FanOutProxy(kinesis.endpoint_url) as proxy:
+        proxy.on("SubscribeToShard", cut_events(after=2), times=1)
+
+No local server serves it so that boto3 can read it (spec/11-enhanced-fan-out.md lists the differences), so
+the proxy answers it: the records, their order, the end of a shard and the registered consumers are the
+server's. One subscription per consumer and shard, its end after five minutes and the bytes are this module's.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kpl_codec.testing.faults import Answer, Cut, Exchange, Fault, FaultProxy
+
+EVENT: Final = "SubscribeToShardEvent"
+#: Seconds between two looks at the server, and between two events of a silent shard.
+_LOOK_EVERY, _EVENT_EVERY = 0.05, 1.0
+
+
+class Message(NamedTuple):
+    """One message of an event stream. ``kind``: event or exception; ``name``: its type."""
+
+    kind: str
+    name: str
+    payload: dict[str, Any]
+
+    def encoded(self) -> bytes:
+        """The bytes: lengths, their CRC, headers, payload, CRC of all (AWS: event stream encoding)."""
+        named = {
+            ":message-type": self.kind,
+            f":{self.kind}-type": self.name,
+            ":content-type": "application/json",
+        }
+        headers = b"".join(
+            bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+            for name, value in named.items()
+        )
+        payload = json.dumps(self.payload).encode()
+        prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+        message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
+        return message + struct.pack(">I", zlib.crc32(message))
+
+
+class Refused(Exception):
+    """A call ends with an AWS error. ``body``: the answer's JSON."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__()
+        self.status, self.body = status, body
+
+    @classmethod
+    def by(cls, code: str, message: str) -> Refused:
+        return cls(400, json.dumps({"__type": code, "message": message}).encode())
+
+
+class Subscriptions:
+    """The subscriptions of all consumers. ``lifetime``: seconds that one lives; ``refused_for``: seconds for
+    which a second one of the same consumer and shard is refused."""
+
+    def __init__(self, *, lifetime: float, refused_for: float) -> None:
+        self._lifetime, self._refused_for = lifetime, refused_for
+        self._current: dict[tuple[str, str], tuple[object, float]] = {}
+        self._lock = threading.Lock()
+
+    def subscribe(
+        self, request: dict[str, Any], ask: Callable[[str, dict[str, Any]], dict[str, Any]]
+    ) -> Iterator[Message]:
+        """The messages of a new subscription. ``ask`` calls the server, and raises Refused as this does."""
+        consumer, shard_id, position = (
+            request[name] for name in ("ConsumerARN", "ShardId", "StartingPosition")
+        )
+        described = ask("DescribeStreamConsumer", {"ConsumerARN": consumer})["ConsumerDescription"]
+        if described["ConsumerStatus"] != "ACTIVE":
+            creating = described["ConsumerStatus"] == "CREATING"
+            code = "ResourceInUseException" if creating else "ResourceNotFoundException"
+            raise Refused.by(code, f"the consumer is {described['ConsumerStatus']}")
+        iterator = ask(
+            "GetShardIterator",
+            {
+                "StreamARN": consumer.partition("/consumer/")[0],
+                "ShardId": shard_id,
+                "ShardIteratorType": position["Type"],
+                **(
+                    {"StartingSequenceNumber": position["SequenceNumber"]}
+                    if "SequenceNumber" in position
+                    else {}
+                ),
+                **({"Timestamp": position["Timestamp"]} if "Timestamp" in position else {}),
+            },
+        )["ShardIterator"]
+        mine = object()
+        with self._lock:
+            _, began = self._current.get((consumer, shard_id), (None, float("-inf")))
+            if time.monotonic() - began < self._refused_for:
+                raise Refused.by("ResourceInUseException", "Another active subscription exists")
+            self._current[consumer, shard_id] = mine, time.monotonic()
+
+        def replaced() -> bool:
+            with self._lock:
+                return self._current[consumer, shard_id][0] is not mine
+
+        known = position.get("SequenceNumber", "0")
+        return self._messages(iterator, known, ask, replaced)
+
+    def _messages(
+        self,
+        iterator: str | None,
+        last: str,
+        ask: Callable[[str, dict[str, Any]], dict[str, Any]],
+        replaced: Callable[[], bool],
+    ) -> Iterator[Message]:
+        began = sent = time.monotonic()
+        yield Message("event", "initial-response", {})
+        while time.monotonic() - began < self._lifetime:
+            if replaced():
+                yield Message(
+                    "exception", "ResourceInUseException", {"message": "A newer subscription exists"}
+                )
+                return
+            found = ask("GetRecords", {"ShardIterator": iterator, "Limit": 1000})
+            iterator = found.get("NextShardIterator")
+            records = found["Records"]
+            if records or iterator is None or time.monotonic() - sent > _EVENT_EVERY:
+                sent = time.monotonic()
+                last = records[-1]["SequenceNumber"] if records else last
+                event = {
+                    "Records": records,
+                    "MillisBehindLatest": found.get("MillisBehindLatest") or 0,
+                    "ContinuationSequenceNumber": last,
+                }
+                if iterator is None:
+                    del event["ContinuationSequenceNumber"]
+                    event["ChildShards"] = found["ChildShards"]
+                yield Message("event", EVENT, event)
+            if iterator is None:
+                return
+            if not records:
+                time.sleep(_LOOK_EVERY)
+
+
+class _Messages:
+    """The messages of an answer as bytes."""
+
+    def __init__(self, messages: Iterator[Message]) -> None:
+        self.messages = messages
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        return next(self.messages).encoded()
+
+
+def _streamed(messages: Iterator[Message]) -> Answer:
+    return Answer(200, b"", "application/vnd.amazon.eventstream", _Messages(messages))
+
+
+class FanOutProxy(FaultProxy):
+    """See the module. A subscription to a shard ends after ``lifetime`` seconds; another one is refused for
+    ``refused_for``."""
+
+    def __init__(
+        self, target: str, *, seed: int = 0, lifetime: float = 300.0, refused_for: float = 5.0
+    ) -> None:
+        super().__init__(target, seed=seed)
+        self._subscriptions = Subscriptions(lifetime=lifetime, refused_for=refused_for)
+
+    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """The server's answer, or the messages of a subscription."""
+        if operation != "SubscribeToShard":
+            return super().forward(operation, body, headers)
+
+        def ask(operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+            target = {**headers, "X-Amz-Target": f"Kinesis_20131202.{operation}"}
+            answer = FaultProxy.forward(self, operation, json.dumps(arguments).encode(), target)
+            if answer.status != 200:
+                raise Refused(answer.status, answer.body)
+            return dict(answer.json)
+
+        def checked(messages: Iterator[Message]) -> Iterator[Message]:
+            try:
+                yield from messages
+            except Refused:  # the server is gone
+                raise Cut from None
+
+        try:
+            return _streamed(checked(self._subscriptions.subscribe(json.loads(body), ask)))
+        except Refused as refused:
+            return Answer(refused.status, refused.body)
+
+
+def change_events(name: str, change: Callable[[Iterator[Message]], Iterator[Message]]) -> Fault:
+    """SubscribeToShard: send what ``change`` makes of the messages; it may raise Cut. ``name``: for calls."""
+
+    def fault(exchange: Exchange) -> Answer:
+        answer = exchange.forward()
+        return _streamed(change(answer.parts.messages)) if isinstance(answer.parts, _Messages) else answer
+
+    fault.__name__ = name
+    return fault
+
+
+def _events(after: int, then: Callable[[Message], Iterator[Message]]) -> Callable[..., Iterator[Message]]:
+    """The initial response and ``after`` events as they are; the next one goes to ``then``, which ends it."""
+
+    def changed(messages: Iterator[Message]) -> Iterator[Message]:
+        for count, message in enumerate(messages):
+            if count > after:
+                yield from then(message)
+                return
+            yield message
+
+    return changed
+
+
+def cut_events(after: int = 0, *, fraction: float = 0.5) -> Fault:
+    """SubscribeToShard: reset the connection after ``after`` events and a part of the next."""
+
+    def cut(message: Message) -> Iterator[Message]:
+        data = message.encoded()
+        raise Cut(data[: int(len(data) * fraction)])
+        yield message
+
+    return change_events("cut_events", _events(after, cut))
+
+
+def end_events(after: int = 0) -> Fault:
+    """SubscribeToShard: end the subscription after ``after`` events, without an error."""
+    return change_events("end_events", _events(after, lambda message: iter(())))
+
+
+def fail_events(code: str, after: int = 0) -> Fault:
+    """SubscribeToShard: an error in the stream of events, after ``after`` of them."""
+    failure = Message("exception", code, {"message": "injected"})
+    return change_events(f"fail_events({code})", _events(after, lambda message: iter((failure,))))
+
+
+def slow_events(seconds: float) -> Fault:
+    """SubscribeToShard: wait before each event."""
+
+    def slowed(messages: Iterator[Message]) -> Iterator[Message]:
+        for message in messages:
+            time.sleep(seconds)
+            yield message
+
+    return change_events("slow_events", slowed)

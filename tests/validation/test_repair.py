@@ -1,0 +1,236 @@
+"""Repair: what the KCL lost is put where it belongs, once, and everything is written down."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.adapters import to_get_records
+from kpl_codec.aws import Producer, fetch_shard_map, read_stream
+from kpl_codec.captures import Location
+from kpl_codec.cli.main import main
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
+from kpl_codec.validation.repair import _put_file
+from kpl_codec.validation.repair_files import IDENTITY
+from tests.captures.test_captures import answer
+
+from .test_stream import Stream, stream
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+__all__ = ["stream"]
+
+
+def at_the_kcl(source: Stream) -> Counter[bytes]:
+    """What a KCL consumer gets, shard by shard, each with its range."""
+    shard_map = fetch_shard_map(source.client, source.name, closed=True)
+    return Counter(
+        r.data for r in kpl.deaggregate(read_stream(source.client, source.name), "kcl", shard_map=shard_map)
+    )
+
+
+def repair(source: Stream, results: Path, *more: str) -> int:
+    given = ["--stream", source.name, "--endpoint-url", source.server.endpoint_url, "--region", "us-east-1"]
+    return main(["repair", str(results), "--quiet", *(given if "--apply" in more else ()), *more])
+
+
+@pytest.mark.requirement("SPK-30", "SPK-32")
+def test_a_naive_stream_is_made_whole(stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    stream.put(5)
+    stream.put(12, naive=True)
+    lost = stream.sent - at_the_kcl(stream)
+    assert sum(lost.values()) >= 100
+    out = tmp_path / "out"
+    assert repair(stream, out) == 2  # nothing was validated yet
+    assert repair(stream, out, "--apply") == 2
+    assert stream.validate(out) == 1
+    before = len(list(read_stream(stream.client, stream.name)))
+    killed = out / "repair" / "plan" / "part-00000-half.snappy.parquet"
+    killed.parent.mkdir(parents=True)  # what a planning that was killed leaves
+    killed.write_bytes(b"PAR1")
+    assert repair(stream, out, "--apply") == 2  # no plan yet
+    assert repair(stream, out) == 0  # the dry run
+    assert not killed.exists()
+    assert len(list(read_stream(stream.client, stream.name))) == before
+    plan = pq.read_table(out / "repair" / "plan").to_pylist()
+    assert Counter(row["data"] for row in plan if row["decision"] == "put") == lost
+    assert repair(stream, out, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent  # every user record, each once
+    log = [
+        json.loads(line)
+        for file in (out / "repair" / "log").iterdir()
+        for line in file.read_text().splitlines()
+    ]
+    assert len(log) == len(plan)
+    assert {entry["outcome"] for entry in log} == {"put"}
+    assert json.loads((out / "repair" / "record.json").read_text())["user_records"] == {"put": len(plan)}
+    # Again: it is all written down, so nothing is put; nor on another stream.
+    assert repair(stream, out, "--apply") == 0
+    stream.server.create_stream("another")
+    assert repair(stream, out, "--apply", "--stream", "another", "--other-stream") == 2
+    assert "applied to another stream" in capsys.readouterr().err
+    stream.server.delete_stream("another")
+    assert at_the_kcl(stream) == stream.sent
+    assert repair(stream, out) == 2  # one plan for one run of validate
+    assert "a plan already" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("SPK-46")
+@pytest.mark.parametrize("named", [True, False])
+def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
+    named: bool, stream: Stream, tmp_path: Path, capsys: Any
+) -> None:
+    """Results that name their stream, and captures that do not: then the shards tell."""
+    stream.put(12, naive=True)
+    if named:
+        assert stream.validate(tmp_path / "out") == 1
+    else:
+        capture = tmp_path / "capture"
+        capture.mkdir()
+        shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
+        (tmp_path / "shards.json").write_text(shard_map.to_json())
+        for shard in shard_map:
+            records = read_stream(stream.client, stream.name, shard_ids=[shard.shard_id])
+            answer = to_get_records(records, dump=True)
+            (capture / f"{shard.shard_id}.json").write_text(json.dumps(answer))
+        given = ["--input", str(capture), "--shards", str(tmp_path / "shards.json")]
+        assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
+    assert repair(stream, tmp_path / "out") == 0
+    # Of other shards: those of two streams that are made within one second are equal in all that is known.
+    stream.server.create_stream("another", shards=3)
+    capsys.readouterr()
+    assert repair(stream, tmp_path / "out", "--apply", "--stream", "another") == 2
+    assert "its user records are of another stream" in capsys.readouterr().err
+    assert list(read_stream(stream.client, "another")) == []
+    assert repair(stream, tmp_path / "out", "--apply", "--stream", "another", "--other-stream") == 0
+    assert list(read_stream(stream.client, "another"))
+    stream.server.delete_stream("another")
+
+
+@pytest.mark.requirement("SPK-34", "SPK-32")
+def test_advice_that_is_followed_ends_clean(stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    """validate, repair, validate, repair: the second validate is clean and the second repair puts nothing."""
+    stream.put(5)
+    stream.put(12, naive=True)
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert stream.validate(first) == 1
+    assert repair(stream, first) == 0
+    assert repair(stream, first, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+    capsys.readouterr()
+    assert stream.validate(second) == 0
+    assert "put again by a repair" in capsys.readouterr().out.replace("\n", " ")
+    assert repair(stream, second) == 0
+    assert "nothing to put" in capsys.readouterr().out
+    kinds = Counter(f["kind"] for f in pq.read_table(second / "findings").to_pylist())
+    assert kinds["repaired"] >= 10
+    assert set(kinds) <= {"repaired", "on-parent", "explicit-hash-key-implied"}
+    assert repair(stream, second, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+    # What comes later is found as ever.
+    stream.put(3, naive=True)
+    assert stream.validate(tmp_path / "third") == 1
+    assert repair(stream, tmp_path / "third") == 0
+    assert repair(stream, tmp_path / "third", "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+
+
+@pytest.mark.requirement("SPK-32")
+def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
+    rows = [
+        {
+            **dict(zip(IDENTITY, ("shardId-000000000000", str(number), 0), strict=True)),
+            "partitionKey": f"k{number}",
+            "explicitHashKey": None,
+            "data": b"%d" % number,
+            "tags": None,
+            "decision": "put",
+        }
+        for number in range(300)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "plan.parquet")
+    (tmp_path / "repair" / "log").mkdir(parents=True)
+    settings = {"endpoint_url": stream.server.endpoint_url, "region": "us-east-1"}
+
+    def put(_: int) -> Counter[str]:
+        return _put_file(Location(tmp_path / "plan.parquet"), Location(tmp_path), 0, settings, stream.name)
+
+    with ThreadPoolExecutor(2) as pool:
+        counts = list(pool.map(put, range(2)))
+    assert sorted(counts, key=repr) == [{"put": 300}, {"put-before": 300}]
+    assert at_the_kcl(stream) == Counter(row["data"] for row in rows)
+
+
+@pytest.mark.requirement("SPK-31")
+def test_what_a_producer_sent_again_is_left_alone(stream: Stream, tmp_path: Path) -> None:
+    """A split leaves dropped aggregates whose user records were delivered with the second attempt."""
+    with Producer(stream.name, client_settings=stream.server.client_settings) as producer:
+        producer.put("warm", b"up").result(30)
+        stream.sent[b"up"] += 1
+        stream.split()
+        futures = []
+        for number in range(400):
+            data = b"after the split %d" % number
+            stream.sent[data] += 1
+            futures.append(producer.put(f"key-{number}", data))
+        for future in futures:
+            future.result(60)
+    assert at_the_kcl(stream) == stream.sent
+    out = tmp_path / "out"
+    assert stream.validate(out) in (0, 1)
+    assert repair(stream, out) == 0
+    rows = pq.read_table(out / "user-records", columns=["kcl"])["kcl"].to_pylist()
+    assert "dropped" in rows  # else there is nothing to see here
+    decisions = Counter(pq.read_table(out / "repair" / "plan", columns=["decision"])["decision"].to_pylist())
+    assert decisions == {"already-delivered": rows.count("dropped")}
+    assert repair(stream, out, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+
+
+@pytest.mark.requirement("SPK-30")
+def test_captures_of_two_streams_are_not_put_to_one(tmp_path: Path, capsys: Any) -> None:
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(2))]
+    (tmp_path / "shards.json").write_text(ShardMap(shards).to_json())
+    mixed = kpl.encode([kpl.UserRecord(f"key-{number}", b"x") for number in range(20)])
+    pages = [{**answer(mixed), "StreamName": name} for name in ("orders", "payments")]
+    (tmp_path / "capture.jsonl").write_text("\n".join(map(json.dumps, pages)))
+    given = ["--input", str(tmp_path / "capture.jsonl"), "--shards", str(tmp_path / "shards.json")]
+    assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
+    assert main(["repair", "--quiet", str(tmp_path / "out")]) == 2
+    assert "several streams" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "repair").exists()
+
+
+@pytest.mark.requirement("SPK-33")
+def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    """A user record of 2 MiB, captured from a stream that takes such, put to one that does not."""
+    users = [kpl.UserRecord("small", b"fine"), kpl.UserRecord("large", bytes(2 << 20))]
+    users += [kpl.UserRecord(f"other-{number}", b"%d" % number) for number in range(20)]
+    capture, out = tmp_path / "capture.jsonl", tmp_path / "out"
+    shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
+    (tmp_path / "shards.json").write_text(shard_map.to_json())
+    capture.write_text(json.dumps(answer(kpl.encode(users), shard=shard_map.open_shards[0].shard_id)))
+    given = ["--input", str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
+    assert main(["validate", "--quiet", *given]) == 1
+    assert repair(stream, out) == 0
+    assert re.search(r"22 +put", capsys.readouterr().out)
+    assert repair(stream, out, "--apply", "--other-stream") == 1
+    assert at_the_kcl(stream) == Counter(user.data for user in users if user.partition_key != "large")
+    log = [
+        json.loads(line)
+        for file in (out / "repair" / "log").iterdir()
+        for line in file.read_text().splitlines()
+    ]
+    (failed,) = [entry for entry in log if entry["outcome"] == "failed"]
+    assert failed["old"][2] == 1
+    assert failed["error"]

@@ -1,0 +1,33 @@
+"""A clock that is set back while a watch runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kpl_codec.watch import LastHour, Watch
+
+from .model import START, ModelStream, open_map, run
+from .test_watch import Traffic
+
+
+@pytest.mark.requirement("WCH-35")
+@pytest.mark.parametrize("share", [0.05, 1.0])
+def test_a_clock_that_is_set_back_does_not_stop_the_watch(share):
+    stream = ModelStream(open_map(2))
+    traffic = Traffic(stream, rate=5, naive=0.1)
+    traffic.fill(START - 60, START + 300)
+    watch = Watch(LastHour("orders"), share=share)
+    ahead = 3600.0  # the clock is an hour ahead, then it is set
+
+    watch.use(stream.shard_map, START + ahead)
+    early = ModelStream(stream.shard_map, refuse=lambda call, now: "InvalidArgumentException")
+    run(watch, early, START + ahead, START + ahead + 30)
+    watch.set_back(ahead, START + 30)
+    found = run(watch, stream, START + 30, START + 75)
+    assert {f.shard_id for f in found if f.kind == "naive-aggregator"} == set(watch.shards)
+    assert all(state.looks for state in watch.shards.values())
+    assert not [f for f in found if f.kind == "not-watched"]
+    # What was counted by the wrong clock moves with it.
+    watch.set_back(ahead, START + 75 - ahead)
+    assert max(max(watch.last_hour.minutes(shard_id)) for shard_id in watch.shards) <= START // 60 + 2 - 60
+    assert all(f.last_seen <= START + 75 - ahead for f in watch.last_hour.findings())

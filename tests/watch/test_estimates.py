@@ -1,0 +1,169 @@
+"""What a sample says of the whole: by simulation, with every truth known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.watch.budget import Budget, planned_period
+from kpl_codec.watch.estimates import Sample, estimate, seconds_to_find
+from kpl_codec.watch.sampling import Sampling
+from kpl_codec.watch.uneven import HeavyHitters
+
+
+@pytest.mark.requirement("WCH-1")
+@given(st.integers(1, 100), st.integers(100, 600_000), st.integers(0, 10**9), st.text(max_size=5))
+def test_slots_tile_the_period_and_a_restart_draws_the_same(slots, period_ms, number, seed):
+    sampling = Sampling(period_ms, slots, seed)
+    window = sampling.window("shardId-000000000007", number)
+    assert number * period_ms <= window.start <= window.end <= window.period_end == (number + 1) * period_ms
+    assert abs((window.end - window.start) - period_ms / slots) < 1 + 1e-6
+    assert window == Sampling(period_ms, slots, seed).window("shardId-000000000007", number)
+    assert sampling.number(window.start) == number
+
+
+@pytest.mark.requirement("WCH-1")
+def test_every_slot_is_as_likely_as_any_other():
+    sampling = Sampling(20_000, 20, "orders")
+    drawn = Counter(sampling.window("shardId-000000000001", n).start % 20_000 for n in range(20_000))
+    assert len(drawn) == 20
+    # Chi square with 19 degrees of freedom is above 43.8 once in a thousand.
+    assert sum((count - 1000) ** 2 / 1000 for count in drawn.values()) < 43.8
+    both = sum(sampling.window("a", n).start == sampling.window("b", n).start for n in range(20_000))
+    assert abs(both - 1000) < 130
+
+
+@pytest.mark.requirement("WCH-6")
+def test_a_period_is_lengthened_for_many_shards():
+    assert planned_period(20, 4, 20) == 20
+    assert planned_period(20, 500, 20) == pytest.approx(500 * 3 / 16)
+
+
+def _bursts(rng: random.Random, slots: int) -> list[int]:
+    """Losses by slot: rare single ones, bursts over neighbouring slots, a steady trickle; or all at once."""
+    losses = [0] * slots
+    kind = rng.choice(["single", "burst", "trickle", "both"])
+    if kind in ("single", "both"):
+        for _ in range(rng.randint(1, 200)):
+            losses[rng.randrange(slots)] += rng.randint(1, 60)
+    if kind in ("burst", "both"):
+        for _ in range(rng.randint(1, 12)):
+            start, size = rng.randrange(slots), rng.randint(10, 100)
+            for slot in range(start, min(slots, start + rng.randint(1, 60))):
+                losses[slot] += size
+    if kind == "trickle":
+        rate = rng.uniform(0.01, 3)
+        for slot in range(slots):
+            losses[slot] += sum(rng.random() < rate / 5 for _ in range(5)) * 20
+    return losses
+
+
+@pytest.mark.requirement("WCH-14", "WCH-15")
+@pytest.mark.parametrize("slots", [4, 10, 20, pytest.param(50, marks=pytest.mark.slow)])
+def test_the_interval_covers_the_truth_as_often_as_it_says(slots):
+    """Of the runs in which a loss was seen at all; where none was, nothing is claimed."""
+    rng = random.Random(slots)
+    covered = runs = seen_runs = 0
+    periods = 90
+    while seen_runs < 3000 and runs < 20_000:
+        runs += 1
+        losses = _bursts(rng, slots * periods)
+        looks = [losses[n * slots + rng.randrange(slots)] for n in range(periods)]
+        if not any(looks):
+            continue
+        seen_runs += 1
+        found = estimate([Sample(float(slots), sum(looks), sum(y * y for y in looks), max(looks))])
+        truth = sum(losses)
+        assert found.low >= found.seen == sum(looks)
+        assert found.low <= found.estimate <= found.high
+        # The lower end may be above a truth that a lucky look overstates: that is a miss like any other.
+        covered += found.low <= truth <= found.high
+    assert covered / seen_runs >= 0.95 - 0.01, (covered, seen_runs)
+
+
+@pytest.mark.requirement("WCH-16", "WCH-14")
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=20), st.integers(0, 100))
+def test_what_was_all_read_is_exact(counts, certain):
+    sample = Sample(1.0, sum(counts), sum(c * c for c in counts), max(counts), certain)
+    found = estimate([sample])
+    assert found[:4] == (sum(counts) + certain,) * 4
+
+
+@pytest.mark.requirement("WCH-14")
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(1, 100), st.lists(st.integers(0, 500), min_size=1, max_size=20), st.integers(0, 9)
+        ),
+        max_size=5,
+    ),
+    st.floats(0.5, 0.999),
+)
+def test_an_interval_is_in_order_and_never_below_what_was_seen(shards, confidence):
+    samples = [Sample(s, sum(c), sum(y * y for y in c), max(c), k) for s, c, k in shards]
+    found = estimate(samples, confidence)
+    assert found.seen <= found.low <= found.high
+    assert found.seen <= found.estimate
+    assert (found.estimate == 0) == (found.seen == 0)
+
+
+@pytest.mark.requirement("WCH-17")
+@pytest.mark.parametrize(("rate", "share"), [(0.5, 0.05), (5, 0.05), (0.1, 0.2)])
+def test_a_recurring_loss_is_found_in_the_time_said(rate, share):
+    """Losses at random; one slot of each period of 20 s. In 95 of 100 runs one was met by then."""
+    rng = random.Random(7)
+    period, slots = 20.0, round(1 / share)
+    said = seconds_to_find(rate, share, period=period)
+    found = 0
+    runs = 2000
+    for _ in range(runs):
+        for number in range(math.floor(said / period) + 1):
+            start = number * period + rng.randrange(slots) * period / slots
+            if start + period / slots > said:
+                break
+            if rng.random() < 1 - math.exp(-rate * period / slots):
+                found += 1
+                break
+    assert found / runs >= 0.95 - 0.015
+
+
+@pytest.mark.requirement("WCH-3")
+@given(
+    st.floats(0.1, 50),
+    st.lists(st.tuples(st.floats(0, 3), st.floats(0, 5)), min_size=1, max_size=60),
+)
+def test_no_span_of_time_costs_more_than_the_rate(rate, wishes):
+    budget, now, bought = Budget(rate), 100.0, []
+    for pause, amount in wishes:
+        now = max(now + pause, budget.free_at(now + pause, 1))
+        budget.spend(amount, now)
+        bought.append((now, amount))
+    for i, (start, _) in enumerate(bought):
+        spent = 0.0
+        for at, amount in bought[i:]:
+            assert spent <= rate * (at - start) + max(1.0, rate) + 1e-6  # before the last one
+            spent += amount
+
+
+@pytest.mark.requirement("WCH-19")
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=300), st.integers(1, 20))
+def test_no_frequent_key_is_lost_and_no_count_is_far_off(items, capacity):
+    hitters = HeavyHitters(capacity)
+    truth: Counter[int] = Counter()
+    for key, count in items:
+        hitters.add(key, count)
+        truth[key] += count
+    kept = {hitter.key: hitter for hitter in hitters.top(capacity)}
+    assert len(kept) <= capacity
+    assert hitters.total == truth.total()
+    for key, count in truth.items():
+        if count > truth.total() / capacity:
+            assert key in kept
+    for hitter in kept.values():
+        assert hitter.at_least <= truth[hitter.key] <= hitter.at_most
+        assert hitter.at_most - hitter.at_least <= truth.total() / capacity

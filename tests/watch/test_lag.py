@@ -1,0 +1,79 @@
+"""How far a watch that reads everything is behind, against a model that knows."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.watch import LastHour, Limits, Look
+from kpl_codec.watch.measures import measures, measures_of_records
+from tests.examples import examples
+
+from .model import START, ModelStream, open_map, run
+from .test_watch import Traffic, watched
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("WCH-32", "WCH-22")
+@given(part=st.floats(0.1, 2.0), since=st.sampled_from([0.0, 90.0]))
+@settings(max_examples=examples(12))
+def test_a_watch_that_reads_behind_tells_its_lag_and_one_that_keeps_up_does_not(part, since):
+    """``part``: what the budget allows of what comes in. Lag: the age of the oldest record not yet read."""
+    stream = ModelStream(open_map(2))
+    Traffic(stream, rate=20).fill(START - since, START + 400)
+    size = len(stream.records["shardId-000000000000"][0].data)
+    watch = watched(stream, share=1.0, since=since, limits=Limits(5, 50, size * 20 * part, 1e7))
+    longest = dict.fromkeys(stream.records, 0.0)
+
+    def check(now):
+        for shard_id, records in stream.records.items():
+            read_to = int(watch.shards[shard_id].reader.read_to or 0)
+            age = now - next(put for put in records if put.number > read_to).at_ms / 1000
+            # Between two answers, as far apart as the budget asks for, it grows.
+            assert age - 20 < watch.last_hour.lags.get(shard_id, 0.0) < max(0.0, age) + 3
+            longest[shard_id] = max(longest[shard_id], age)
+        return []
+
+    changes = [(START + second, check) for second in range(10, 400, 5)]
+    told = run(watch, stream, START, START + 400, changes=changes)
+    assert {f.kind for f in told} <= {"lag"}  # it is looked at: not "not-watched"
+    assert all("this watch reads" in f.text and f.severity == "warning" for f in told)
+    for shard_id, lag in longest.items():
+        if abs(lag - 60 - since) > 25:
+            assert (lag > 60 + since) == any(f.shard_id == shard_id for f in told)
+
+
+@pytest.mark.requirement("WCH-32")
+def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end():
+    stream = ModelStream(open_map(1))
+    traffic = Traffic(stream, rate=5)
+    traffic.fill(START - 600, START + 100)
+    traffic.rate = 200
+    traffic.fill(START + 100, START + 400)
+    size = len(stream.records["shardId-000000000000"][0].data)
+    watch = watched(stream, share=1.0, since=600, limits=Limits(5, 50, size * 60, 1e7))
+    (lag,) = run(watch, stream, START, START + 400)  # 600 s behind at first: that was asked for
+    assert lag.kind == "lag"
+    assert START + 160 < lag.last_seen < START + 230
+    (told,) = (m.value for m in measures(watch, START + 400) if m.name == "lag_seconds")
+    assert told == pytest.approx(200, abs=25)
+
+
+@pytest.mark.requirement("WCH-32")
+def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_told_for_an_hour():
+    last_hour = LastHour("orders", late=60.0)
+    late = kpl.KinesisRecord(
+        "k", b"x", "1", "shardId-000000000000", datetime.fromtimestamp(START - 100, timezone.utc)
+    )
+    (finding,) = last_hour.observe(Look(late.shard_id, 1), [late], START)
+    assert finding.kind == "lag"
+
+    def lag(now):
+        last_hour.tick(now)
+        return {m.name: m.value for m in measures_of_records(last_hour)}["lag_seconds"]
+
+    assert [lag(START + 5), lag(START + 180)] == [100.0, 0.0]
