@@ -170,6 +170,7 @@ def test_every_kind_of_fault_at_once_loses_nothing(
     proxy: FaultProxy,
 ) -> None:
     for fault in (lose_answer(), cut_answer(0.5), throttle(), server_error(), server_error(503)):
+        proxy.on("PutRecords", fault, times=1)  # each once, whatever the chances
         proxy.on("PutRecords", fault, rate=0.12)
     proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
     proxy.on("ListShards", server_error(), rate=0.3)
