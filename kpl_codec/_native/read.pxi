@@ -10,31 +10,6 @@ cdef enum State:
     AGGREGATED = 2  # sound
     UNREAD = 3  # like 0, but the digest is right
 
-cdef extern from *:
-    """
-    #ifndef KPL_SPARES /* fuzz/sanitize.py has none, to see what is used after it was freed */
-    #define KPL_SPARES 4
-    #endif
-    """
-    cdef enum:
-        SPARES "KPL_SPARES"
-
-cdef enum:
-    MOST_SPARE = 1 << 25  # bytes of all that are kept
-
-cdef struct Tables:
-    Message m
-    uint8_t *hashes
-    size_t room  # for the hashes of so many texts
-    size_t size  # bytes
-
-# The tables of `Frames` that are gone, for the next ones: the kernel hands out new memory page by page and fills
-# each with zeros. Used only under the interpreter's lock.
-cdef Tables spare[SPARES + 1]
-cdef size_t spares = 0
-cdef size_t spare_size = 0
-
-
 cdef struct Data:
     const uint8_t *at  # NULL: there is none
     size_t size
@@ -61,36 +36,14 @@ cdef class Frames:
         free(self.data)
         free(self.state)
         free(self.starts)
-        self.leave_tables()
-
-    cdef void leave_tables(self) noexcept:
-        """To the next `Frames`, or free."""
-        global spares, spare_size
-        cdef size_t size = self.m.rows.room * sizeof(Row) + 16 * self.hashes_room
-        size += (self.m.pks.room + self.m.ehks.room) * sizeof(Text)
-        if spares < SPARES and 0 < size <= MOST_SPARE - spare_size:
-            spare[spares].m, spare[spares].size = self.m, size
-            spare[spares].hashes, spare[spares].room = self.hashes, self.hashes_room
-            spares += 1
-            spare_size += size
-        else:
-            free_message(&self.m)
-            free(self.hashes)
-
-    cdef void take_tables(self) noexcept:
-        global spares, spare_size
-        if spares:
-            spares -= 1
-            spare_size -= spare[spares].size
-            self.m, self.hashes, self.hashes_room = spare[spares].m, spare[spares].hashes, spare[spares].room
-            self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
+        free_message(&self.m)
+        free(self.hashes)
 
     cdef int reserve(self, size_t count) except -1:
         """Makes room for `count` records. The subclass fills in `data`."""
         if count >= NONE:
             raise ValueError("too many records")
         self.count = count
-        self.take_tables()
         self.data = <Data *>malloc((count + 1) * sizeof(Data))
         self.state = <uint8_t *>malloc(count + 1)
         self.starts = <size_t *>calloc(count + 1, sizeof(size_t))
