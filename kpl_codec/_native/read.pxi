@@ -28,7 +28,6 @@ cdef class Frames:
     cdef uint8_t *state
     cdef size_t *starts  # first row of each record, and the end of the last
     cdef uint8_t *hashes  # 16 bytes a text: those of partition keys, then those of explicit hash keys
-    cdef size_t hashes_room
     cdef bint hashed
     cdef readonly size_t count
 
@@ -137,13 +136,9 @@ cdef class Frames:
         """The hash key of every text: MD5 of a partition key, the number of an explicit hash key."""
         cdef size_t first = 0, count, pks = self.m.pks.count, ehks = self.m.ehks.count, i
         cdef kpl_message messages[256]
-        if self.hashes == NULL or self.hashes_room < pks + ehks:
-            free(self.hashes)
-            self.hashes_room = self.m.pks.room + self.m.ehks.room
-            self.hashes = <uint8_t *>malloc(16 * (self.hashes_room + 1))
-            if self.hashes == NULL:
-                self.hashes_room = 0
-                return NO_MEMORY
+        self.hashes = <uint8_t *>malloc(16 * (pks + ehks + 1))
+        if self.hashes == NULL:
+            return NO_MEMORY
         self.hashed = True
         while first < pks:
             count = min(<size_t>256, pks - first)
