@@ -24,9 +24,9 @@ class AggregatedRecord(Sequence[UserRecord]):
     A sequence of UserRecord, made on demand; kpl_codec.arrow makes columns from the parts.
 
     ``partition_key_table``, ``explicit_hash_key_table``: the distinct keys, as text.
-    ``partition_key_indices``: of each user record's key. ``explicit_hash_key_indices``: the same, -1 for none;
-    None if no user record has one. ``data``: of each user record, as bytes. ``tags``: of each, as a tuple of
-    Tag; None if no user record has tags.
+    ``partition_key_indices``: of each user record's key. ``explicit_hash_key_indices``: the same, -1 where
+    there is none; None if no user record has one. ``data``: of each user record, as bytes. ``tags``: of each,
+    as a tuple of Tag; None if no user record has tags.
     """
 
     __slots__ = (
