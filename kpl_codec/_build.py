@@ -1,4 +1,4 @@
-"""Builds the optional extension kpl_codec._speedups during every install and wheel build.
+"""Builds the optional extension kpl_codec._speedups during every install and wheel build, and the sdist.
 
 If there is no C compiler, or it fails, the build prints one line and goes on: everything works without the
 extension (for wheels, KPL_CODEC_REQUIRE_SPEEDUPS=1 makes this an error). pyproject.toml names this file and
@@ -14,6 +14,7 @@ import sys
 
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext as _build_ext
+from setuptools.command.sdist import sdist as _sdist
 from setuptools.errors import BaseError, CCompilerError
 
 NAME = "kpl_codec._speedups"
@@ -33,6 +34,18 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
             ext.optional = True  # an editable install then does not look for it either
             reason = str(error).strip().splitlines() or [type(error).__name__]
             sys.stderr.write(f"kpl_codec: built without _speedups: the same, slower ({reason[-1]})\n")
+
+
+class sdist(_sdist):  # type: ignore[misc]
+    """`sdist` with the tests and what they need: README's commands work from it as from a checkout."""
+
+    def add_defaults(self) -> None:
+        super().add_defaults()
+        for folder in ("tests", "fuzz", "spec", ".ci", ".github"):
+            self.filelist.graft(folder)
+        for pattern in ("*.md", "requirements.lock", ".gitignore"):
+            self.filelist.include(pattern)
+        self.filelist.global_exclude("*.py[co]", "*.so", ".DS_Store")
 
 
 def main(flags: list[str]) -> None:
