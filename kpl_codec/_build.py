@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
+from glob import glob
+from pathlib import Path
 
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext as _build_ext
@@ -39,13 +41,12 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
 class sdist(_sdist):  # type: ignore[misc]
     """`sdist` with the tests and what they need: README's commands work from it as from a checkout."""
 
-    def add_defaults(self) -> None:
-        super().add_defaults()
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        more = {"requirements.lock", ".gitignore", *glob("*.md")}
         for folder in ("tests", "fuzz", "spec", ".ci", ".github"):
-            self.filelist.graft(folder)
-        for pattern in ("*.md", "requirements.lock", ".gitignore"):
-            self.filelist.include(pattern)
-        self.filelist.global_exclude("*.py[co]", "*.so", ".DS_Store")
+            more |= {str(path) for path in Path(folder).rglob("*")}
+        wanted = {path for path in more if os.path.isfile(path) and "__pycache__" not in path}
+        super().make_release_tree(base_dir, sorted(wanted.union(files)))
 
 
 def main(flags: list[str]) -> None:

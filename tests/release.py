@@ -6,8 +6,8 @@ folders without a checkout:
 1. installs the wheel with the extra ``demo`` by its name, and runs README's first command, `kpl-codec demo`;
 2. unpacks the sdist, and runs README's second command, which passes the tests.
 
-What the packages depend on comes from the package index that pip knows. Takes about ten minutes. Exit status 1
-if a step fails.
+What the packages depend on comes from the package index that pip knows. Takes about ten minutes. Exit status
+1 if a step fails.
 """
 
 from __future__ import annotations

@@ -18,21 +18,23 @@ SCHEMAS = {
 }
 
 
+def check(*command: str) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_each_file_follows_its_schema(schema: str) -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, SCHEMAS[schema])]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    check(sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, SCHEMAS[schema]))
 
 
 @pytest.mark.slow
 def test_no_workflow_can_be_misused() -> None:
     """Permissions, pinned actions, injected texts, and what else zizmor looks at."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    command = ["zizmor", "--offline", "--persona", "pedantic", str(GITHUB)]
-    ran = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    check("zizmor", "--offline", "--persona", "pedantic", str(GITHUB))
 
 
 def test_every_tested_python_has_wheels() -> None:
