@@ -18,7 +18,7 @@ from typing import Protocol
 
 from .one_lock import LOCK
 from .producer_log import logger
-from .producer_threads import EXISTING, RUNNING
+from .producer_threads import RUNNING
 
 
 class Producer(Protocol):
@@ -71,7 +71,6 @@ def _after_fork_in_child() -> None:
         for owner in threads.owners:
             for pending in [*owner.unresolved, *owner.letters.inbox]:
                 pending.token.orphan()
-    for threads in list(EXISTING):
         threads.begin()
     RUNNING.clear()
     for producer in list(_PRODUCERS):

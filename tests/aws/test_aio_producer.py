@@ -22,41 +22,9 @@ from kpl_codec.producer import (
 from kpl_codec.testing.faults import FaultProxy, cut_answer, lose_answer, server_error, slow, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from .test_producer import PATIENT, delivered, reshard, through
+from .test_producer import PATIENT, delivered, through
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("PRD-27", "PRD-28", "PRD-29", "PRD-32")
-def test_splits_under_load_lose_nothing_and_double_nothing(kinesis_local: LocalKinesis, stream: str) -> None:
-    import threading
-
-    async def main() -> list[asyncio.Future[Delivery]]:
-        config = ProducerConfig(record_max_buffered_time=20, aggregation_max_size=2000, **PATIENT)
-        futures: list[asyncio.Future[Delivery]] = []
-        async with AsyncProducer(
-            stream, config=config, client_settings=kinesis_local.client_settings
-        ) as producer:
-            assert await producer.wait_ready(60)
-            await (await producer.put("warm", b"up"))
-            resharding = asyncio.create_task(
-                asyncio.to_thread(reshard, kinesis_local, stream, 5, threading.Event())
-            )
-            while not resharding.done():
-                for _ in range(15):
-                    number = len(futures)
-                    futures.append(await producer.put(f"key-{number % 97}", b"%07d" % number))
-                await asyncio.sleep(0.01)
-            assert len(await resharding) == 5
-        return futures
-
-    futures = asyncio.run(main())
-    results = [future.result() for future in futures]
-    assert delivered(kinesis_local, stream) == Counter(
-        {b"up": 1} | {b"%07d" % n: 1 for n in range(len(futures))}
-    )
-    assert any(a.outcome is Outcome.MISPLACED for result in results for a in result.attempts)
 
 
 @pytest.mark.requirement("PRD-10", "PRD-21", "PRD-23")
