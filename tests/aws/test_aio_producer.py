@@ -83,23 +83,3 @@ def test_one_that_was_never_closed_tells_what_it_had_left(
     gc.collect()
     (line,) = [record for record in caplog.records if record.name == "kpl_codec.producer"]
     assert line.getMessage() == "50 user records not delivered: the producer was never closed"
-
-
-@pytest.mark.requirement("PRD-10")
-def test_an_expired_record_says_what_kept_it(caplog: pytest.LogCaptureFixture) -> None:
-    nowhere = {
-        "endpoint_url": "http://127.0.0.1:9",
-        "region_name": "us-east-1",
-        "aws_access_key_id": "none",
-        "aws_secret_access_key": "none",
-    }
-
-    async def main() -> None:
-        config = ProducerConfig(record_ttl=700)
-        async with AsyncProducer("orders", config=config, client_settings=nowhere) as producer:
-            future = await producer.put("key", b"x")
-        with pytest.raises(DeliveryError, match=r"expired \(EndpointConnectionError\) after"):
-            await future
-
-    asyncio.run(main())
-    assert "1 user records not delivered: expired (EndpointConnectionError)" in caplog.text

@@ -121,17 +121,6 @@ def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> 
         ender.join()
 
 
-def test_an_orphan_does_not_call_back_but_can_be_asked() -> None:
-    future = DeliveryFuture()
-    told: list[str] = []
-    future.add_done_callback(lambda _: told.append("the parent's"))
-    with LOCK:
-        future.orphan()
-    future.add_done_callback(lambda _: told.append("the child's"))
-    assert told == ["the child's"]
-    assert future in wait([future], 5).done
-
-
 def test_who_waits_is_told_also_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     future = DeliveryFuture()
     told: list[str] = []

@@ -51,13 +51,6 @@ def refusing(code: str) -> Any:
 
 
 @SKINS
-@pytest.mark.requirement("PRD-60")
-def test_close_tells_whether_all_was_delivered(skin: str) -> None:
-    assert run(skin, ModelClient())[1] is True
-    assert run(skin, ModelClient(), records=0)[1] is True
-
-
-@SKINS
 @pytest.mark.parametrize("before", ["put", "close", "wait_ready", "flush", "refresh_shard_map"])
 def test_both_start_and_end_alike_without_a_block(skin: str, before: str) -> None:
     """``before``: the first method that is called."""

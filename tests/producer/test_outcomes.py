@@ -184,7 +184,7 @@ def test_backoff_doubles_is_bounded_and_starts_anew(drawn: int, failures: int) -
     lane, now = Lane("s", 150, lambda n: drawn % n), 0.0
 
     def answer(failed: bool) -> None:
-        lane.answered(stored=not failed, failed=failed, throttled=False, sent_at=now, now=now)
+        lane.answered({Outcome.INTERNAL if failed else Outcome.DELIVERED}, now, now)
 
     for number in range(failures):
         answer(True)
