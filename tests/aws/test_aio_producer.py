@@ -8,11 +8,7 @@ import gc
 import pytest
 
 from kpl_codec.aws import AsyncProducer
-from kpl_codec.producer import (
-    Delivery,
-    DeliveryError,
-    ProducerConfig,
-)
+from kpl_codec.producer import Delivery, DeliveryError, ProducerConfig
 from kpl_codec.testing.faults import FaultProxy, cut_answer, lose_answer, server_error, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
 

@@ -19,13 +19,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.aws import AsyncProducer, Producer, fetch_lineage, read_stream
-from kpl_codec.producer import (
-    Delivery,
-    DeliveryError,
-    Outcome,
-    ProducerClosed,
-    ProducerConfig,
-)
+from kpl_codec.producer import Delivery, DeliveryError, Outcome, ProducerClosed, ProducerConfig
 from kpl_codec.testing.faults import (
     FaultProxy,
     cut_answer,

@@ -134,14 +134,8 @@ def test_a_forked_child_runs_no_callback_of_the_parents() -> None:
     os.close(write)
 
 
-HOSTILE: list[Any] = [
-    None, [], "x", 5, {}, {"Records": {}}, {"Records": ["x"]}, {"Records": [None]}, {"Records": [{}]},
-    {"Records": [{"ShardId": ["x"], "SequenceNumber": "1"}]}, {"Records": [{"ErrorCode": {}}]},
-    {"Records": [{"ShardId": "s", "SequenceNumber": 5}]},
-    {"Records": [{"ErrorCode": "X", "ErrorMessage": 5}]},
-    {"Shards": "x"}, {"Shards": [], "NextToken": ["a"]}, {"Shards": [{"ShardId": ["x"]}]},
-    {"StreamDescriptionSummary": ["x"]}, {"StreamDescriptionSummary": {"StreamCreationTimestamp": "x"}},
-]  # fmt: skip
+#: The machine of tests/producer/machine.py gives the core all shapes; here are some for the skins.
+HOSTILE: list[Any] = [None, "x", {"Records": [{}]}, {"Shards": "x"}, {"StreamDescriptionSummary": ["x"]}]
 
 
 @pytest.mark.requirement("PRD-23", "PRD-41")
@@ -217,15 +211,6 @@ def run(skin: str, client: ModelClient, config: ProducerConfig, before: Any = la
         return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 1)
 
     return asyncio.run(asyncio.wait_for(main(), 20))
-
-
-@pytest.mark.requirement("PRD-37")
-@pytest.mark.parametrize("skin", ["threads", "asyncio"])
-@pytest.mark.parametrize("ttl", [10**14, 2**63 - 1])
-@pytest.mark.parametrize("buffered", [1, 2**63 - 1])
-def test_the_longest_settings_deliver(ttl: int, buffered: int, skin: str) -> None:
-    config = ProducerConfig(record_ttl=ttl, record_max_buffered_time=buffered)
-    assert all(isinstance(result, Delivery) for result in run(skin, ModelClient(), config))
 
 
 @pytest.mark.requirement("MAP-8")

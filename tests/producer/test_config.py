@@ -63,9 +63,6 @@ def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
         ("outer_key", "random"),
         ("aggregation_enabled", 1),
         ("reshard_proof", "yes"),
-        ("keyless_partition_key", ""),
-        ("keyless_partition_key", "k" * 257),
-        ("keyless_partition_key", None),
     ],
 )
 def test_other_settings_are_checked_too(name: str, value: object) -> None:

@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.producer import (
-    Delivery,
-    DeliveryError,
-    Outcome,
-    Pending,
-)
+from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending
 from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, Request
 

@@ -1,4 +1,4 @@
-"""What many held or waiting user records cost: in proportion to their number, or nothing. Counted, no clock."""
+"""What many held or waiting user records cost: in proportion to their number, or nothing; in steps."""
 
 from __future__ import annotations
 
