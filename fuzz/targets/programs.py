@@ -1,7 +1,7 @@
-"""Other programs and the files that go with them: answers to the vectors, and vectors.
+"""Other programs and the files that go with them: answers to the vectors, vectors, the KPL's settings.
 
 An input of `programs` is what a program prints, a line for each answer; or JSON {"vectors": [...],
-"answers": [...]}.
+"answers": [...]}. One of `properties` is the KPL's configuration file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from kpl_codec.conformance import ProgramError, run
 from kpl_codec.conformance.judging import GRADES
 from kpl_codec.conformance.running import load, vector_files
+from kpl_codec.producer import ConfigError, ProducerConfig
 
 from .. import corpus
 from .target import Target, dumped, loaded, repeated
@@ -48,6 +49,16 @@ def programs(given: bytes) -> None:
         assert "hang" not in judgement.detail
 
 
+def properties(given: bytes) -> None:
+    """The settings of a KPL configuration file, or ConfigError that names the setting."""
+    try:
+        config = ProducerConfig.from_kpl_properties(given.decode("utf-8", "replace"))
+    except ConfigError as error:
+        assert error.setting in str(error) or repr(error.setting) in str(error)
+        return
+    assert config == ProducerConfig.from_kpl_properties(given.decode("utf-8", "replace") + "\n# comment")
+
+
 def _seeds() -> list[bytes]:
     hello = {"name": "n", "version": "1", "ops": sorted({vector["kind"] for vector in _VECTORS})}
     answers = [hello, *({"id": vector["id"], "error": {"code": "e"}} for vector in _VECTORS)]
@@ -60,6 +71,12 @@ def _seeds() -> list[bytes]:
     ]
 
 
+_SETTINGS = [
+    b"# comment\nRecordMaxBufferedTime = 100\nRecordTtl: 30000\n",
+    b"AggregationEnabled true\nCollectionMaxCount=\\\n  500\nRegion=eu-west-1",
+    b"RateLimit=0\n",
+    b"NoSuchName=1",
+]
 TARGETS = {
     "programs": Target(
         programs,
@@ -69,5 +86,15 @@ TARGETS = {
             "open brackets": repeated(b"["),
         },
         json=True,
+    ),
+    "properties": Target(
+        properties,
+        lambda: _SETTINGS,
+        {
+            "lines": repeated(b"RecordTtl=30000\n"),
+            "continued": repeated(b"\\\n", head=b"Region="),
+            "blanks": repeated(b" ", head=b"Region"),
+            "no value": repeated(b"a", head=b"RecordTtl="),
+        },
     ),
 }

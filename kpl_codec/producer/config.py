@@ -11,8 +11,10 @@ Specification: spec/05-producer.md, PRD-1 to PRD-4.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ..errors import KplError
 from ..format.compression import COMPRESSIONS, zstd_module
@@ -22,6 +24,7 @@ from ..limits import (
     MAX_PUT_RECORDS,
     MAX_PUT_RECORDS_SIZE,
 )
+from .kpl_properties import PASSED_OVER, TAKEN, parse_properties
 
 _HUGE: Final = 2**63 - 1
 
@@ -142,6 +145,27 @@ class ProducerConfig:
             other = "gzip or zlib, or Python 3.14, or kpl-codec with its extra zstd"
             raise ConfigError(setting="compression", value="zstd", expected=other)
 
+    @classmethod
+    def from_kpl_properties(cls, properties: str | Mapping[str, object], **settings: Any) -> ProducerConfig:
+        """The settings of a KPL configuration: the text of its properties file, or names and values.
+
+        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Settings of the KPL that do not
+        exist here are ignored (see `kpl_codec.producer.kpl_properties`); names that the KPL does not have are
+        ignored with a warning. ``settings``: more of them under their names here; they go before the
+        configuration's. Raises ConfigError for a value out of range.
+        """
+        given = parse_properties(properties) if isinstance(properties, str) else properties
+        ours = {field.name.replace("_", ""): field for field in fields(cls)}
+        for name, value in given.items():
+            key = name.replace("_", "").lower()
+            # PRD-45: "A configuration of the KPL MUST give the same settings here; a name that the KPL does
+            # not have MUST be ignored with a warning."
+            if key in TAKEN:
+                settings.setdefault(ours[key].name, _typed(value))
+            elif key not in PASSED_OVER:
+                warnings.warn(f"the KPL has no setting {name!r}: it is ignored", stacklevel=2)
+        return cls(**settings)
+
     @property
     def known_record_size(self) -> int:
         """``max_record_size``, or what every stream takes."""
@@ -185,3 +209,11 @@ class ProducerConfig:
                 raise ConfigError(setting=name, value=value, expected=f"one of {', '.join(_CHOICES[name])}")
         elif type(value) is not bool:
             raise ConfigError(setting=name, value=value, expected="True or False")
+
+
+def _typed(value: object) -> object:
+    """A property's text as a number or bool, if it is one."""
+    text = str(value).strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isascii() and text.isdigit() else value

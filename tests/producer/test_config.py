@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,59 @@ def test_strict_order_is_refused_with_what_would_break_it(other: str) -> None:
 def test_the_specification_names_every_setting() -> None:
     chapter = (Path(__file__).parents[2] / "spec" / "05-producer.md").read_text()
     assert {name for name in ProducerConfig.__dataclass_fields__ if name not in chapter} == set()
+
+
+def kpl_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize("name", [*KPL, "collection_max_size"])
+def test_a_properties_file_of_the_kpl_gives_the_same_settings(name: str) -> None:
+    low, high = RANGES[name]
+    for value in (low, high):
+        text = f"# the KPL's\n! too\n\n{kpl_name(name)} = {value}\nRegion: eu-west-1\nLogLevel warning\n"
+        assert getattr(ProducerConfig.from_kpl_properties(text), name) == value
+        assert getattr(ProducerConfig.from_kpl_properties({kpl_name(name): value}), name) == value
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig.from_kpl_properties({kpl_name(name): high + 1})
+    assert caught.value.setting == name
+
+
+@pytest.mark.requirement("PRD-45")
+def test_truth_values_continued_lines_and_our_own_settings() -> None:
+    text = "aggregationEnabled=false\nfailIfThrottled = \\\n   TRUE\n"
+    config = ProducerConfig.from_kpl_properties(text, ordering="partition-key")
+    assert (config.aggregation_enabled, config.fail_if_throttled) == (False, True)
+    assert config.ordering == "partition-key"
+    assert ProducerConfig.from_kpl_properties(text, aggregation_enabled=True).aggregation_enabled
+    assert ProducerConfig.from_kpl_properties("") == ProducerConfig()
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize("text", ["RecordTtl = soon", "RecordTtl", "RecordTtl = 99"])
+def test_a_properties_file_with_a_mistake_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        ProducerConfig.from_kpl_properties(text)
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize("name", ["RecordTTTL", "ordering", "max_record_size"])
+def test_a_name_that_the_kpl_does_not_have_is_a_warning(name: str) -> None:
+    with pytest.warns(UserWarning, match=name):
+        config = ProducerConfig.from_kpl_properties(f"{name} = 5\nRecordTtl = 20000")
+    assert config == ProducerConfig(record_ttl=20000)
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "EnableOldestFutureTracker", "ReturnUserRecordOnFailure", "EnableDaemonHealthCheck",
+        "DaemonHealthCheckTimeoutMs", "RecordDistributionStrategyDefault", "MetricsLevel", "Region",
+    ],
+)  # fmt: skip
+def test_what_only_the_kpl_has_is_passed_over(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ProducerConfig.from_kpl_properties(f"{name} = 5") == ProducerConfig()
