@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import threading
 import time
@@ -66,7 +65,6 @@ def _url(text: str) -> str:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--stream", type=stream_type, metavar="NAME", help="a stream's name or ARN")
-    parser.add_argument("--demo", action="store_true", help="watch the demo's writers on a local server")
     add_connection(parser)
     reading = parser.add_argument_group("what is read")
     reading.add_argument("--share", type=_share, default=0.05, help="of each shard's time (default: 5%%)")
@@ -137,26 +135,8 @@ def run(args: argparse.Namespace) -> int:
         template = files("kpl_codec.aws_lambda").joinpath("templates", "watch.yaml")
         write(template.read_text(encoding="utf-8"))
         return 0
-    if args.demo:
-        with ExitStack() as stack:
-            return _watch(_on_demo(args, stack))
     if not args.stream:
         raise UsageError(reason="--stream says which stream to watch")
-    return _watch(args)
-
-
-def _on_demo(args: argparse.Namespace, stack: ExitStack) -> argparse.Namespace:
-    """The arguments for the demo's stream, which lives as long as ``stack``."""
-    from .watch_demo import demo_on_a_local_server
-
-    # AWS clients need credentials; the local server checks none.
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        os.environ.setdefault(name, "local")
-    args.stream, args.region, args.endpoint_url = stack.enter_context(demo_on_a_local_server(note))
-    return args
-
-
-def _watch(args: argparse.Namespace) -> int:
     if args.since and not args.all:
         raise UsageError(reason="--since needs --all: a sample begins now")
     if args.consumer and not args.all:

@@ -136,17 +136,6 @@ def test_everything_by_enhanced_fan_out(kinesis_local, stream):
     assert "GetRecords" not in gate.stderr
 
 
-@pytest.mark.slow
-def test_the_demo_is_watched():
-    arguments = [sys.executable, "-m", "kpl_codec.cli.main", "watch", "--demo", "--for", "40s", "--json"]
-    demo = subprocess.run(arguments, capture_output=True, text=True, timeout=110, check=False)
-    assert demo.returncode == 1, demo.stderr
-    rows = [json.loads(line) for line in demo.stdout.splitlines()]
-    assert {"naive-aggregator", "mixed-aggregate"} <= {row["kind"] for row in rows}
-    assert "split shardId-000000000000 in two" in demo.stderr
-    assert "calls a second" in demo.stderr
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [
