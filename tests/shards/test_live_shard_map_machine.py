@@ -23,9 +23,8 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         describe=st.booleans(),
         size=st.integers(1, 4),
         everything=st.booleans(),
-        ttl=st.sampled_from([0.0, 60.0, float("inf")]),
     )
-    def begin(self, shards, describe, size, everything, ttl):
+    def begin(self, shards, describe, size, everything):
         self.now = 0.0
         self.stream = ModelStream(shards, now=0)
         self.size = size
@@ -36,9 +35,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             describe=describe,
             max_results=size,
             shard_filter="FROM_TRIM_HORIZON" if everything else "AT_LATEST",
-            closed_shard_ttl=ttl,
         )
-        self.ttl = ttl
         self.live.refresh(self.now)
         self.request = None
         self.begun = 0.0  # when the refresh under way began
@@ -219,18 +216,10 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     def ranges_are_kept(self):
         for shard_id, hash_key_range in self.seen.items():
             known = self.live.shard(shard_id)
-            assert known is not None or (
-                self.everything and shard_id in self.expired and self.ttl < float("inf")
-            )
+            assert known is not None or (self.everything and shard_id in self.expired)
             assert known is None or known.hash_key_range == hash_key_range
             assert self.live.lineage.get(shard_id) == known
-            answer = self.live.hash_key_range(shard_id, self.now)
-            assert answer in (hash_key_range, None)
-            assert answer is not None or self.ttl < float("inf")
-        assert self.live.hash_key_range("shardId-unheard-of", self.now) is None
-        if self.live.shard_map is not None:
-            for shard in self.live.shard_map.open_shards:
-                assert self.live.hash_key_range(shard.shard_id, self.now) == shard.hash_key_range
+        assert self.live.shard("shardId-unheard-of") is None
 
     def teardown(self):
         """Left in peace, the map becomes right."""
