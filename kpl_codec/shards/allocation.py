@@ -20,7 +20,7 @@ Specification: spec/08-live-shard-map.md, HKA-1 to HKA-8.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -30,27 +30,6 @@ from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 
 def _exhausted(space: HashKeyRange) -> HashKeyError:
     return HashKeyError(code="exhausted", reason=f"no free hash key among {space.size}")
-
-
-def nth_key(n: int, space: HashKeyRange = ALL_HASH_KEYS) -> int:
-    """The ``n``-th balanced key (from 0) of a ``space`` without keys, computed without the keys before it.
-
-    Raises HashKeyError(code="exhausted") if the space has no more keys, and ValueError for a negative ``n``.
-    """
-    if n < 0:
-        raise ValueError("n counts from 0")
-    # HKA-1: "The space is halved at low + floor((high - low) / 2), and each half again; the middles of
-    # the halves of one depth are a level, and a level is filled before the next."
-    level = (n + 1).bit_length()
-    if space.size < 1 << level:
-        raise _exhausted(space)
-    position = n + 1 - (1 << (level - 1))  # its bits from the lowest: below or above, half by half
-    low, high = space.starting_hash_key, space.ending_hash_key + 1
-    for _ in range(level - 1):
-        middle = low + (high - low) // 2
-        low, high = (middle, high) if position & 1 else (low, middle)
-        position >>= 1
-    return low + (high - low) // 2
 
 
 class HashKeyAllocator:
@@ -85,10 +64,6 @@ class HashKeyAllocator:
         at = bisect_left(self._keys, key)
         return at, at < len(self._keys) and self._keys[at] == key
 
-    def keys_between(self, first: int, last: int) -> list[int]:
-        """The keys in use from ``first`` to ``last``, both included, ascending."""
-        return self._keys[bisect_left(self._keys, first) : bisect_right(self._keys, last)]
-
     def add(self, key: int) -> bool:
         """Mark ``key`` as in use; False if it was already. Raises HashKeyError outside the space."""
         if key not in self.space:
@@ -116,6 +91,8 @@ class HashKeyAllocator:
 
     def peek(self) -> int:
         """What `next_key` would give. Raises what it would raise."""
+        # HKA-1: "The space is halved at low + floor((high - low) / 2), and each half again; the middles of
+        # the halves of one depth are a level, and a level is filled before the next."
         # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
         # thinner half, the lower one if both hold as many keys."
         low, high = self.space.starting_hash_key, self.space.ending_hash_key + 1
@@ -138,20 +115,6 @@ class HashKeyAllocator:
             else:
                 low, lowest, first = middle, middle + 1, at + taken
         raise _exhausted(self.space)
-
-    def __str__(self) -> str:
-        """The tree as nested brackets. It shows unused middles, too, on the path to used ones: in "((16) 32
-        ((48) 56)) 64" 16 and 48 are in use, the others may be. For small sets."""
-        return _brackets(list(self), self.space.starting_hash_key, self.space.ending_hash_key + 1)
-
-
-def _brackets(keys: Sequence[int], low: int, high: int) -> str:
-    if not keys:
-        return ""
-    middle = low + (high - low) // 2
-    below = _brackets([key for key in keys if key < middle], low, middle)
-    above = _brackets([key for key in keys if key > middle], middle, high)
-    return f"({' '.join(filter(None, (below, str(middle), above)))})"
 
 
 class ShardKeyAllocator:
@@ -217,9 +180,6 @@ class ShardKeyAllocator:
         """The keys in use, ascending."""
         for part in self._parts:
             yield from part
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, int) and any(key in part for part in self._parts if key in part.space)
 
     @property
     def counts(self) -> list[tuple[HashKeyRange, int]]:

@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 
 from ..errors import ShardMapError
 from .lineage import Lineage, agreed, distinct_shards
-from .listing import Listing, StreamSummary, another_life, shard_number, superseded_shards
+from .listing import Listing, StreamSummary, shard_number, superseded_shards
 from .map_events import NO_SHARDS, KnownShards, MapChanged
 from .routes import NO_ROUTES, Routes, undisputed
 from .sequence_numbers import SequenceNumberError, sequence_hint
@@ -109,22 +109,41 @@ def learn(known: Known, listing: Listing, now: float) -> Known | Refused:
 def _begins_life(
     known: Known, listed: Mapping[str, Shard], changed: Sequence[Shard], summary: StreamSummary | None
 ) -> bool:
-    """Whether a listing is of another life of the stream. Raises ShardMapError(code="contradiction")."""
+    """Whether a listing is of another life of the stream. Raises ShardMapError(code="contradiction") if it
+    fits neither this life at a later time nor another one."""
     # MAP-11: "A stream that is deleted and created again under its name MUST be taken for another one:
     # nothing that was known of the old one is kept."
-    same_creation = None
-    if known.created is not None and summary is not None and summary.created is not None:
-        same_creation = known.created == summary.created
-    try:
-        return another_life(
-            listed, changed, known.shards.all, known.closed, known.newest, same_creation=same_creation
-        )
-    except ShardMapError:
-        # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
-        # time running MUST be believed: it is another life of the stream."
-        if known.contradictions + 1 < _CONTRADICTIONS:
-            raise
+    created = summary.created if summary is not None else None
+    dated = known.created is not None and created is not None
+    if not known.shards.all:
+        return False
+    if dated and created != known.created:
         return True
+    strangers = [shard.shard_id for shard in changed if _is_strange(known, shard)]
+    # A closed shard is listed as open, and without its children: this listing is older than the last one.
+    reopened = [i for i in known.closed if i in listed and listed[i].open and i not in strangers]
+    if reopened:
+        with_heirs = {parent for shard in listed.values() for parent in shard.parent_shard_ids}
+        reopened = [shard_id for shard_id in reopened if shard_id not in with_heirs]
+    if not reopened and not (strangers and dated):
+        return bool(strangers)
+    # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
+    # time running MUST be believed: it is another life of the stream."
+    if known.contradictions + 1 >= _CONTRADICTIONS:
+        return True
+    reason = f"{reopened[0]} was closed" if reopened else f"{strangers[0]} is not what it was"
+    raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*reopened, *strangers))
+
+
+def _is_strange(known: Known, shard: Shard) -> bool:
+    """Whether a listed shard is none of this life."""
+    before = known.shards.all.get(shard.shard_id)
+    if before is not None:
+        return before.contradicts(shard)
+    number = shard_number(shard.shard_id)
+    # Ids only grow, so a new shard with an old number and no known parent belongs to another stream.
+    old_number = shard.open and number is not None and number <= known.newest
+    return old_number and not any(parent in known.shards.all for parent in shard.parent_shard_ids)
 
 
 def _learn(

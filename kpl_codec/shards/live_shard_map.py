@@ -199,9 +199,7 @@ class LiveShardMap:
         ``generation``: of this map when the record was put. "unknown": not yet, ask again after the next
         refresh. "gone": it is in a life of the stream that is over. See `known_stream.shard_of_record`.
         """
-        self._known, shard = shard_of_record(
-            self._known, shard_id, sequence_number, generation, answered_at
-        )
+        self._known, shard = shard_of_record(self._known, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
         return "unknown" if self._trust.state is TrustState.NONE and shard != "gone" else shard
 

@@ -158,8 +158,7 @@ def emf_lines(stream: str, measured: Iterable[Measure], now: float) -> list[dict
     for attributes, group in by_attributes.items():
         dimensions = {"StreamName": stream} | {cloudwatch_name(name): value for name, value in attributes}
         metrics = [
-            {"Name": cloudwatch_name(measure.name), "Unit": METRICS[measure.name].unit}
-            for measure in group
+            {"Name": cloudwatch_name(measure.name), "Unit": METRICS[measure.name].unit} for measure in group
         ]
         directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
         lines.append(
