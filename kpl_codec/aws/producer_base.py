@@ -101,9 +101,7 @@ def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Kinesis
     from botocore.config import Config
 
     ours = Config(**client_config(config), max_pool_connections=1000)
-    client: KinesisClient = (
-        import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
-    )
+    client: KinesisClient = import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
     return client
 
 

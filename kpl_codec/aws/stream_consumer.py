@@ -17,7 +17,8 @@ from typing import Any, Final
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
-from .calls import CALL_ERRORS, failure_of, stream_argument
+from ..shards.stream import stream_of
+from .calls import CALL_ERRORS, failure_of
 
 _BACKOFF: Final = Backoff(0.2, 5.0)
 _NOT_FOUND: Final = "ResourceNotFoundException"
@@ -25,19 +26,17 @@ _IN_USE: Final = "ResourceInUseException"
 
 
 class StreamConsumers:
-    """``patience``: seconds for which each method waits and retries; ``on_retry`` is told of each failure
-    before the wait. All methods raise StreamUnavailable."""
+    """``patience``: seconds for which each method waits and retries. All raise StreamUnavailable."""
 
     def __init__(
         self,
         client: Any,
         *,
         patience: float = 300.0,
-        on_retry: Callable[[Failure], None] = lambda failure: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._patience, self._on_retry = client, patience, on_retry
+        self._client, self._patience = client, patience
         self._sleep, self._clock = sleep, clock
 
     def register(self, stream_arn: str, name: str, *, may_register: bool = True) -> str:
@@ -85,7 +84,7 @@ class StreamConsumers:
     def _stream_arn(self, stream: str) -> str:
         if stream.startswith("arn:"):
             return stream
-        found = self._call("describe_stream_summary", **stream_argument(stream))
+        found = self._call("describe_stream_summary", **stream_of(stream).argument)
         return str(found["StreamDescriptionSummary"]["StreamARN"])
 
     def _call(self, operation: str, *ends: float, **arguments: str) -> Any:
@@ -105,7 +104,6 @@ class StreamConsumers:
             pause = _BACKOFF.seconds(failures)
             if is_permanent(failure.code) or self._clock() + pause > end:
                 raise _unavailable(next(iter(arguments.values())), operation, failure)
-            self._on_retry(failure)
             self._sleep(pause)
             failures += 1
 

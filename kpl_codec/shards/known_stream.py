@@ -41,7 +41,7 @@ class Known(NamedTuple):
 
     ``shards``: those seen. ``routes``: the prediction table. ``generation``: how many lives came before.
     ``listed_at``: when the refresh that gave the map began; None before the first map. ``closed``: by id of a
-    closed shard when this was noticed. ``superseded``: listed as open with the children that replace them.
+    closed shard when this was noticed.
 
     For the next listing: ``whole``: the last one had neither gap nor overlap; ``newest``: the highest shard
     number; ``in_order``: every parent has a lower id than its children, so there is no cycle; ``created`` and
@@ -54,7 +54,6 @@ class Known(NamedTuple):
     generation: int = 0
     listed_at: float | None = None
     closed: Mapping[str, float] = {}
-    superseded: frozenset[str] = frozenset()
     whole: bool = False
     newest: int = -1
     in_order: bool = True
@@ -68,17 +67,15 @@ class Known(NamedTuple):
         shard = self.shards.all.get(shard_id)
         return shard is not None and shard.open and shard_id not in self.closed
 
-    def changes_since(self, before: Known, now: float) -> MapChanged:
+    def changes_since(self, before: Known) -> MapChanged:
         """What the last listing changed."""
         recreated = self.generation != before.generation
         open_before = frozenset() if recreated else before.shards.open_ids
         return MapChanged(
-            at=now,
             shards=self.shards,
             opened=tuple(sorted(self.shards.open_ids - open_before)),
             closed=tuple(sorted(open_before - self.shards.open_ids)),
             recreated=recreated,
-            superseded=tuple(sorted(self.superseded)),
         )
 
 
@@ -161,7 +158,7 @@ def _learn(
     same_shards = not changed and listed.keys() == last.listed.keys()
     keep = _CLOSED_TTL if listing.has_closed else dated.retention
     if same_shards and life.whole and distribution == last.distribution:
-        return _without_expired(dated._replace(superseded=frozenset()), listed, now, keep)
+        return _without_expired(dated, listed, now, keep)
     superseded = superseded_shards(listed.values())
     opened = sorted(
         (shard for shard in listed.values() if shard.open and shard.shard_id not in superseded),
@@ -181,7 +178,6 @@ def _learn(
     whole = _noted(dated, changed, no_longer_open, now)._replace(
         shards=KnownShards(everything, shown, distribution),
         routes=Routes(opened),
-        superseded=superseded,
         whole=True,
     )
     return _without_expired(whole, listed, now, keep)

@@ -60,8 +60,8 @@ def _hint(sequence_number: str | None) -> SequenceHint | None:
 class Lineage:
     """All known shards of one life of a stream. Iterates parents before children.
 
-    A shard may be given twice: closed, it stays closed. Raises ShardMapError: duplicate (one id, two different
-    ranges, parents or starts: another life of the stream, or another stream), cycle.
+    A shard may be given twice: closed, it stays closed. Raises ShardMapError: duplicate (one id, two
+    different ranges, parents or starts: another life of the stream, or another stream), cycle.
     """
 
     def __init__(self, shards: Iterable[Shard], distribution: Distribution = "USER_PARTITION_KEY") -> None:
@@ -123,7 +123,8 @@ class Lineage:
         return self._by_id.get(shard_id)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lineage) and self._by_id == other._by_id
+        same = isinstance(other, Lineage) and self.distribution == other.distribution
+        return same and self._by_id == other._by_id
 
     def __hash__(self) -> int:
         return hash(frozenset(self._by_id.values()))
@@ -347,8 +348,8 @@ def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:
 def agreed(known: Shard, listed: Shard) -> Shard:
     """One shard from two listings of it. Raises ShardMapError if they contradict each other."""
     if known.contradicts(listed) or (listed.open and not known.open):
-        # LIN-5: "Facts about a shard MUST only be added: its range, parents and starting sequence number never
-        # change, and a closed shard never opens again."
+        # LIN-5: "Facts about a shard MUST only be added: its range, parents and starting sequence number
+        # never change, and a closed shard never opens again."
         # LIN-11: "A listing that contradicts what is known of a shard MUST be taken for another life
         # of the stream, never mixed with the first."
         raise ShardMapError(

@@ -351,7 +351,7 @@ class LiveShardMap:
             learnt = outcome.disputed is not None
             return self._failed("ListShards", error.code, error.describe(), now, learnt=learnt)
         self._known = outcome
-        changed = outcome.changes_since(before, now)
+        changed = outcome.changes_since(before)
         self._refresh = self.error = None
         self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None

@@ -151,7 +151,6 @@ def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, c
             children = {"shardId-000000000002", "shardId-000000000003"}
             running.wait(lambda: children <= {f.shard_id for f in running.findings}, 30)
             running.wait(lambda: "shardId-000000000000" not in running.watcher.watch.shards, 30)
-            assert running.watcher.watch.measured.missed <= 1
     finally:
         stop.set()
         writer.join()
