@@ -33,6 +33,11 @@ def failure_of(error: Exception) -> Failure:
     return Failure(type(error).__name__, str(error))
 
 
+def stream_argument(stream: str) -> dict[str, str]:
+    """The argument of a call for a stream's name or ARN. Raises StreamNameError."""
+    return stream_of(stream).argument
+
+
 def stream_for(client: Any, stream: str) -> Stream:
     """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
     another region of AWS than that of the ARN."""

@@ -123,8 +123,9 @@ class Lineage:
         return self._by_id.get(shard_id)
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Lineage) and self.distribution == other.distribution
-        return same and self._by_id == other._by_id
+        if not isinstance(other, Lineage):
+            return False
+        return self.distribution == other.distribution and self._by_id == other._by_id
 
     def __hash__(self) -> int:
         return hash(frozenset(self._by_id.values()))
