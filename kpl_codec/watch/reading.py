@@ -27,7 +27,7 @@ _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
 _NEVER: Final = float("inf")
-_NO_SLOT: Final = Window(0, 0, 0, 0)
+_NO_SLOT: Final = Window(0, 0, 0)
 
 
 class Call(NamedTuple):

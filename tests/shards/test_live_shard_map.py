@@ -95,16 +95,6 @@ def test_from_invalid_over_updating_to_ready():
         live.predict(-1)
 
 
-def test_a_stream_by_its_arn():
-    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
-    live = LiveShardMap(arn, describe=False, shard_filter="FROM_TRIM_HORIZON")
-    live.refresh(0)
-    assert live.next_request(0).arguments == {
-        "StreamARN": arn, "ShardFilter": {"Type": "FROM_TRIM_HORIZON"}, "MaxResults": 1000,
-    }  # fmt: skip
-    assert live.stream == arn
-
-
 @pytest.mark.requirement("MAP-3", "MAP-4", "MAP-5")
 def test_reports_and_their_guards():
     live, stream = ready(now=10.0)

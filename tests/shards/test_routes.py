@@ -60,27 +60,6 @@ def test_the_table_predicts_what_a_scan_of_the_undisputed_shards_finds(
             routes.predict(outside)
 
 
-@pytest.mark.requirement("SHD-8", "MAP-21")
-@pytest.mark.parametrize(
-    "ranges",
-    [
-        [(1, 5)],
-        [(0, 5), (7, 9)],
-        [(0, 0), (2, 2), (3, MAX_HASH_KEY)],
-        [(0, 5), (6, MAX_HASH_KEY - 1)],
-        [(0, MAX_HASH_KEY)],
-        [],
-    ],
-)
-def test_a_gap_of_one_hash_key_is_a_gap(ranges: list[tuple[int, int]]) -> None:
-    shards = shards_of([HashKeyRange(*ends) for ends in ranges])
-    routes = Routes(shards)
-    for key in {0, MAX_HASH_KEY, *(edge + by for ends in ranges for edge in ends for by in (-1, 0, 1))}:
-        if 0 <= key <= MAX_HASH_KEY:
-            found = [shard.shard_id for shard in shards if key in shard.hash_key_range]
-            assert routes.predict(key) == (found[0] if found else None)
-
-
 @pytest.mark.requirement("MAP-21")
 def test_every_ancestor_of_an_open_shard_has_closed() -> None:
     """Also one that is listed as open; what is listed behind it is judged as well."""
