@@ -98,7 +98,9 @@ class StreamWatcher:
                 if once and self._over(began):
                     break
                 self._refresh_if_old()
-                job = self._next() if under_way < self._workers else None
+                job: _Job | None = None
+                if under_way < self._workers:
+                    job = self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
                 if job is not None:
                     under_way += 1
                     pool.submit(self._make, job)
@@ -135,9 +137,6 @@ class StreamWatcher:
             if set_back > 0:
                 self.watch.set_back(set_back, clock + self._offset)
         return clock + self._offset
-
-    def _next(self) -> _Job | None:
-        return self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
 
     def _make(self, job: _Job) -> None:
         """Runs in a worker: one call and its result."""

@@ -147,11 +147,6 @@ class LiveShardMap:
         return self._known.shards.all.get(shard_id)
 
     @property
-    def updated_at(self) -> float | None:
-        """When the refresh that gave the map began. The map shows everything that happened before."""
-        return self._known.listed_at
-
-    @property
     def generation(self) -> int:
         """How many times the stream was deleted and created again, as far as seen."""
         return self._known.generation

@@ -89,11 +89,11 @@ def state_of(shard_count: int) -> Kept:
 @pytest.mark.server
 @pytest.mark.requirement("WCH-30")
 def test_a_state_of_many_shards_is_one_item_and_one_that_is_too_long_is_refused(table, monkeypatch):
+    state = state_of(500)
     many = StateTable(table, "watch", "many")
     assert many.load(NOW) is None
-    many.save(state_of(500))
-    assert StateTable(table, "watch", "many").load(NOW) == state_of(500)
+    many.save(state)
     monkeypatch.setattr("kpl_codec.aws.watch_state._MOST", 100_000)
     with pytest.raises(KeptStateError, match="more than an item of the table has"):
-        many.save(state_of(500))
-    assert StateTable(table, "watch", "many").load(NOW) == state_of(500)
+        many.save(state)
+    assert StateTable(table, "watch", "many").load(NOW) == state

@@ -88,7 +88,7 @@ def test_from_invalid_over_updating_to_ready():
         False,
     )
     assert live.state is State.READY
-    assert live.updated_at == 1.0  # what happened before the refresh began is in it
+    assert live._known.listed_at == 1.0  # what happened before the refresh began is in it
     assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
     assert live.timer() is None
     with pytest.raises(HashKeyError):
@@ -305,7 +305,7 @@ def test_expired_next_tokens():
     assert event.retry_at == 601
     live.receive(live.next_request(601), listed[0], 601)
     assert isinstance(live.receive(live.next_request(601), listed[1], 602), MapChanged)
-    assert live.updated_at == 601
+    assert live._known.listed_at == 601
 
 
 def test_answers_to_other_requests_are_ignored():
@@ -511,7 +511,7 @@ def test_one_split_does_not_stop_the_predictions_of_other_shards():
     assert live.state is State.UPDATING
     answer(live, 12.0, stream.open_shards(), stream.summary())
     assert live.state is State.READY
-    assert live.updated_at == 12.0  # listed again, since the second report
+    assert live._known.listed_at == 12.0  # listed again, since the second report
     assert [live.predict(key) for key in keys] == [stream.shard_for(key).shard_id for key in keys]
     assert live.invalidate(13.0, None, 13.0)
     assert {live.predict(key) for key in keys} == {None}
