@@ -25,19 +25,17 @@ _IN_USE: Final = "ResourceInUseException"
 
 
 class StreamConsumers:
-    """``patience``: seconds for which each method waits and retries; ``on_retry`` is told of each failure
-    before the wait. All methods raise StreamUnavailable."""
+    """``patience``: seconds for which each method waits and retries. All raise StreamUnavailable."""
 
     def __init__(
         self,
         client: Any,
         *,
         patience: float = 300.0,
-        on_retry: Callable[[Failure], None] = lambda failure: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._patience, self._on_retry = client, patience, on_retry
+        self._client, self._patience = client, patience
         self._sleep, self._clock = sleep, clock
 
     def register(self, stream_arn: str, name: str, *, may_register: bool = True) -> str:
@@ -105,7 +103,6 @@ class StreamConsumers:
             pause = _BACKOFF.seconds(failures)
             if is_permanent(failure.code) or self._clock() + pause > end:
                 raise _unavailable(next(iter(arguments.values())), operation, failure)
-            self._on_retry(failure)
             self._sleep(pause)
             failures += 1
 
