@@ -64,17 +64,8 @@ class Access:
             sleep=self.sleep,
         )
 
-    def cursor(
-        self,
-        shard_id: str,
-        place: Place,
-        pace: Pace,
-        *,
-        iterator: str | None = None,
-        consumer: str | None = None,
-    ) -> ShardCursor:
-        """A cursor at a place; ``iterator`` is one that stands there. ``consumer``: the ARN of the consumer
-        that subscribes, None to poll."""
+    def cursor(self, shard_id: str, place: Place, pace: Pace, consumer: str | None = None) -> ShardCursor:
+        """A cursor at a place. ``consumer``: the ARN of the consumer that subscribes, None to poll."""
         settings: dict[str, Any] = {
             "patience": self.options.retry_timeout,
             "clock": self.clock,
@@ -83,15 +74,12 @@ class Access:
         }
         if consumer is not None:
             return SubscriptionCursor(self._client, consumer, shard_id, place, **settings)
-        stream = self.options.called
-        return ShardCursor(self._client, stream, shard_id, place, pace=pace, iterator=iterator, **settings)
+        return ShardCursor(self._client, self.options.called, shard_id, place, pace=pace, **settings)
 
     def lineage(self) -> Lineage:
         """The shards that hold records, closed ones too. Raises StreamUnavailable."""
         options = self.options
-        return fetch_lineage(
-            self._client, options.called, timeout=options.retry_timeout, sleep=self.sleep
-        )
+        return fetch_lineage(self._client, options.called, timeout=options.retry_timeout, sleep=self.sleep)
 
     def retention(self) -> int:
         """The stream's retention in ms; the shortest there is where the role may not ask."""

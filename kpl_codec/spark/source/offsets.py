@@ -80,8 +80,7 @@ class Piece(NamedTuple):
     in the piece, with AT_SEQUENCE_NUMBER it is not. ``siblings``: how many pieces of this shard the batch
     has. ``records``: how many Kinesis records the piece has, None where that is not known.
 
-    Hints for the task that reads it: ``iterator`` stands right before its first record; ``not_before``: no
-    call on the shard before that time (seconds since 1970).
+    ``not_before``: the task makes no call on the shard before that time (seconds since 1970).
     """
 
     shard_id: str
@@ -89,7 +88,6 @@ class Piece(NamedTuple):
     end: Place
     siblings: int = 1
     records: int | None = None
-    iterator: str | None = None
     not_before: float = 0.0
 
 

@@ -46,9 +46,7 @@ class ModelQuery:
         stream = self.stream
         self._at_tips = False
         # Sleeps of many threads would add up on the model's one clock.
-        self.access = Access(
-            stream, self.options, clock=stream.clock, now=stream.clock, sleep=stream.sleep
-        )
+        self.access = Access(stream, self.options, clock=stream.clock, now=stream.clock, sleep=stream.sleep)
         self.planner = Planner(self.access, workers=1)
 
     def plan(self) -> list[Piece] | None:

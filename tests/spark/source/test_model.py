@@ -82,7 +82,7 @@ def test_retention_is_asked_for_where_a_day_does_not_settle_it() -> None:
 
 @pytest.mark.requirement("SPK-63")
 def test_what_a_batch_costs_the_planner() -> None:
-    """A quiet shard: one call. One that gets busy: two reads and one iterator; one that is: one of each."""
+    """A quiet shard: one call. A busy one: two reads and one iterator."""
     stream = ModelKinesis(1)
     query = ModelQuery(stream, Caps(span=600_000))
     stream.put(3)
@@ -98,10 +98,7 @@ def test_what_a_batch_costs_the_planner() -> None:
 
     assert cost(20) == (0, 1)
     assert cost(3000) == (1, 2)
-    assert cost(3000) == (1, 1)
-    assert cost(3000) == (1, 1)
-    quieter = cost(20)
-    assert sum(quieter) <= 4
+    assert cost(3000) == (1, 2)
     assert cost(20) == (0, 1)
 
 
@@ -151,7 +148,7 @@ def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int | None) -> Non
 
 @pytest.mark.requirement("SPK-61", "SPK-85")
 def test_what_tasks_are_spared() -> None:
-    """Small batches cost the tasks no call, larger ones a GetRecords call for each answer."""
+    """Small batches cost the tasks no call, larger ones an iterator and a GetRecords call for each answer."""
     stream = ModelKinesis(2)
     query = ModelQuery(stream, Caps(span=600_000))
     stream.put(3)
@@ -168,9 +165,6 @@ def test_what_tasks_are_spared() -> None:
         return spent["get_shard_iterator"], spent["get_records"]
 
     assert cost(40) == (0, 0)
-    assert cost(3000) == (0, 2)
-    assert cost(3000) == (0, 2)
-    query.restart()
     assert cost(3000) == (2, 2)
 
 

@@ -143,24 +143,6 @@ def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
 
 
 @defect
-def a_cursor_behind_the_first_record_is_taken_for_one_before_it(patch: Patch) -> None:
-    def keep(original: Any, self: Any, kept: Any) -> None:
-        kept.ahead = None
-        original(self, kept)
-
-    changed(patch, FirstRecords, "keep", keep)
-
-
-@defect
-def the_iterator_of_a_piece_stands_behind_its_first_record(patch: Patch) -> None:
-    def behind(original: Any, self: Any, piece: Any, iterator: str) -> None:
-        shard_id, _, made = iterator.split()
-        original(self, piece, f"{shard_id} {int(piece.start.lowest) + 2} {made}")
-
-    changed(patch, TaskHints, "stands_at", behind)
-
-
-@defect
 def some_records_that_planning_read_are_not_carried(patch: Patch) -> None:
     changed(
         patch,
