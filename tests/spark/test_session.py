@@ -74,19 +74,3 @@ def test_usage(capsys: Any) -> None:
     out = capsys.readouterr().out
     assert "validate" in out
     assert "demo" in out
-
-
-def test_only_what_others_print_goes_to_the_log(tmp_path: Path) -> None:
-    code = (
-        "import subprocess, sys\n"
-        "from kpl_codec.spark.session import _printing_to\n"
-        "with _printing_to(sys.argv[1]):\n"
-        "    print('ours')\n"
-        "    print('ours', file=sys.stderr)\n"
-        "    subprocess.run('echo theirs; echo theirs >&2', shell=True)\n"
-        "print('after')\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "log")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("ours\nafter\n", "ours\n")
-    assert (tmp_path / "log").read_text() == "theirs\ntheirs\n"

@@ -19,7 +19,6 @@ import kpl_codec as kpl
 from kpl_codec.captures import Location, Piece, plan
 from kpl_codec.cli import engine as cli_engine
 from kpl_codec.validation import LocalEngine, local, validate
-from kpl_codec.validation.results import FormatError
 from kpl_codec.validation.task import Job
 
 from ..captures.test_captures import answer
@@ -164,8 +163,8 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -
     capture(tmp_path / "in", 2)
 
     class Failing(LocalEngine):
-        def run(self, job: Job, output_format: str = "parquet") -> None:
-            super().run(job, output_format)
+        def run(self, job: Job) -> None:
+            super().run(job)
             raise error
 
     out = tmp_path / "out"
@@ -199,8 +198,7 @@ def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
     ("given", "is_local"),
     [
         ({}, True),
-        ({"format": "orc"}, False),
-        ({"engine": "local", "format": "orc"}, True),
+        ({"engine": "local"}, True),
         ({"engine": "spark"}, False),
         ({"bytes": cli_engine.LOCAL_BYTES}, True),
         ({"bytes": cli_engine.LOCAL_BYTES + 1}, False),
@@ -209,9 +207,7 @@ def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
     ],
 )
 def test_what_auto_takes(given: dict[str, Any], is_local: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    args = argparse.Namespace(
-        engine=given.get("engine", "auto"), output_format=given.get("format", "parquet")
-    )
+    args = argparse.Namespace(engine=given.get("engine", "auto"))
     size = given.get("bytes", 5)
     pieces = [] if size is None else [Piece("f", 0, size, size)]
     if "submitted" in given:
@@ -227,11 +223,6 @@ def test_memory_bounds_the_workers() -> None:
     assert LocalEngine(cores=8, memory_bytes=1).cores == 1
     assert LocalEngine(cores=1).cores == 1
     assert 1 <= LocalEngine().cores <= (os.cpu_count() or 1)
-
-
-def test_the_local_engine_writes_parquet_only(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="Spark"):
-        LocalEngine().run(Job([], MAP, Location(tmp_path)), "orc")
 
 
 @pytest.mark.parametrize("option", ["--cores=many", "--cores=0", "--memory=lots", "--memory=2", "--engine=x"])

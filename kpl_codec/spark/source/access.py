@@ -54,15 +54,10 @@ class Access:
         """In ms since 1970, by this machine's clock."""
         return int(self.now() * 1000)
 
-    def pace(self, share: float = 1.0) -> Pace:
-        """A pace that takes this share of what the options allow on a shard."""
+    def pace(self) -> Pace:
+        """A pace that takes what the options allow on a shard."""
         options = self.options
-        return Pace(
-            options.calls_per_second * share,
-            options.bytes_per_second * share,
-            clock=self.clock,
-            sleep=self.sleep,
-        )
+        return Pace(options.calls_per_second, options.bytes_per_second, clock=self.clock, sleep=self.sleep)
 
     def cursor(self, shard_id: str, place: Place, pace: Pace, consumer: str | None = None) -> ShardCursor:
         """A cursor at a place. ``consumer``: the ARN of the consumer that subscribes, None to poll."""

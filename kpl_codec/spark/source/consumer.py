@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...aws.stream_consumer import StreamConsumers
-from .offsets import Piece
 from .option_table import changes_nothing
 from .positions import OptionError
 
@@ -73,14 +72,3 @@ def consumer_option(values: Mapping[str, Any], stream_name: str) -> Consumer | N
     if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", full):
         raise OptionError(option="consumerName", value=full, expected="1 to 128 of a-z A-Z 0-9 _ . -")
     return Consumer(full, deregister=deregister)
-
-
-def joined(pieces: list[Piece]) -> list[Piece]:
-    """The pieces of each shard as one: a consumer has one subscription to a shard at a time."""
-    # EFO-9: "Two pieces of one shard MUST NOT be read at the same time by one consumer."
-    by_shard: dict[str, Piece] = {}
-    for piece in pieces:
-        first = by_shard.setdefault(piece.shard_id, piece)
-        if first is not piece:
-            by_shard[piece.shard_id] = first._replace(end=piece.end, siblings=1, records=None)
-    return [piece._replace(siblings=1) for piece in by_shard.values()]

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal
-from urllib.parse import quote
 
 from ...deaggregation.policies import Policy
 from ...producer.config import ConfigError, ProducerConfig
@@ -23,11 +22,10 @@ from .positions import OptionError, Position, parse_position
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secrets:
-    """Texts that must not be printed. The URL of a proxy may have a password."""
+    """Texts that must not be printed."""
 
     secret_access_key: str | None = None
     session_token: str | None = None
-    proxy_url: str | None = None
 
     # SPK-66: "A secret among the options MUST NOT show in a text form of them."
     def __repr__(self) -> str:
@@ -65,7 +63,7 @@ def _client(_process: int, connection: Connection) -> Any:
 class Options:
     """All options, checked. ``repr`` hides secrets. It is pickled for every task.
 
-    Times are seconds, but ``max_span`` and ``max_piece``, which are milliseconds of arrival time.
+    Times are seconds, but ``max_span``, which is milliseconds of arrival time.
     """
 
     stream_name: str
@@ -80,7 +78,6 @@ class Options:
     fail_on_data_loss: bool
     max_records: int | None
     max_span: int | None
-    max_piece: int | None
     shards_per_task: int | None
     max_partitions: int | None
     idle_time: float
@@ -129,7 +126,6 @@ def parse_options(options: Mapping[str, str]) -> Options:
         fail_on_data_loss=values["failOnDataLoss"],
         max_records=values["maxFetchRecordsPerShard"],
         max_span=values["maxSecondsPerShard"],
-        max_piece=values["maxSecondsPerPartition"],
         shards_per_task=values["shardsPerTask"],
         max_partitions=values["maxPartitions"],
         idle_time=values["idleTimeBetweenReadsInMs"],
@@ -168,20 +164,8 @@ def _connection(values: Mapping[str, Any], region_of_arn: str | None) -> Connect
         role_external_id=values["roleExternalId"],
         sts_endpoint_url=values["stsEndpointUrl"],
         access_key_id=values["awsAccessKeyId"],
-        secrets=Secrets(values["awsSecretAccessKey"], values["awsSessionToken"], _proxy_url(values)),
+        secrets=Secrets(values["awsSecretAccessKey"], values["awsSessionToken"]),
     )
-
-
-def _proxy_url(values: Mapping[str, Any]) -> str | None:
-    address, port = values["proxyAddress"], values["proxyPort"]
-    user, password = values["proxyUsername"], values["proxyPassword"]
-    if address is None:
-        if port or user or password:
-            raise OptionError(option="proxyAddress", value=None, expected="the host of an HTTP proxy")
-        return None
-    scheme, _, host = address.rpartition("://")
-    who = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user else ""
-    return f"{scheme or 'http'}://{who}{host}{f':{port}' if port else ''}"
 
 
 def _producer(values: Mapping[str, Any]) -> ProducerConfig:

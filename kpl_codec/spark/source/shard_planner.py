@@ -22,13 +22,12 @@ from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from .access import GONE, Access
 from .first_records import Arrival, FirstRecords, Kept, Look, next_arrival
-from .offsets import BatchEnd, pieces
+from .offsets import BatchEnd, piece_of
 from .task_hints import CARRIED_OF_SHARD, TaskHints
 
 #: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250
 _WALK_CALLS: Final = 4
-_MOST_MARKS: Final = 63
 #: For so many milliseconds a batch that ends with a record needs no planning time.
 _FRESH: Final = 3600 * 1000
 
@@ -36,11 +35,10 @@ _FRESH: Final = 3600 * 1000
 @dataclass(frozen=True, slots=True)
 class Caps:
     """Limits, None for no limit: Kinesis records of a shard in a batch (exact, but the driver reads them,
-    too), milliseconds of arrival time in a batch, and in a piece."""
+    too), and milliseconds of arrival time in a batch."""
 
     records: int | None = None
     span: int | None = None
-    piece: int | None = None
 
 
 def _beyond(tip: Tip) -> str | None:
@@ -111,11 +109,9 @@ class ShardPlanner(FirstRecords):
         if not start.place.names_record or look.start_gone:
             end = replace(end, first=first.sequence_number, start_gone=look.start_gone)
         end = replace(end, behind=max(0, look.now - first.time, self._access.now_ms() - first.time))
-        if caps.piece is not None and look.now - first.time > caps.piece:
-            end = replace(end, marks=self._marks(first, end.place, caps.piece))
-        parts = pieces(self.shard_id, start.place, end)
-        if len(parts) == 1 and end.records == len(records):
-            self._hints.has_read(parts[0], records)
+        piece = piece_of(self.shard_id, start.place, end)
+        if piece is not None and end.records == len(records):
+            self._hints.has_read(piece, records)
         return end
 
     def _end(self, look: Look, caps: Caps) -> BatchEnd:
@@ -129,7 +125,7 @@ class ShardPlanner(FirstRecords):
         if look.at_tip and (edge is None or last.time < edge or last == first):
             return self._ends_after(look, last, look.cursor, True, records=len(look.arrivals))
         if edge is not None and edge < look.now:
-            arrival = self._probe(edge)
+            arrival = next_arrival(self.cursor(at_time(edge)))
             if arrival is not None and arrival.after(first):
                 return BatchEnd(at_record(arrival.sequence_number))
         # Nothing at or after the edge: all records are before it.
@@ -180,23 +176,3 @@ class ShardPlanner(FirstRecords):
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
         return BatchEnd(place, drained=cursor.ended, since=since, records=records)
-
-    def _probe(self, when: int) -> Arrival | None:
-        """The first record at or after a time."""
-        return next_arrival(self.cursor(at_time(when)))
-
-    def _marks(self, first: Arrival, end: Place, piece: int) -> tuple[str, ...]:
-        """Records that cut a long batch into pieces of about ``piece`` ms of arrival time."""
-        last = next_arrival(self.cursor(at_record(end.sequence_number)))
-        if last is None:
-            return ()
-        span = last.time - first.time
-        count = min(-(-span // piece), _MOST_MARKS + 1)
-        marks: list[str] = []
-        at = first
-        for number in range(1, count):
-            arrival = self._probe(first.time + span * number // count)
-            if arrival is not None and arrival.after(at) and int(arrival.sequence_number) < end.lowest:
-                marks.append(arrival.sequence_number)
-                at = arrival
-        return tuple(marks)

@@ -1,8 +1,8 @@
 """What the planner gives the tasks besides the offsets: only to save calls, never to decide what is read.
 
     records      of a small batch, which the planner has read to find its end: nothing is left to read
-    when         the planner's last call leaves the shard free again: tasks begin then, pieces of a shard one
-                 after the other; the planner waits after the tasks in the same way
+    when         the planner's last call leaves the shard free again: tasks begin then; the planner waits
+                 after the tasks in the same way
 
 Nothing of it is written down. After a restart the tasks read the same records by the offsets alone.
 Specification: spec/07-spark-source.md, SPK-61, SPK-85.
@@ -77,16 +77,14 @@ class TaskHints:
         # Only a piece that is equal to the planned one gets them.
         carried: dict[Piece, Records] = {}
         left: list[Piece] = []
-        numbers: dict[str, int] = {}
         for piece in pieces:
             records = self._records.get(piece)
             if records is not None:
                 carried[piece] = records
                 continue
-            number = numbers[piece.shard_id] = numbers.get(piece.shard_id, -1) + 1
             pace = self.pace(piece.shard_id)
             wait = max(pace.delay("get_records"), pace.delay("get_shard_iterator"))
-            begin = self._access.now() + wait + number * pace.interval
+            begin = self._access.now() + wait
             left.append(piece._replace(not_before=begin))
             self._reading.add(piece.shard_id)
         return carried, left

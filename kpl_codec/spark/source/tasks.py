@@ -25,6 +25,7 @@ from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
+from ..columns import arrow_schema_of
 from .access import GONE, Access
 from .offsets import Piece
 from .options import Connection, Options
@@ -55,17 +56,6 @@ def arrow_schema(options: Options) -> pa.Schema:
     return output_schema(kinesis, options.policy, placement=options.placement, tags=options.tags)
 
 
-def spark_arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of a data source: the names of its arguments have changed."""
-    from inspect import signature
-
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    arrow: pa.Schema = to_arrow_schema(schema, **named)
-    return arrow
-
-
 @dataclass
 class KinesisPartition(InputPartition):
     """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
@@ -79,15 +69,14 @@ class KinesisPartition(InputPartition):
 
 
 def shared_out(pieces: list[Piece], shards_per_task: int | None = None) -> list[tuple[Piece, ...]]:
-    """The pieces that each task reads: ``shards_per_task`` of them, the pieces of one shard apart.
+    """The pieces that each task reads: ``shards_per_task`` of them.
 
     None: because a task is slower than reading a few records, small pieces share 16 tasks; of others at most
     five share a task, which can read as fast as five shards allow.
     """
-    alone = [piece for piece in pieces if piece.siblings > 1]
-    few = [p for p in pieces if p.siblings == 1 and p.records is not None and p.records <= _FEW_RECORDS]
-    many = [p for p in pieces if p.siblings == 1 and (p.records is None or p.records > _FEW_RECORDS)]
-    runs: list[tuple[Piece, ...]] = [(piece,) for piece in alone]
+    few = [piece for piece in pieces if piece.records is not None and piece.records <= _FEW_RECORDS]
+    many = [piece for piece in pieces if piece.records is None or piece.records > _FEW_RECORDS]
+    runs: list[tuple[Piece, ...]] = []
     for shared, most in ((few, len(few)), (many, _SHARDS_PER_TASK)):
         size = shards_per_task or max(1, min(most, -(-len(shared) // _SHARED_TASKS)))
         runs += [tuple(shared[at : at + size]) for at in range(0, len(shared), size)]
@@ -117,7 +106,7 @@ class PieceReader:
         """The Kinesis records of a piece, answer by answer. Raises DataLoss, StreamUnavailable."""
         # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
         # and the bytes a second that the options allow."
-        pace = self._access.pace(1 / piece.siblings)
+        pace = self._access.pace()
         wait = max(0.0, piece.not_before - self._access.now())
         pace.begin_in(min(wait, pace.interval + _CLOCK_SKEW))
         start, count = piece.start, piece.records
@@ -221,7 +210,7 @@ class TaskReader:
         if not isinstance(partition, KinesisPartition):
             return  # Spark makes its own where there are none
         options = self.options
-        out = spark_arrow_schema(self.schema)
+        out = arrow_schema_of(self.schema)
         source: Iterator[pa.RecordBatch] = iter(())
         if partition.carried is not None:
             source = iter((partition.carried,))

@@ -34,7 +34,7 @@ class Life:
         self.steps = self.batches = self.restarts = self.reshards = self.reported = 0
         self.outages = outages
         self.expired: set[tuple[str, str]] = set()
-        self.query = query_of(self.stream, consumer, Caps(span=600_000, piece=300_000))
+        self.query = query_of(self.stream, consumer, Caps(span=600_000))
         self.query.batch()
 
     def feed(self, most: int) -> None:

@@ -12,7 +12,6 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
 from kpl_codec.format.compression import compress
-from kpl_codec.spark import metrics_of, with_metrics
 from kpl_codec.spark.validation.stream import in_one_go
 
 from .support import Name, Stream
@@ -42,7 +41,7 @@ def test_a_batch_read_between_two_positions(spark: Any, make_stream: Any) -> Non
     late = set(stream.sent) - early
     stream.check(named(read(spark, stream)))
     assert {name for name, _, _ in named(read(spark, stream, endingPosition=between))} == early
-    found = named(read(spark, stream, startingPosition=between, maxSecondsPerPartition=0.001))
+    found = named(read(spark, stream, startingPosition=between))
     assert {name for name, _, _ in found} == late
     assert len(found) == len(late)
     assert named(read(spark, stream, startingPosition="LATEST")) == []
@@ -111,14 +110,14 @@ def test_the_compression_of_the_data_is_undone(spark: Any, make_stream: Any) -> 
         read(spark, stream, decompress="1000").collect()
 
 
-@pytest.mark.requirement("SPK-57", "SPK-58", "SPK-70")
+@pytest.mark.requirement("SPK-57", "SPK-58")
 def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path) -> None:
     stream = make_stream(2)
     stream.put(8)
 
     def run(**options: Any) -> Any:
         options = stream.options(policy="report", placement=True, **options)
-        frame = with_metrics(spark.readStream.format("kpl-kinesis").options(**options).load())
+        frame = spark.readStream.format("kpl-kinesis").options(**options).load()
         query = (
             frame.writeStream.format("parquet")
             .option("path", str(tmp_path / "table"))
@@ -138,13 +137,9 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
     end = json.loads(query.recentProgress[0].json)["sources"][0]["endOffset"]
     end = json.loads(end) if isinstance(end, str) else end
     assert end["shards"].keys() >= {"shardId-000000000000"}
-    metrics = [metrics_of(progress) for progress in query.recentProgress]
-    assert sum(found["userRecords"] for found in metrics) == len(stream.sent)
-    assert sum(found["kinesisRecords"] for found in metrics) == len({name[:2] for name in stream.sent})
-    assert sum(found["bytes"] for found in metrics) == sum(len(data) for _, data in stream.data.values())
-    assert {(found["findings"], found["misplaced"]) for found in metrics} == {(0, 0)}
     if in_one_go():  # before, Spark does not ask
-        assert all(found["millisBehindLatest"] >= 0 for found in metrics)
+        shown = [json.loads(json.loads(p.json)["sources"][0]["latestOffset"]) for p in query.recentProgress]
+        assert all(latest["millisBehindLatest"] >= 0 for latest in shown)
     # The next run finds a reshard and new records; a start given later does not matter any more.
     stream.split("shardId-000000000001")
     stream.put(8)

@@ -13,9 +13,8 @@ import pytest
 from kpl_codec.aws import subscription
 from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.shards.place import TRIM_HORIZON, after_record
+from kpl_codec.shards.place import after_record
 from kpl_codec.spark.source import read, task_hints
-from kpl_codec.spark.source.consumer import joined
 from kpl_codec.spark.source.offsets import DataLoss, Piece
 from kpl_codec.testing.faults import (
     error,
@@ -156,10 +155,3 @@ def test_records_that_are_gone_are_data_loss(proxied: tuple[Stream, FanOutProxy]
     rest = {number for (_, number, _), _, _ in rows_of_piece(stream, piece, **options, failOnDataLoss=False)}
     assert rest == {str(number) for number in numbers if number > int(gone)} if how == "error" else rest
     assert max(rest, key=int) == end
-
-
-def test_pieces_of_a_shard_are_joined() -> None:
-    cuts = [TRIM_HORIZON, *(after_record(str(number)) for number in (5, 7, 9))]
-    found = [Piece("a", cuts[n], cuts[n + 1], 3) for n in range(3)]
-    other = Piece("b", cuts[0], cuts[1], 1, 5)
-    assert joined([*found, other]) == [Piece("a", cuts[0], cuts[3]), other]

@@ -186,12 +186,11 @@ def test_calls_keep_to_the_budget(shards: int) -> None:
 
 @pytest.mark.requirement("SPK-61")
 @pytest.mark.parametrize("size", [10, 9000], ids=["small", "large"])
-@pytest.mark.parametrize("piece", [None, 700], ids=["whole", "cut"])
-def test_planner_and_tasks_share_one_budget(piece: int | None, size: int) -> None:
+def test_planner_and_tasks_share_one_budget(size: int) -> None:
     """A model that keeps the limits of a shard refuses no call, however fast batches follow each other."""
     stream = ModelKinesis(2, limits=True)
     options = {"fetchCallsPerSecondPerShard": 4, "fetchBytesPerSecondPerShard": 2**21}
-    query = ModelQuery(stream, Caps(span=600_000, piece=piece), **options)
+    query = ModelQuery(stream, Caps(span=600_000), **options)
     begun = stream.now
     for number in range(40):
         stream.put(2000 if number % 3 else 20, size)

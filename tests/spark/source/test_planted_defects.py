@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
 from kpl_codec.errors import KplError
-from kpl_codec.shards.place import TRIM_HORIZON, Place, after_record
+from kpl_codec.shards.place import TRIM_HORIZON, Place
 from kpl_codec.spark.source import offsets, planner, tasks
 from kpl_codec.spark.source.first_records import FirstRecords
 from kpl_codec.spark.source.shard_planner import ShardPlanner
@@ -105,15 +105,6 @@ def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
         return original(self, place, 10_000, **named)
 
     changed(patch, FirstRecords, "_left", left)
-
-
-@defect
-def a_mark_is_read_by_neither_piece(patch: Patch) -> None:
-    def cut(original: Any, shard_id: str, start: Any, end: Any) -> Any:
-        found = original(shard_id, start, end)
-        return found[:1] + [piece._replace(start=after_record(piece.start.value)) for piece in found[1:]]
-
-    changed(patch, offsets, "pieces", cut)
 
 
 @defect
