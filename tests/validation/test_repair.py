@@ -117,34 +117,6 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
     stream.server.delete_stream("another")
 
 
-@pytest.mark.requirement("SPK-34", "SPK-32")
-def test_advice_that_is_followed_ends_clean(stream: Stream, tmp_path: Path, capsys: Any) -> None:
-    """validate, repair, validate, repair: the second validate is clean and the second repair puts nothing."""
-    stream.put(5)
-    stream.put(12, naive=True)
-    first, second = tmp_path / "first", tmp_path / "second"
-    assert stream.validate(first) == 1
-    assert repair(stream, first) == 0
-    assert repair(stream, first, "--apply") == 0
-    assert at_the_kcl(stream) == stream.sent
-    capsys.readouterr()
-    assert stream.validate(second) == 0
-    assert "put again by a repair" in capsys.readouterr().out.replace("\n", " ")
-    assert repair(stream, second) == 0
-    assert "nothing to put" in capsys.readouterr().out
-    kinds = Counter(f["kind"] for f in pq.read_table(second / "findings").to_pylist())
-    assert kinds["repaired"] >= 10
-    assert set(kinds) <= {"repaired", "on-parent", "explicit-hash-key-implied"}
-    assert repair(stream, second, "--apply") == 0
-    assert at_the_kcl(stream) == stream.sent
-    # What comes later is found as ever.
-    stream.put(3, naive=True)
-    assert stream.validate(tmp_path / "third") == 1
-    assert repair(stream, tmp_path / "third") == 0
-    assert repair(stream, tmp_path / "third", "--apply") == 0
-    assert at_the_kcl(stream) == stream.sent
-
-
 @pytest.mark.requirement("SPK-32")
 def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
     rows = [

@@ -24,18 +24,17 @@ _ARN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """``name``: of a consumer that is registered if it is not there and ``may_register``; or ``arn``, of one
-    that is there. ``deregister`` when the query ends."""
+    """``name``: of a consumer that is registered if it is not there; or ``arn``, of one that is there.
+    ``deregister`` when the query ends."""
 
     name: str | None = None
     arn: str | None = None
-    may_register: bool = True
     deregister: bool = False
 
     def find(self, client: Any, stream: str, patience: float) -> str:
         """The ARN of the consumer, once it is active. ``stream``: name or ARN. Raises StreamUnavailable."""
         consumers = StreamConsumers(client, patience=patience)
-        return consumers.active(stream, self.arn or str(self.name), may_register=self.may_register)
+        return consumers.active(stream, self.arn or str(self.name))
 
     def end(self, client: Any, arn: str) -> None:
         """The query has ended."""
@@ -48,8 +47,7 @@ class Consumer:
 def consumer_option(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
     """The consumer that the options name, None to poll. Raises OptionError."""
     glue, subscribes = values["fanoutConsumerARN"], values["consumerType"]
-    name, prefix, arn = values["consumerName"], values["consumerNamePrefix"], values["consumerArn"] or glue
-    by_name = values["registeredConsumerIdType"].lower() == "name"
+    name, arn = values["consumerName"], values["consumerArn"] or glue
     deregister = values["requireConsumerDeregistration"]
     if not (glue if subscribes is None else subscribes):
         if name or arn:
@@ -60,15 +58,12 @@ def consumer_option(values: Mapping[str, Any], stream_name: str) -> Consumer | N
     if name is None and deregister:
         expected = "false: a consumer that is given by consumerArn is not the query's"
         raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
-    if arn is not None and by_name:
-        return Consumer(arn, may_register=False)
     if arn is not None:
         match = _ARN.fullmatch(arn)
         if match is None or match[1] != stream_name:
             expected = f"arn:aws:kinesis:REGION:ACCOUNT:stream/{stream_name}/consumer/NAME:TIME"
             raise OptionError(option="consumerArn", value=arn, expected=expected)
         return Consumer(arn=arn)
-    full = f"{prefix}{name}"
-    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", full):
-        raise OptionError(option="consumerName", value=full, expected="1 to 128 of a-z A-Z 0-9 _ . -")
-    return Consumer(full, deregister=deregister)
+    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", name):
+        raise OptionError(option="consumerName", value=name, expected="1 to 128 of a-z A-Z 0-9 _ . -")
+    return Consumer(name, deregister=deregister)

@@ -218,20 +218,16 @@ class FirstRecords:
         # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
         # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
         place, code, reason = start.place, "", ""
+        skipped = int(place.kind == "AFTER_SEQUENCE_NUMBER")
         for attempt in range(_TRIES):
             if attempt:
                 self._access.sleep(0.5)
             cursor = self.cursor(at_record(place.sequence_number))
             try:
-                if place.kind == "AT_SEQUENCE_NUMBER":
-                    look = self._read(cursor, limit)
-                    if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
-                        return look
-                else:
-                    look = self._read(cursor, limit + 1)
-                    if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
-                        look.arrivals, look.records = look.arrivals[1:], look.records[1:]
-                        return look if look.arrivals or look.at_tip else self._read(cursor, limit)
+                look = self._read(cursor, limit + skipped)
+                if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
+                    look.arrivals, look.records = look.arrivals[skipped:], look.records[skipped:]
+                    return look if look.arrivals or look.at_tip else self._read(cursor, limit)
                 code, reason = "trimmed", "the record is past retention, or of an earlier life of the stream"
             except StreamUnavailable as error:
                 if error.code not in GONE:

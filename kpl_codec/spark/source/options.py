@@ -78,7 +78,6 @@ class Options:
     fail_on_data_loss: bool
     max_records: int | None
     max_span: int | None
-    shards_per_task: int | None
     max_partitions: int | None
     idle_time: float
     describe_interval: float
@@ -126,7 +125,6 @@ def parse_options(options: Mapping[str, str]) -> Options:
         fail_on_data_loss=values["failOnDataLoss"],
         max_records=values["maxFetchRecordsPerShard"],
         max_span=values["maxSecondsPerShard"],
-        shards_per_task=values["shardsPerTask"],
         max_partitions=values["maxPartitions"],
         idle_time=values["idleTimeBetweenReadsInMs"],
         describe_interval=values["describeShardInterval"],

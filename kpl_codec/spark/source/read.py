@@ -68,11 +68,7 @@ class _Reader(TaskReader):
         known, left = hints.split(pieces)
         carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
         arn = self.consumer() if pieces else None
-        if options.max_partitions is None:
-            runs = shared_out(left, options.shards_per_task)
-        else:
-            count = min(options.max_partitions, len(left))
-            runs = [tuple(left[number::count]) for number in range(count)]
+        runs = shared_out(left, options.max_partitions)
         return [
             *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), CARRIED_BY_TASK)),
             # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."

@@ -68,17 +68,20 @@ class KinesisPartition(InputPartition):
     consumer: str | None = None
 
 
-def shared_out(pieces: list[Piece], shards_per_task: int | None = None) -> list[tuple[Piece, ...]]:
-    """The pieces that each task reads: ``shards_per_task`` of them.
+def shared_out(pieces: list[Piece], most: int | None = None) -> list[tuple[Piece, ...]]:
+    """The pieces that each task reads. ``most``: tasks.
 
     None: because a task is slower than reading a few records, small pieces share 16 tasks; of others at most
     five share a task, which can read as fast as five shards allow.
     """
+    if most is not None:
+        count = min(most, len(pieces))
+        return [tuple(pieces[number::count]) for number in range(count)]
     few = [piece for piece in pieces if piece.records is not None and piece.records <= _FEW_RECORDS]
     many = [piece for piece in pieces if piece.records is None or piece.records > _FEW_RECORDS]
     runs: list[tuple[Piece, ...]] = []
-    for shared, most in ((few, len(few)), (many, _SHARDS_PER_TASK)):
-        size = shards_per_task or max(1, min(most, -(-len(shared) // _SHARED_TASKS)))
+    for shared, together in ((few, len(few)), (many, _SHARDS_PER_TASK)):
+        size = max(1, min(together, -(-len(shared) // _SHARED_TASKS)))
         runs += [tuple(shared[at : at + size]) for at in range(0, len(shared), size)]
     return runs
 

@@ -213,14 +213,13 @@ def test_values_of_the_existing_connectors_are_understood(caplog: pytest.LogCapt
             "kinesis.consumerType": "GetRecords",
             "kinesis.getRecords.fetchIntervalMs": "500",
             "maxFetchRate": "1.0",
-            "shardsPerTask": "5",
             "avoidEmptyBatches": "true",
         }
     )
     assert found.connection.secrets.session_token == "t"
     assert found.connection.sts_endpoint_url == "https://sts.example"
     assert found.connection.region == "us-east-2"
-    assert (found.calls_per_second, found.bytes_per_second, found.shards_per_task) == (2, 2**20, 5)
+    assert (found.calls_per_second, found.bytes_per_second) == (2, 2**20)
     assert [record.getMessage() for record in caplog.records] == [
         "option avoidEmptyBatches changes nothing: spec/07-spark-source.md, 7.9, says what to use instead"
     ]
@@ -242,13 +241,10 @@ def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> No
     assert consumer() is consumer(consumerType="GetRecords") is None
     for kind in ("efo", "EFO", "SubscribeToShard"):
         assert consumer(consumerType=kind, consumerName="c") == Consumer("c")
-    assert consumer(consumerMode="efo", consumerName="c", consumerNamePrefix="p_") == Consumer("p_c")
     asked = consumer(consumerType="efo", consumerName="c", requireConsumerDeregistration="true")
     assert asked == Consumer("c", deregister=True)
     assert consumer(consumerType="efo", consumerArn=arn) == Consumer(arn=arn)
     assert consumer(fanoutConsumerARN=arn) == Consumer(arn=arn)
-    named = consumer(consumerMode="efo", registeredConsumerId="c", registeredConsumerIdType="name")
-    assert named == Consumer("c", may_register=False)
     assert not caplog.records
     assert consumer(consumerName="c") is None
     assert "consumerName changes nothing" in caplog.text
@@ -304,9 +300,7 @@ NEEDED: dict[str, dict[str, str]] = {
     "consumerName": _EFO,
     "consumerArn": _EFO,
     "registeredConsumerId": _EFO,
-    "consumerNamePrefix": {**_EFO, "consumerName": "c"},
     "requireConsumerDeregistration": {**_EFO, "consumerName": "c"},
-    "registeredConsumerIdType": {**_EFO, "consumerArn": EXAMPLES["consumerArn"]},
 }
 #: Options with another unit than the one they are accepted as, or other words.
 OTHER_VALUES = ("maxFetchRate", "getRecords.fetchIntervalMs", "minFetchPeriod", "consumerMode")

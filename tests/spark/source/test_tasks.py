@@ -29,17 +29,14 @@ from .test_plan import Query
 @given(
     st.lists(st.none() | st.sampled_from([1, 1000, 1001, 10**6]), max_size=80), st.none() | st.integers(1, 9)
 )
-def test_every_piece_has_one_task(records: list[int | None], per_task: int | None) -> None:
+def test_every_piece_has_one_task(records: list[int | None], most: int | None) -> None:
     pieces = [Piece(f"s{n}", at_record("1"), after_record("2"), count) for n, count in enumerate(records)]
-    runs = shared_out(pieces, per_task)
+    runs = shared_out(pieces, most)
     assert sorted(piece.shard_id for run in runs for piece in run) == sorted(p.shard_id for p in pieces)
-    if per_task is not None:
-        assert max(map(len, runs), default=0) <= per_task
-        assert sum(len(run) < per_task for run in runs) <= 2
-    else:
-        small = [run for run in runs if run[0].records is not None and run[0].records <= 1000]
-        assert len(small) <= 16
-        assert all(len(run) <= 5 for run in runs if run not in small)
+    assert all(runs)
+    small = [run for run in runs if run[0].records is not None and run[0].records <= 1000]
+    assert len(runs) <= most if most is not None else len(small) <= 16
+    assert most is not None or all(len(run) <= 5 for run in runs if run not in small)
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(1, 8))
@@ -109,7 +106,7 @@ def test_the_shard_map_is_asked_for_once_and_not_carried(
             fetched.append(1) or fetch(*arguments, **named)
         ),
     )
-    query = Query(stream, placement=True, shardsPerTask=1)
+    query = Query(stream, placement=True)
     for _ in range(3):
         stream.put(6)
         query.until_idle()
