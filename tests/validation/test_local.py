@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
@@ -39,25 +38,6 @@ def capture(folder: Path, files: int) -> int:
     return files * 20 * len(users)
 
 
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-17", "SPK-22", "SPK-43")
-def test_several_processes_do_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = capture(tmp_path / "in", 6)
-    found = []
-    for name, least in (("one", 1 << 40), ("several", 0)):
-        monkeypatch.setattr(local, "IN_PROCESS_BYTES", least)
-        engine = LocalEngine(cores=3)
-        output = tmp_path / name
-        validate([str(tmp_path / "in")], MAP, str(output), engine=engine, task_bytes=1000)
-        assert engine.progress() == (6, 6)
-        users = pq.read_table(output / "user-records").sort_by(
-            [("file", "ascending"), ("position", "ascending")]
-        )
-        assert users.num_rows == count
-        found.append((users.to_pylist(), (output / "summary.txt").read_bytes()))
-    assert found[0] == found[1]
-
-
 @pytest.mark.requirement("SPK-42")
 def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> None:
     capture(tmp_path / "in", 1)
@@ -67,16 +47,6 @@ def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> N
     with pytest.raises(local.WorkerLost, match="status -9"):
         worker.do(0)
     worker.kill()
-
-
-@pytest.mark.requirement("SPK-42")
-def test_an_error_of_a_worker_is_raised_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "IN_PROCESS_BYTES", 0)
-    capture(tmp_path / "in", 2)
-    pieces = plan([str(tmp_path / "in")])
-    job = Job([[piece] for piece in pieces], MAP, Location(tmp_path / "no" / "such" / "folder"))
-    with pytest.raises(OSError, match="folder"):
-        LocalEngine(cores=2).run(job)
 
 
 @pytest.mark.requirement("SPK-42")

@@ -118,10 +118,7 @@ OPTIONS: Final = _table(
     ("idleTimeBetweenReadsInMs", "250", _seconds("ms")),
     ("describeShardInterval shardFetchInterval", "10s", _seconds()),
     ("fetchCallsPerSecondPerShard", "4", _number(0, float)),
-    ("getRecords.fetchIntervalMs fetchIntervalMs", "0", _seconds("ms")),  # the inverse of it
-    ("minFetchPeriod", "0", _seconds()),  # the same in seconds
     ("fetchBytesPerSecondPerShard", "2097152", _number(0, float)),
-    ("maxFetchRate", None, _number(0, float)),  # the same in MiB
     ("retryTimeoutSeconds", "300", _seconds()),
     ("maxBatchBytes", "4194304", _number(1024)),
     ("maxPartitions", "0", _limit()),

@@ -105,10 +105,6 @@ def parse_options(options: Mapping[str, str]) -> Options:
     """
     values = option_values(options)
     stream = _stream(values["streamName"])
-    calls_per_second, bytes_per_second = values["fetchCallsPerSecondPerShard"], values["maxFetchRate"]
-    interval = values["getRecords.fetchIntervalMs"] or values["minFetchPeriod"]
-    if bytes_per_second is None:
-        bytes_per_second = values["fetchBytesPerSecondPerShard"] / 2**20
     if values["policy"] == "none" and (values["placement"] or values["tags"] or values["decompress"]):
         expected = "strict, kcl or report with placement, tags or decompress"
         raise OptionError(option="policy", value="none", expected=expected)
@@ -128,8 +124,8 @@ def parse_options(options: Mapping[str, str]) -> Options:
         max_partitions=values["maxPartitions"],
         idle_time=values["idleTimeBetweenReadsInMs"],
         describe_interval=values["describeShardInterval"],
-        calls_per_second=min(calls_per_second, 1 / interval) if interval else calls_per_second,
-        bytes_per_second=bytes_per_second * 2**20,
+        calls_per_second=values["fetchCallsPerSecondPerShard"],
+        bytes_per_second=values["fetchBytesPerSecondPerShard"],
         retry_timeout=values["retryTimeoutSeconds"],
         max_batch_bytes=values["maxBatchBytes"],
         producer=_producer(values),

@@ -31,8 +31,8 @@ def serve() -> None:
     plugin = "org.apache.spark.sql.connect.SparkConnectPlugin"
     settings = {"spark.plugins": plugin, "spark.connect.grpc.binding.port": 0}
     session: Any = local_session("connect", cores=2, memory="1g", quick_start=True, settings=settings)
-    service = session._jvm.org.apache.spark.sql.connect.service.SparkConnectService
-    print("PORT", service.localPort(), flush=True)
+    service = getattr(session._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+    print("PORT", getattr(service, "MODULE$").localPort(), flush=True)
     sys.stdin.read()
 
 

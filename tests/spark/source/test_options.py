@@ -35,8 +35,6 @@ DURATIONS_AND_NUMBERS = (
     "maxSecondsPerShard",
     "maxFetchRecordsPerShard",
     "fetchCallsPerSecondPerShard",
-    "maxFetchRate",
-    "getRecords.fetchIntervalMs",
     "maxBatchBytes",
     "decompress",
     "sink.recordTtl",
@@ -211,15 +209,14 @@ def test_values_of_the_existing_connectors_are_understood(caplog: pytest.LogCapt
             "kinesis.stsEndpointUrl": "https://sts.example",
             "kinesis.endpointUrl": "https://kinesis.us-east-2.amazonaws.com",
             "kinesis.consumerType": "GetRecords",
-            "kinesis.getRecords.fetchIntervalMs": "500",
-            "maxFetchRate": "1.0",
+            "kinesis.fetchCallsPerSecondPerShard": "2",
             "avoidEmptyBatches": "true",
         }
     )
     assert found.connection.secrets.session_token == "t"
     assert found.connection.sts_endpoint_url == "https://sts.example"
     assert found.connection.region == "us-east-2"
-    assert (found.calls_per_second, found.bytes_per_second) == (2, 2**20)
+    assert (found.calls_per_second, found.bytes_per_second) == (2, 2**21)
     assert [record.getMessage() for record in caplog.records] == [
         "option avoidEmptyBatches changes nothing: spec/07-spark-source.md, 7.9, says what to use instead"
     ]
@@ -303,7 +300,7 @@ NEEDED: dict[str, dict[str, str]] = {
     "requireConsumerDeregistration": {**_EFO, "consumerName": "c"},
 }
 #: Options with another unit than the one they are accepted as, or other words.
-OTHER_VALUES = ("maxFetchRate", "getRecords.fetchIntervalMs", "minFetchPeriod", "consumerMode")
+OTHER_VALUES = ("consumerMode",)
 SPEC = Path(__file__).parents[3] / "spec"
 
 
@@ -328,9 +325,7 @@ def test_the_texts_have_the_options_of_the_table() -> None:
     shown = {name for row in OURS for cell in (row[0], row[2]) for name in re.findall(r"`([\w.]+)`", cell)}
     shown |= {name for name, status, _ in OTHERS if status.startswith(("same", "accepted"))}
     # Short names that are in no text.
-    assert {name for option in OPTIONS for name in option.names} - shown == {
-        "stream", "regionName", "fetchIntervalMs",
-    }  # fmt: skip
+    assert {name for option in OPTIONS for name in option.names} - shown == {"stream", "regionName"}
 
 
 @pytest.mark.requirement("SPK-64")
