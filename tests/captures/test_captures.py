@@ -317,26 +317,6 @@ def test_whatever_is_in_a_file_its_pieces_give_each_record_once(
     assert told(parts) == told(whole)
 
 
-@pytest.mark.requirement("SPK-10")
-@pytest.mark.parametrize("lead", [-1, 300])
-@pytest.mark.parametrize("indent", [0, None])
-def test_a_value_over_many_lines_may_begin_anywhere(tmp_path: Path, lead: int, indent: int | None) -> None:
-    """Around the size that is read at once; in the pieces behind it, too."""
-    line = json.dumps(answer(b"line")).encode() + b"\n"
-    many = json.dumps(answer(*[b"many"] * 1000)["Records"], indent=indent).encode()
-    size = max(0, text._BLOCK + lead)
-    before = line * (size // len(line) - 1)
-    before += b" " * (size - len(before) - len(line)) + line
-    path = tmp_path / "large.json"
-    path.write_bytes(before + many + b"\n" + line * 3)
-    assert path.stat().st_size > size + 100_000
-    count = before.count(b"\n")
-    for piece_bytes in (300_000, size - 1, size, size + 1, size + 50_000):
-        rows = read(path, piece_bytes=piece_bytes)
-        assert bad(rows) == []
-        assert data(rows) == [b"line"] * count + [b"many"] * 1000 + [b"line"] * 3
-
-
 @pytest.mark.requirement("SPK-13")
 def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "endless.jsonl"
