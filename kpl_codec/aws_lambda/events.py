@@ -314,10 +314,7 @@ class Batch:
         if call.record.partition_key in self._failed_keys:
             return False
         # LMB-11: "With less time left than the reserve, the rest of the batch MUST be reported, not begun."
-        if (
-            self._context is not None
-            and self._context.get_remaining_time_in_millis() < self._reserve_ms
-        ):
+        if self._context is not None and self._context.get_remaining_time_in_millis() < self._reserve_ms:
             self._failed[call.number] = call.unit.sequence_number
             return False
         return True

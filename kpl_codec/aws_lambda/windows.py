@@ -65,8 +65,8 @@ def process_window(
             batch.fail(call)
     first = batch.first_failed()
     if first is not None and since and since[-1].number >= first:
-        # LMB-9: "The state answered MUST hold exactly the user records of the Kinesis records before the first
-        # one reported."
+        # LMB-9: "The state answered MUST hold exactly the user records of the Kinesis records
+        # before the first one reported."
         state = json.loads(copy)
         try:
             for call in since:
@@ -82,7 +82,7 @@ def process_window(
 
 
 def _folded(state: State, call: Call, handler: _Fold) -> State:
-    """The state with one more user record. Raises what ``handler`` raises; ``state`` may have changed then."""
+    """The state with one more user record. Where ``handler`` raises, ``state`` may have changed."""
     changed = handler(state, call.record)
     done(changed)
     return state if changed is None else changed

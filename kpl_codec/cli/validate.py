@@ -67,7 +67,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="parquet",
         help="format of the user records, as Spark names it (default: %(default)s)",
     )
-    add("--title", help="headline of the report")
     add_connection(parser)
     add_since(parser, "of the stream, records")
     add(
@@ -151,7 +150,6 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
                 output_format=args.output_format,
-                title=args.title,
             )
         return validate(
             args.input,
@@ -159,7 +157,6 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
             args.output,
             engine=engine,
             output_format=args.output_format,
-            title=args.title,
         )
 
 
@@ -193,7 +190,6 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
             args.output,
             once=args.once,
             interval=args.interval,
-            title=args.title,
             on_batch=told,
         )
         try:
@@ -204,7 +200,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
             break
         if len(batches) == already:
             break
-    validation = state(args.output, shard_map or load_shard_map(args, closed=True), args.stream, args.title)
+    validation = state(args.output, shard_map or load_shard_map(args, closed=True), args.stream)
     if validation is None:
         show(line("nothing was read yet"))
         return FINDINGS

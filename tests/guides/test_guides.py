@@ -50,7 +50,8 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What pip finds as kpl-codec: a wheel of this tree, without the extension, so for every platform."""
     tree, wheels = tmp_path / "tree", tmp_path / "wheels"
-    shutil.copytree(ROOT / "kpl_codec", tree / "kpl_codec", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    left_out = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "kpl_codec", tree / "kpl_codec", ignore=left_out)
     for name in ("README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     project = (ROOT / "pyproject.toml").read_text()
