@@ -32,20 +32,6 @@ def test_a_handler_may_return_a_new_state() -> None:
     assert answer["state"] == {"n": 8}
 
 
-@pytest.mark.requirement("LMB-9")
-@pytest.mark.parametrize("sub", range(5))
-def test_a_failure_leaves_nothing_of_its_kinesis_record_in_the_state(sub: int) -> None:
-    fails = Handler({(str(FIRST + 1), sub): 1})
-
-    def fold(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
-        count(state, record)
-        fails(record)
-
-    answer = process_window(load("lambda_tumbling_window.json"), fold)
-    assert answer["batchItemFailures"] == [{"itemIdentifier": str(FIRST + 1)}]
-    assert answer["state"] == {"hello": 1, "order-7": 1}
-
-
 @given(batches())
 @pytest.mark.requirement("LMB-9")
 def test_over_retries_every_user_record_counts_once(batch: Any) -> None:

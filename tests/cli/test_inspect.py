@@ -133,21 +133,3 @@ def test_colours_only_where_they_are_welcome(capsys, monkeypatch):
     assert "\x1b[31" in run(capsys, (TWO[:-1] + b"\0").hex(), code=1)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in run(capsys, TWO.hex())
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        [],
-        ["/no/such/file"],
-        ["abcd", "--format", "raw"],
-        ["xyz!", "--format", "base64"],
-        ["abc", "--format", "hex"],
-        ["--stream", "s"],
-    ],
-)
-def test_bad_usage_is_said_in_one_line(capsys, argv):
-    assert main(["inspect", *argv]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith("kpl-codec")
-    assert captured.err.count("\n") == 1

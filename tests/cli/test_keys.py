@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 
-import pytest
-
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
@@ -68,24 +66,3 @@ def test_split(capsys):
     assert [(int(r["startingHashKey"]), int(r["endingHashKey"])) for r in found] == [
         (keys.starting_hash_key, keys.ending_hash_key) for keys in ALL_HASH_KEYS.split(3)
     ]
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["hash"],
-        ["hash", "--keys-from", "/no/such/file"],
-        ["skew", "a"],
-        ["skew", "--shard-count", "0", "a"],
-        ["skew", "--shard-count", "2", "--explicit", "abc"],
-        ["allocate", "0"],
-        ["allocate", "--shards", "/no/such/file"],
-        ["split", "0"],
-    ],
-)
-def test_bad_usage_is_said_in_one_line(capsys, argv):
-    assert main(["keys", *argv]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("kpl-codec")
-    assert captured.err.count("\n") == 1

@@ -105,23 +105,6 @@ def test_a_lineage_with_defects_is_a_finding(capsys, tmp_path):
     assert "defect child-not-newer" in run(capsys, "history", "--shards", str(path), code=1)
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["list", "--shards", "/no/such/file"],
-        ["predict", "--shards", "LISTING"],
-        ["predict", "--shards", "LISTING", "--explicit", "x"],
-        ["history", "--shards", "LISTING", "x", "--explicit"],
-    ],
-)
-def test_bad_usage_is_said_in_one_line(capsys, listing, argv):
-    assert main(["shards", *(listing if word == "LISTING" else word for word in argv)]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("kpl-codec")
-    assert captured.err.count("\n") == 1
-
-
 def test_an_unsound_listing(capsys, tmp_path):
     path = tmp_path / "gap.json"
     path.write_text(json.dumps({"Shards": json.loads(REAL)["Shards"][1:2]}))

@@ -121,20 +121,6 @@ def test_help_says_what_a_command_does(command: str, capsys: pytest.CaptureFixtu
     assert COMMANDS[command] in shown
 
 
-@pytest.mark.parametrize(
-    "argv", [[], ["nonsense"], ["keys"], ["validate", "--input", "x"], ["keys", "split", "x"]]
-)
-def test_usage_errors_have_the_prefix_of_all_errors(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(argv)
-    assert caught.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("kpl-codec: ")
-    assert said.count("\n") == 1
-
-
 def test_without_an_extra_the_hint_names_it() -> None:
     start = "import sys; sys.modules['rich'] = None; from kpl_codec.cli.main import main"
     code = f"{start}; sys.exit(main(sys.argv[1:]))"
