@@ -133,6 +133,9 @@ def test_streams_that_take_nothing_give_no_traceback(
 @pytest.mark.parametrize(
     "line",
     [
+        "cat",
+        "cat x --stream s",
+        "cat x --follow",
         "cat folder/nothing.json",
         "cat $'not\\xffutf8'",
         "cat --stream orders --endpoint-url nonsense --region x",

@@ -99,11 +99,6 @@ def test_a_reader_that_leaves_is_no_failure(listing: str) -> None:
         assert done.stderr == ""
 
 
-def test_no_color_wins() -> None:
-    assert b"\x1b[" in run("keys", "hash", "a", FORCE_COLOR="1").stdout
-    assert b"\x1b[" not in run("keys", "hash", "a", FORCE_COLOR="1", NO_COLOR="1").stdout
-
-
 @given(st.text(), st.integers(40, 160))
 def test_texts_from_outside_cannot_move_the_cursor(text: str, width: int) -> None:
     for part in (line(text), line((text, "red")), table(["key"], [[text]])):

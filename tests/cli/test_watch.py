@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -53,15 +54,32 @@ def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_loc
     assert "customer" not in gate.stdout + gate.stderr
 
 
+@contextmanager
+def written(server: LocalKinesis, stream: str) -> Iterator[None]:
+    """Lossy aggregates come all the time, so it does not matter when a watch begins to read."""
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            naive(server.client(), stream, 1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
+
+
 @pytest.mark.slow
 def test_killed_and_started_again(kinesis_local, stream):
     arguments = command(kinesis_local, stream, "--all", "--json")
     for end, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 1)):
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        time.sleep(4)
-        naive(kinesis_local.client(), stream, 3)
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["kind"] == "naive-aggregator"
+        with written(kinesis_local, stream):
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["kind"] == "naive-aggregator"
         process.send_signal(end)
         assert process.wait(20) == status
         process.stdout.close()
@@ -99,19 +117,9 @@ def test_once_ends_where_no_call_succeeds(kinesis_local, proxy, stream, how):
 
 
 def test_once_ends_while_records_come(kinesis_local, stream):
-    over = threading.Event()
-
-    def write():
-        while not over.is_set():
-            naive(kinesis_local.client(), stream, 1)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    naive(kinesis_local.client(), stream, 1)
+    with written(kinesis_local, stream):
         gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once"))
-    finally:
-        over.set()
-        writer.join()
     assert gate.returncode == 1, gate.stderr
 
 

@@ -79,17 +79,7 @@ class Stream:
             Shard(
                 f"shardId-{index:012d}",
                 held,
-                *(f"shardId-{p:012d}" for p in parents),
-                **({} if len(parents) == 2 else {"adjacent_parent_shard_id": None}),
-                starting_sequence_number=sequence_number(index, created, created, 0),
-                ending_sequence_number=sequence_number(index, created, closed, 1 << 40) if closed else None,
-            )
-            if len(parents) != 1
-            else Shard(
-                f"shardId-{index:012d}",
-                held,
-                f"shardId-{parents[0]:012d}",
-                None,
+                *([f"shardId-{p:012d}" for p in parents] + [None, None])[:2],
                 sequence_number(index, created, created, 0),
                 sequence_number(index, created, closed, 1 << 40) if closed else None,
             )
