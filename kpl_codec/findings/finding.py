@@ -1,5 +1,5 @@
-"""Every kind of finding, and one finding with its evidence: a place (file, shard, sequence number, byte), never
-record data.
+"""Every kind of finding, and one finding with its evidence: a place (file, shard, sequence number, byte),
+never record data.
 
 A finding has the name of its kind; title, meaning and what to do are the kind's. ``kind_of`` accepts unlisted
 names, too, so a finding of a new kind is never left out.
