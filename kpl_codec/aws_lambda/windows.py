@@ -67,14 +67,7 @@ def process_window(
     if first is not None and since and since[-1].number >= first:
         # LMB-9: "The state answered MUST hold exactly the user records of the Kinesis records
         # before the first one reported."
-        state = json.loads(copy)
-        try:
-            for call in since:
-                if call.number < first:
-                    state = _folded(state, call, handler)
-        except Exception:  # noqa: BLE001
-            batch.fail(since[0])
-            state = json.loads(copy)
+        state = _again(copy, [call for call in since if call.number < first], handler, batch)
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
     if event.get("isFinalInvokeForWindow") and first is None and on_window_end is not None:
         done(on_window_end(state, event))
@@ -86,3 +79,18 @@ def _folded(state: State, call: Call, handler: _Fold) -> State:
     changed = handler(state, call.record)
     done(changed)
     return state if changed is None else changed
+
+
+def _again(copy: str, calls: list[Call], handler: _Fold, batch: Batch) -> State:
+    """The state of ``copy`` with ``calls`` folded in again. If one fails this time, that of ``copy`` itself,
+    and the first of them has failed."""
+    import json
+
+    state: State = json.loads(copy)
+    try:
+        for call in calls:
+            state = _folded(state, call, handler)
+    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+        batch.fail(calls[0])
+        return json.loads(copy)  # type: ignore[no-any-return]
+    return state
