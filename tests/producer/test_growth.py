@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 from kpl_codec.aws import AsyncProducer
 from kpl_codec.producer import ProducerConfig
 
 from ..aws.model_client import AsyncModelClient, ModelClient
+from ..steps import steps
 from .bench import LOW, Bench
-
-
-def steps(function: Callable[[], object]) -> int:
-    """The steps of the interpreter that a call takes."""
-    taken = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal taken
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        taken += 1
-        return trace
-
-    sys.settrace(trace)
-    try:
-        function()
-    finally:
-        sys.settrace(None)
-    return taken
 
 
 def turns_with_held(held: int) -> int:
