@@ -32,11 +32,11 @@ def question_lines(asked: Mapping[str, Any]) -> str | None:
         return f"decode {asked['data']}\n"
     if asked["op"] == "encode" and not any("tags" in record for record in asked["user_records"]):
         last = " ".join(["encode", *map(str, filter(None, [asked.get("max_size")]))])
-        return "".join(f"{line}\n" for line in (*_record_lines(asked["user_records"]), last))
+        return "".join(f"{line}\n" for line in (*record_lines(asked["user_records"]), last))
     return None
 
 
-def _record_lines(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def record_lines(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for record in records:
         for name in ("partition_key", "explicit_hash_key"):
             if record.get(name) is not None:
@@ -62,7 +62,11 @@ def answer_of(lines: Iterable[str], op: str) -> dict[str, Any]:
             raise ValueError(f"no line of an answer: {line[:40]!r}")
         elif op == "decode":
             answer["user_records"].append(
-                user_record(_text(keys.get("partition_key")), bytes.fromhex(value), _text(keys.get("explicit_hash_key")))
+                user_record(
+                    _text(keys.get("partition_key")),
+                    bytes.fromhex(value),
+                    _text(keys.get("explicit_hash_key")),
+                )
             )
             keys = {}
         else:
