@@ -26,7 +26,6 @@ from typing import Any
 
 REPOSITORY = Path(__file__).parents[1]
 FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1"]
-FLAGS += ["-DKPL_SPARES=0"]  # no table is used again: what still reads it after it was freed is seen
 #: Bytes that mean something where they stand.
 TELLING = [0, 1, 2, 8, 10, 16, 18, 26, 34, 127, 128, 255]
 

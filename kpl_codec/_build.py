@@ -1,4 +1,4 @@
-"""Builds the optional extension kpl_codec._speedups during every install and wheel build.
+"""Builds the optional extension kpl_codec._speedups during every install and wheel build, and the sdist.
 
 If there is no C compiler, or it fails, the build prints one line and goes on: everything works without the
 extension (for wheels, KPL_CODEC_REQUIRE_SPEEDUPS=1 makes this an error). pyproject.toml names this file and
@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import os
 import sys
+from glob import glob
+from pathlib import Path
 
 from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext as _build_ext
+from setuptools.command.sdist import sdist as _sdist
 from setuptools.errors import BaseError, CCompilerError
 
 NAME = "kpl_codec._speedups"
@@ -33,6 +36,17 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
             ext.optional = True  # an editable install then does not look for it either
             reason = str(error).strip().splitlines() or [type(error).__name__]
             sys.stderr.write(f"kpl_codec: built without _speedups: the same, slower ({reason[-1]})\n")
+
+
+class sdist(_sdist):  # type: ignore[misc]
+    """`sdist` with the tests and what they need: README's commands work from it as from a checkout."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        more = {"requirements.lock", ".gitignore", *glob("*.md")}
+        for folder in ("tests", "fuzz", "spec", ".ci", ".github"):
+            more |= {str(path) for path in Path(folder).rglob("*")}
+        wanted = {path for path in more if os.path.isfile(path) and "__pycache__" not in path}
+        super().make_release_tree(base_dir, sorted(wanted.union(files)))
 
 
 def main(flags: list[str]) -> None:

@@ -27,21 +27,17 @@ else, that is a bug.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
 else:
-    _Class = TypeVar("_Class")
 
-    def dataclass_transform(**_options: bool) -> Callable[[_Class], _Class]:
+    def dataclass_transform(**_options):
         """For type checkers only; it does nothing at run time."""
         return lambda cls: cls
-
-
-def _rebuild(cls: type[KplError], fields: dict[str, Any]) -> KplError:
-    return cls(**fields)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -83,7 +79,7 @@ class KplError(Exception):
 
     def describe(self) -> str:
         """The text without the place."""
-        return self.text.format_map(_Fields(self))
+        return self.text.format_map({name: getattr(self, name, None) for name in ("code", *self._names)})
 
     def __str__(self) -> str:
         return self.describe() + (f" [{self.requirement}]" if self.requirement else "")
@@ -99,17 +95,7 @@ class KplError(Exception):
         return hash((type(self), self.code, self.fields.get("offset"), self.fields.get("record_index")))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.fields)
-
-
-class _Fields(dict[str, object]):
-    """The attributes of an error by name, for its text."""
-
-    def __init__(self, error: KplError) -> None:
-        self._error = error
-
-    def __missing__(self, name: str) -> object:
-        return getattr(self._error, name)
+        return partial(type(self), **self.fields), ()
 
 
 class DecodeError(KplError, ValueError):
@@ -197,11 +183,7 @@ MalformedCode = Literal[
 
 
 class MalformedMessage(DecodeError):
-    """The message breaks the protobuf wire format. ``code`` says how:
-
-    truncated, varint-too-long, varint-overflow, field-number, wire-type, stray-end-group,
-    unterminated-group, too-deep.
-    """
+    """The message breaks the protobuf wire format. ``code`` says how."""
 
     code: MalformedCode
     requirement = "MSG-1"
@@ -299,16 +281,9 @@ class EncodeError(KplError, ValueError):
     text = "user record refused: {code} ({field})"
     todo = "Fix the user record that the error names: a key of 1 to 256 characters, data as bytes."
     codes = (
-        "partition-key-type",
-        "partition-key-empty",
-        "partition-key-too-long",
-        "partition-key-utf-8",
-        "explicit-hash-key",
-        "data-type",
-        "tag",
-        "no-user-records",
-        "null",
-    )
+        "partition-key-type", "partition-key-empty", "partition-key-too-long", "partition-key-utf-8",
+        "explicit-hash-key", "data-type", "tag", "no-user-records", "null",
+    )  # fmt: skip
 
     def in_group(self, index: int) -> Self:
         """The same error with the number of the group of user records it is about."""

@@ -47,6 +47,7 @@ TOGETHER = {
         "tests/spark/validation/",
     ),
     "bare": ("tests/aws_lambda/test_runtime.py",),
+    "site": ("tests/site/",),
     "browser": ("tests/outlets/test_page.py", "tests/report/test_page_browser.py"),
 }
 

@@ -63,7 +63,6 @@ def _offset_seeds() -> list[bytes]:
                 "after": "49",
                 "end": True,
                 "first": "48",
-                "marks": ["48"],
                 "behind": 7,
                 "lost": True,
                 "initial": "",
@@ -91,7 +90,6 @@ OFFSETS = {
     "shards": lambda size: (
         _SHARDS + b",".join(b'"shardId-%012d":{"after":"%d"}' % (i, i) for i in range(size // 35)) + b"}}"
     ),
-    "marks": repeated(b'"1",', head=_SHARDS + b'"a":{"after":"9","first":"1","marks":[', tail=b'"1"]}}}'),
     "open brackets": repeated(b"["),
 }
 OPTIONS = {

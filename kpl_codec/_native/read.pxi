@@ -10,31 +10,6 @@ cdef enum State:
     AGGREGATED = 2  # sound
     UNREAD = 3  # like 0, but the digest is right
 
-cdef extern from *:
-    """
-    #ifndef KPL_SPARES /* fuzz/sanitize.py has none, to see what is used after it was freed */
-    #define KPL_SPARES 4
-    #endif
-    """
-    cdef enum:
-        SPARES "KPL_SPARES"
-
-cdef enum:
-    MOST_SPARE = 1 << 25  # bytes of all that are kept
-
-cdef struct Tables:
-    Message m
-    uint8_t *hashes
-    size_t room  # for the hashes of so many texts
-    size_t size  # bytes
-
-# The tables of `Frames` that are gone, for the next ones: the kernel hands out new memory page by page and fills
-# each with zeros. Used only under the interpreter's lock.
-cdef Tables spare[SPARES + 1]
-cdef size_t spares = 0
-cdef size_t spare_size = 0
-
-
 cdef struct Data:
     const uint8_t *at  # NULL: there is none
     size_t size
@@ -53,7 +28,6 @@ cdef class Frames:
     cdef uint8_t *state
     cdef size_t *starts  # first row of each record, and the end of the last
     cdef uint8_t *hashes  # 16 bytes a text: those of partition keys, then those of explicit hash keys
-    cdef size_t hashes_room
     cdef bint hashed
     cdef readonly size_t count
 
@@ -61,36 +35,14 @@ cdef class Frames:
         free(self.data)
         free(self.state)
         free(self.starts)
-        self.leave_tables()
-
-    cdef void leave_tables(self) noexcept:
-        """To the next `Frames`, or free."""
-        global spares, spare_size
-        cdef size_t size = self.m.rows.room * sizeof(Row) + 16 * self.hashes_room
-        size += (self.m.pks.room + self.m.ehks.room) * sizeof(Text)
-        if spares < SPARES and 0 < size <= MOST_SPARE - spare_size:
-            spare[spares].m, spare[spares].size = self.m, size
-            spare[spares].hashes, spare[spares].room = self.hashes, self.hashes_room
-            spares += 1
-            spare_size += size
-        else:
-            free_message(&self.m)
-            free(self.hashes)
-
-    cdef void take_tables(self) noexcept:
-        global spares, spare_size
-        if spares:
-            spares -= 1
-            spare_size -= spare[spares].size
-            self.m, self.hashes, self.hashes_room = spare[spares].m, spare[spares].hashes, spare[spares].room
-            self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
+        free_message(&self.m)
+        free(self.hashes)
 
     cdef int reserve(self, size_t count) except -1:
         """Makes room for `count` records. The subclass fills in `data`."""
         if count >= NONE:
             raise ValueError("too many records")
         self.count = count
-        self.take_tables()
         self.data = <Data *>malloc((count + 1) * sizeof(Data))
         self.state = <uint8_t *>malloc(count + 1)
         self.starts = <size_t *>calloc(count + 1, sizeof(size_t))
@@ -184,13 +136,9 @@ cdef class Frames:
         """The hash key of every text: MD5 of a partition key, the number of an explicit hash key."""
         cdef size_t first = 0, count, pks = self.m.pks.count, ehks = self.m.ehks.count, i
         cdef kpl_message messages[256]
-        if self.hashes == NULL or self.hashes_room < pks + ehks:
-            free(self.hashes)
-            self.hashes_room = self.m.pks.room + self.m.ehks.room
-            self.hashes = <uint8_t *>malloc(16 * (self.hashes_room + 1))
-            if self.hashes == NULL:
-                self.hashes_room = 0
-                return NO_MEMORY
+        self.hashes = <uint8_t *>malloc(16 * (pks + ehks + 1))
+        if self.hashes == NULL:
+            return NO_MEMORY
         self.hashed = True
         while first < pks:
             count = min(<size_t>256, pks - first)

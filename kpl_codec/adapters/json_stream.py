@@ -9,8 +9,10 @@ A document that cannot be read becomes a Defect and does not hide the next one. 
 *start*: a ``{`` or ``[`` at the beginning of a line or after 0x1E. If a broken document contains several
 starts, each complete value at one of them becomes a document.
 
+A document of more than ``max_size`` characters is a defect, but of a list each item becomes a document.
+
 Time is linear for every input: each byte is decoded a limited number of times. Memory is a few times the
-largest document, which ``max_size`` limits.
+largest document, or ``max_size``.
 Specification: spec/06-lambda.md, CAP-10 to CAP-12.
 """
 
@@ -23,14 +25,15 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-#: A document of more characters is a defect. GetRecords answers have at most 10 MiB of data.
-MAX_SIZE = 64 * 1024 * 1024
+#: A document of more characters is a defect. A GetRecords answer has at most 10 MiB of data, as base64 14.
+MAX_SIZE = 32 * 1024 * 1024
 #: Characters decoded at once. Python counts the lines before an error, so errors in long texts cost much
 #: time.
 _WINDOW = 16 * 1024
 #: An error so near the end may be due to missing text: the longest token, texts aside, is -Infinity.
 _NEAR_END = 16
 
+_WHITE_SPACE = re.compile("[ \t\r\n]*")
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
 _BEFORE_START = "\n\x1e"
 _START = re.compile(f"(?<=[{_BEFORE_START}])[{{\\[]")
@@ -44,7 +47,8 @@ Code = Literal["json", "utf-8", "duplicate-member", "too-large"]
 
 
 class Document(NamedTuple):
-    """One JSON value. ``offset``: its first byte. ``line``: where it starts; reading begins at line 1."""
+    """One JSON value. ``offset``: its first byte. ``line``: where it starts; reading begins at line 1. The
+    items of a large list have the list's."""
 
     value: Any
     offset: int
@@ -77,10 +81,10 @@ def json_documents(
     ``source``: a text, or UTF-8 in blocks of any size. ``offset``: of its first byte. An OSError of
     ``source`` is raised after everything before it.
     """
-    return Reading(source, offset, max_size).read()
+    return _Reading(source, offset, max_size).read()
 
 
-class Break(NamedTuple):
+class _Break(NamedTuple):
     """Where and why the document at ``pos`` breaks."""
 
     code: Code
@@ -88,7 +92,7 @@ class Break(NamedTuple):
     end: int
 
 
-class Reading:
+class _Reading:
     """One reading. State: ``text`` is decoded, and not yet read from ``pos`` on; ``offset`` and ``line``
     belong to ``pos``; ``_later`` holds the following texts, the next one last, with how much of each is
     used."""
@@ -108,14 +112,18 @@ class Reading:
         expected = 1  # the size of the document before: sizes are often similar
         while True:
             self._fill(expected)
-            self._advance(end_of(_BETWEEN, self.text, self.pos))
+            self._advance(_end_of(_BETWEEN, self.text, self.pos))
             if self.pos == len(self.text):
                 if self.ended:
                     break
                 continue
             found = self._document()
-            if isinstance(found, Break):
-                yield from self._lost(found)
+            if isinstance(found, _Break):
+                if found.code == "too-large" and self.text[self.pos] == "[":
+                    yield from self._items()
+                else:
+                    yield from self._broken(found)
+                    self._to_start()
                 expected = 1
             else:
                 document, end = found
@@ -156,14 +164,6 @@ class Reading:
             self._later.append((text, taken + size))
         return text[taken : taken + size]
 
-    def _shorten(self) -> None:
-        """Keep at most one window of the text, put the rest back."""
-        if len(self.text) > 2 * _WINDOW:
-            self.text, self.pos = self.text[max(self.pos - 1, 0) :], min(self.pos, 1)
-        if len(self.text) > 2 * _WINDOW:
-            self._later.append((self.text, _WINDOW))
-            self.text, self.ended = self.text[:_WINDOW], False
-
     def _advance(self, pos: int) -> None:
         """Move to ``pos``."""
         self.offset += self._size(pos)
@@ -179,7 +179,13 @@ class Reading:
         return len(part.encode("utf-8", "surrogatepass")) - 2 * len(_NOT_UTF_8.findall(part))
 
     def _to_start(self) -> None:
-        """Move to the first start at or after ``pos``, or to the end."""
+        """Move to the first start at or after ``pos``, or to the end. Keeps at most one window of the text,
+        and puts the rest back."""
+        if len(self.text) > 2 * _WINDOW:
+            self.text, self.pos = self.text[max(self.pos - 1, 0) :], min(self.pos, 1)
+        if len(self.text) > 2 * _WINDOW:
+            self._later.append((self.text, _WINDOW))
+            self.text, self.ended = self.text[:_WINDOW], False
         while (found := _START.search(self.text, self.pos)) is None and not self.ended:
             self._advance(len(self.text))
             self._fill(1)
@@ -198,8 +204,8 @@ class Reading:
         self._repeats = False
         return self._decoder.raw_decode(self.text, self.pos)
 
-    def _document(self) -> tuple[Document | Defect, int] | Break:
-        """The Document or Break at ``pos``, and its end."""
+    def _document(self) -> tuple[Document | Defect, int] | _Break:
+        """The Document or _Break at ``pos``, and its end."""
         while True:
             have, ended = len(self.text) - self.pos, self.ended
             end, reason = len(self.text), ""
@@ -213,18 +219,18 @@ class Reading:
                 if not reason.startswith("Unterminated string"):
                     end = error.pos
                 if ended or end < len(self.text) - _NEAR_END:
-                    return Break("json", reason, end)
+                    return _Break("json", reason, end)
             except RecursionError:
-                return Break("json", "nested too deeply", self._too_deep())
+                return _Break("json", "nested too deeply", self._too_deep())
             except ValueError:
-                end = end_of(_BEFORE_LONG_NUMBER, self.text, self.pos)
-                return Break("json", "a number of thousands of digits", end)
+                end = _end_of(_BEFORE_LONG_NUMBER, self.text, self.pos)
+                return _Break("json", "a number of thousands of digits", end)
             if have >= self._max_size:
-                return Break("too-large", f"more than {self._max_size} characters", len(self.text))
+                return _Break("too-large", f"more than {self._max_size} characters", len(self.text))
             self._fill(min(2 * have, self._max_size))
 
     def _judged(self, value: Any, end: int) -> Document | Defect:
-        """The Document for the decoded ``value`` from ``pos`` to ``end``, or a Break."""
+        """The Document for the decoded ``value`` from ``pos`` to ``end``, or its Defect."""
         bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, self.pos, end)
         if bad is not None:
             return Defect("utf-8", self.offset, self.line, "not UTF-8", self.offset + self._size(bad.start()))
@@ -244,13 +250,39 @@ class Reading:
                 return token.start()
         return len(self.text)
 
-    def _lost(self, broken: Break) -> Iterator[Document | Defect]:
-        """The items in place of the broken document at ``pos``; moves to where reading continues."""
-        yield from self._broken(broken)
-        self._shorten()
+    def _items(self) -> Iterator[Document | Defect]:
+        """The items of the list at ``pos``; moves behind it, or to the first start behind where it breaks."""
+        offset, line = self.offset, self.line
+        while True:
+            self._skip(1)  # [ or a comma
+            found = self._document()
+            if isinstance(found, _Break):
+                break
+            document, end = found
+            yield document._replace(offset=offset, line=line)
+            size = end - self.pos
+            self._skip(size)
+            if self.text[self.pos : self.pos + 1] == "]":
+                self._advance(self.pos + 1)
+                return
+            if self.text[self.pos : self.pos + 1] != ",":
+                found = _Break("json", "Expecting ',' delimiter", self.pos)
+                break
+            self._fill(2 * size)  # the next one often has the same size
+        yield Defect(found.code, offset, line, found.reason, self.offset + self._size(found.end))
+        self._advance(max(found.end, self.pos))
         self._to_start()
 
-    def _broken(self, broken: Break) -> Iterator[Document | Defect]:
+    def _skip(self, size: int) -> None:
+        """Move over so many characters and the white space behind them."""
+        self._advance(self.pos + size)
+        while True:
+            self._fill(1)
+            self._advance(_end_of(_WHITE_SPACE, self.text, self.pos))
+            if self.pos < len(self.text) or self.ended:
+                return
+
+    def _broken(self, broken: _Break) -> Iterator[Document | Defect]:
         """The defect of the document at ``pos``, and the documents between its start and where it fails.
 
         Up to there it is sound JSON without an end. So a value at a start in between is complete, or fails at
@@ -296,6 +328,6 @@ class Reading:
         return closed
 
 
-def end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
+def _end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
     found = pattern.match(text, pos)
     return pos if found is None else found.end()

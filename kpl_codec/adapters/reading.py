@@ -31,6 +31,7 @@ _IDENTITIES = (
 )
 _TEXT_IS_JSON = "text is read as JSON: of a file give the content, and base64 to base64.b64decode"
 
+
 class _Reader:
     """One pass over a source. State: how many items were given, and the shard ids seen."""
 

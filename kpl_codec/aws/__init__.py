@@ -14,14 +14,12 @@ with needing_extras("kpl_codec.aws"):
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .aio_producer import AsyncProducer as AsyncProducer
-    from .aio_shard_map import AsyncStreamShardMap as AsyncStreamShardMap
     from .delivery_future import DeliveryFuture as DeliveryFuture
     from .one_lock import WouldDeadlock as WouldDeadlock
     from .producer import Producer as Producer
     from .producer_threads import ProducerThreads as ProducerThreads
     from .reading import read_record as read_record
     from .reading import read_stream as read_stream
-    from .shard_map import StreamShardMap as StreamShardMap
     from .shard_map import fetch_lineage as fetch_lineage
     from .shard_map import fetch_shard_map as fetch_shard_map
     from .watch import StreamWatcher as StreamWatcher
@@ -29,9 +27,7 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
 _HOMES = {
     "fetch_shard_map": "shard_map",
     "fetch_lineage": "shard_map",
-    "StreamShardMap": "shard_map",
     "StreamWatcher": "watch",
-    "AsyncStreamShardMap": "aio_shard_map",
     "read_stream": "reading",
     "read_record": "reading",
     "Producer": "producer",

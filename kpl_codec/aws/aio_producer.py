@@ -4,10 +4,10 @@
         future = await producer.put("customer-17", b"...")    # waits only while the producer is full
         delivery = await future                               # Delivery, or raises DeliveryError
 
-The same core as `kpl_codec.aws.Producer`, driven by one event loop; use it from that loop only.
-Leaving the block, or `close`, delivers what is outstanding. A producer that is never closed logs how many
-user records were left when its event loop ends. Cancelling a task that awaits a delivery does not stop the
-delivery.
+The same core as `kpl_codec.aws.Producer`, driven by one event loop; use it from that loop only. It starts
+with the block, or with the first `put`. Leaving the block, or `close`, delivers what is outstanding. A
+producer that is never closed logs how many user records were left when its event loop ends. Cancelling a task
+that awaits a delivery does not stop the delivery.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class AsyncProducer(ProducerBase):
         self._core = self._new_core()
         self._forgotten = weakref.finalize(self, log_never_closed, self._core)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._ran_at = float("-inf")  # when the event loop was last seen to run
@@ -62,20 +63,27 @@ class AsyncProducer(ProducerBase):
         self._broken: BaseException | None = None
 
     async def __aenter__(self) -> AsyncProducer:
-        self._loop = asyncio.get_running_loop()
-        if self._client is None:
-            with needing_extras("kpl_codec.aws.AsyncProducer"):
-                from aiobotocore.config import AioConfig
-                from aiobotocore.session import get_session
-
-            connections = self.config.max_connections + 1
-            ours = AioConfig(**client_config(self.config), max_pool_connections=connections)
-            settings = {"config": ours, **self._client_settings}
-            self._own_client = get_session().create_client("kinesis", **settings)
-            self._client = await self._own_client.__aenter__()
-        self._core.start(self._clock())
-        self._schedule()
+        await self._start()
         return self
+
+    async def _start(self) -> None:
+        """Make the client, and begin in this event loop, unless that was done or the producer is closed."""
+        async with self._starting:
+            if self._loop is not None or self._closed:
+                return
+            if self._client is None:
+                with needing_extras("kpl_codec.aws.AsyncProducer"):
+                    from aiobotocore.config import AioConfig
+                    from aiobotocore.session import get_session
+
+                connections = self.config.max_connections + 1
+                ours = AioConfig(**client_config(self.config), max_pool_connections=connections)
+                settings = {"config": ours, **self._client_settings}
+                self._own_client = get_session().create_client("kinesis", **settings)
+                self._client = await self._own_client.__aenter__()
+            self._core.start(self._clock())
+            self._loop = asyncio.get_running_loop()
+            self._schedule()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -101,6 +109,8 @@ class AsyncProducer(ProducerBase):
             if self._core.prepare.size_is_known or not await self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+        if self._loop is None:
+            await self._start()
         loop = self._running()
         future: asyncio.Future[Delivery] = loop.create_future()
         pending.token = future
@@ -110,7 +120,7 @@ class AsyncProducer(ProducerBase):
                 await asyncio.sleep(0)
                 self._ran_at = self._clock()
         elif self.config.when_full == "drop":
-            self._drop(future)
+            future.set_exception(self._no_room())
         elif self.config.when_full == "fail":
             raise self._core.full()
         else:
@@ -140,10 +150,11 @@ class AsyncProducer(ProducerBase):
             self._waiting.popleft()
 
     async def wait_ready(self, timeout: float = 10.0) -> bool:
-        """Wait until there is a shard map, without which user records are not aggregated.
+        """Start, and wait until there is a shard map, without which user records are not aggregated.
 
         Returns whether there is one within ``timeout`` seconds. Calling it is optional.
         """
+        await self._start()
         live, loop = self._core.live, self._running()
         until = loop.time() + timeout
         while live.state is not State.READY and loop.time() < until and not self._closed:
@@ -154,9 +165,10 @@ class AsyncProducer(ProducerBase):
 
     def refresh_shard_map(self) -> None:
         """Request the shard map now, for example after a permanent error was fixed."""
-        self._running()
-        self._core.live.refresh(self._clock())
-        self._schedule()
+        if self._closed or self._loop is not None:
+            self._running()
+            self._core.live.refresh(self._clock())
+            self._schedule()
 
     @property
     def outstanding(self) -> int:

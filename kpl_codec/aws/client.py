@@ -32,19 +32,17 @@ def kinesis_client(
     access_key_id: str | None = None,
     secret_access_key: str | None = None,
     session_token: str | None = None,
-    proxy_url: str | None = None,
     max_connections: int = 32,
     connect_timeout: float = 10.0,
     read_timeout: float = 30.0,
 ) -> Any:
     """A client that tries each call once: its callers decide about retries. Timeouts are in seconds.
 
-    For missing arguments boto3's defaults are used (environment, profile, instance); ``proxy_url``: of an
-    HTTP proxy. With ``role_arn`` the role is assumed through STS, and again each time before its credentials
-    expire. Raises botocore's errors for invalid settings.
+    For missing arguments boto3's defaults are used (environment, profile, instance). With ``role_arn`` the
+    role is assumed through STS, and again each time before its credentials expire. Raises botocore's errors
+    for invalid settings.
     """
-    proxies = {"http": proxy_url, "https": proxy_url} if proxy_url else None
-    waits = Config(connect_timeout=connect_timeout, read_timeout=read_timeout, proxies=proxies)
+    waits = Config(connect_timeout=connect_timeout, read_timeout=read_timeout)
     once = Config(retries={"total_max_attempts": 1}, max_pool_connections=max_connections)
     session = boto3.Session(access_key_id, secret_access_key, session_token, region, profile_name=profile)
     if role_arn is not None:

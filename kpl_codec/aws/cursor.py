@@ -102,10 +102,10 @@ class ShardCursor:
     """Reads one shard from a place on. Not thread-safe.
 
     ``stream``: its name or ARN. ``pace``: shared by cursors that must keep the limits of a shard together.
-    ``patience``: seconds for which a fetch retries. ``iterator``: one that stands at ``place``.
+    ``patience``: seconds for which a fetch retries.
 
-    Its attributes: ``iterator``: where the next fetch begins, None where it must be asked for; ``came_from``:
-    where the last one began; ``at_tip``: all that was stored when the last fetch began has been read.
+    Its attributes: ``iterator``: where the next fetch begins, None where it must be asked for; ``at_tip``:
+    all that was stored when the last fetch began has been read.
     """
 
     def __init__(
@@ -117,7 +117,6 @@ class ShardCursor:
         *,
         pace: Pace | None = None,
         patience: float = 300.0,
-        iterator: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -128,8 +127,7 @@ class ShardCursor:
         self._place = place
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
-        self.iterator = iterator
-        self.came_from: str | None = None
+        self.iterator: str | None = None
         self.ended = self.at_tip = self._near_tip = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> Answer:
@@ -178,7 +176,7 @@ class ShardCursor:
         self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
         if records:
             self._place = after_record(records[-1]["SequenceNumber"])
-        self.came_from, self.iterator = self.iterator, found.get("NextShardIterator")
+        self.iterator = found.get("NextShardIterator")
         self.ended = self.iterator is None
         answer = Answer(records, int(found.get("MillisBehindLatest") or 0), self.ended)
         # An answer of 10 MiB may be cut among records of one millisecond, and be 0 ms behind: the next has

@@ -14,24 +14,17 @@ import atexit
 import os
 import sys
 import weakref
-from typing import Protocol
+from typing import Any
 
 from .one_lock import LOCK
 from .producer_log import logger
-from .producer_threads import EXISTING, RUNNING
+from .producer_threads import RUNNING
 
-
-class Producer(Protocol):
-    """What is used of a producer here."""
-
-    def _after_fork_in_child(self) -> None: ...
-
-
-_PRODUCERS: weakref.WeakSet[Producer] = weakref.WeakSet()
+_PRODUCERS: weakref.WeakSet[Any] = weakref.WeakSet()
 _registered = False  # in this child of multiprocessing
 
 
-def remember(producer: Producer) -> None:
+def remember(producer: Any) -> None:
     """Reset it in a forked child."""
     _PRODUCERS.add(producer)
 
@@ -71,7 +64,6 @@ def _after_fork_in_child() -> None:
         for owner in threads.owners:
             for pending in [*owner.unresolved, *owner.letters.inbox]:
                 pending.token.orphan()
-    for threads in list(EXISTING):
         threads.begin()
     RUNNING.clear()
     for producer in list(_PRODUCERS):

@@ -35,58 +35,46 @@ class WouldDeadlock(KplError, RuntimeError):
     codes = ("in-signal-handler", "in-callback", "in-log")
 
 
+class _Driving(threading.local):
+    """``here``: this thread drives producers, and runs the callbacks of their futures."""
+
+    here = False
+
+
+driving: Final = _Driving()
 #: Re-entrant, so that a handler which tests whether it is owned need not be afraid of the answer.
 LOCK: Final = threading.RLock()
-_owned: Final[Callable[[], bool]] = LOCK._is_owned  # type: ignore[attr-defined]
-_driving: Final = threading.local()
+owned: Final[Callable[[], bool]] = LOCK._is_owned  # type: ignore[attr-defined]
 
 
 def locked(method: str) -> threading.RLock:
     """The lock, to be taken for ``method``. Raises WouldDeadlock if this thread has it."""
     # PRD-40: "A signal handler MAY call every method of the thread producer and wait for its futures; where
     # that could never return it MUST raise an error that says what to do instead."
-    if _owned():
+    if owned():
         raise interrupted(method)
     return LOCK
 
 
 def interrupted(method: str) -> WouldDeadlock:
-    """The error for a handler that interrupted the owner of the lock."""
+    """The error for a handler that has interrupted a producer."""
     instead = "the handler has interrupted a producer; let it set a flag, and act when it has returned"
     return WouldDeadlock(code="in-signal-handler", method=method, instead=instead)
-
-
-def drives() -> bool:
-    """Whether this thread drives producers: callbacks run in it."""
-    return getattr(_driving, "here", False)
-
-
-def begin_driving() -> None:
-    """From now on this thread drives producers."""
-    _driving.here = True
 
 
 def may_wait(method: str) -> None:
     """Raises WouldDeadlock where this thread must not wait for the one that drives producers: in a callback,
     which runs in that thread, and with the lock of a log handler that it may need."""
-    if drives():
+    if driving.here:
         instead = "a callback must not wait; let another thread do it"
         raise WouldDeadlock(code="in-callback", method=method, instead=instead)
-    if _holds_log():
-        instead = "a log call is under way in this thread; let a signal handler set a flag only"
-        raise WouldDeadlock(code="in-log", method=method, instead=instead)
-
-
-def _holds_log() -> bool:
-    """Whether this thread has the lock of a handler that gets the producers' log lines."""
     place: logging.Logger | None = logger
     while place is not None:
         for handler in place.handlers:
-            owned = getattr(handler.lock, "_is_owned", None)
-            if owned is not None and owned():
-                return True
+            if getattr(handler.lock, "_is_owned", bool)():
+                instead = "a log call is under way in this thread; let a signal handler set a flag only"
+                raise WouldDeadlock(code="in-log", method=method, instead=instead)
         place = place.parent if place.propagate else None
-    return False
 
 
 def within_limit(timeout: float | None) -> float | None:

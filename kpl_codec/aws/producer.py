@@ -34,9 +34,9 @@ from ..format.records import Tag
 from ..producer import ProducerClosed, ProducerFull, RecordTooLarge
 from ..shards.live_shard_map import State
 from .calls import KinesisClient
-from .delivery_future import DeliveryFuture
+from .delivery_future import DeliveryFuture, end_all
 from .fork_and_exit import close_at_exit, remember
-from .one_lock import drives, locked, may_wait, within_limit
+from .one_lock import driving, locked, may_wait, within_limit
 from .producer_base import Flush, ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
 from .producer_threads import ProducerThreads
@@ -114,9 +114,9 @@ class Producer(ProducerBase):
                 self._ensure_running()
             while not self._has_room(size):
                 if self.config.when_full == "drop":
-                    self._drop(future)
+                    end_all([(future, self._no_room())])
                     return future
-                if self.config.when_full == "fail" or drives():
+                if self.config.when_full == "fail" or driving.here:
                     raise ProducerFull(records=letters.records, bytes=letters.bytes)
                 may_wait("put")
                 letters.space.wait()
@@ -129,7 +129,7 @@ class Producer(ProducerBase):
             letters.bytes += size
             letters.inbox.append(pending)
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
-            if len(letters.inbox) >= CROWD and not drives():
+            if len(letters.inbox) >= CROWD and not driving.here:
                 letters.news.wait_for(lambda: len(letters.inbox) < CROWD, LONGEST_WAIT)
         return future
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
@@ -64,11 +62,11 @@ class ProducerBase:
         live = LiveShardMap(self._stream.arn or self._stream.name, shard_filter="FROM_TRIM_HORIZON")
         return ProducerCore(self.config, live, self._chance, self._observe)
 
-    def _drop(self, future: Future[Delivery] | asyncio.Future[Delivery]) -> None:
-        """End the future of a user record that the full producer drops."""
-        future.set_exception(DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=()))
+    def _no_room(self) -> DeliveryError:
+        """What becomes of a user record that the full producer drops."""
         if self._observe is not None:
             self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
+        return DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=())
 
 
 def broken_off(pending: Pending, cause: BaseException, now: float) -> DeliveryError:
@@ -101,9 +99,7 @@ def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Kinesis
     from botocore.config import Config
 
     ours = Config(**client_config(config), max_pool_connections=1000)
-    client: KinesisClient = (
-        import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
-    )
+    client: KinesisClient = import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
     return client
 
 

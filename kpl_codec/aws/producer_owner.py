@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..producer import DeliveryError, Outcome, Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
-from ..shards.live_shard_map import Failure, Request
+from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
 from .producer_base import Flush, broken_off
@@ -22,15 +22,6 @@ from .producer_log import log_left_behind, log_not_delivered, not_delivered
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
 LONGEST_WAIT: Final = 0.01
-
-
-class Answer(NamedTuple):
-    """The answer to a call, or its failure. ``answered``: see `what_failed`."""
-
-    request: PutRecordsRequest | Request
-    answer: Any
-    failure: Failure | None
-    answered: bool
 
 
 class Letters:
@@ -73,7 +64,7 @@ class Owner:
         self.client: Any = None  # a KinesisClient, before the first turn
         self.stream: Mapping[str, str] = {}
         self.unresolved: set[Pending] = set()
-        self.answers: list[Answer] = []
+        self.answers: list[Callable[[float], None]] = []  # each gives the core one, at a time
         self.failed = self.abandoned = 0
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
@@ -108,11 +99,9 @@ class Owner:
         now = self.clock()
         if refresh:
             core.live.refresh(now)
-        for request, answer, failure, answered in answers:
-            if failure is None:
-                core.receive(request, answer, now)
-            else:
-                core.fail(request, failure, now, answered=answered)
+        before = core.live.state
+        for answer in answers:
+            answer(now)
         for pending in inbox:
             core.accept(pending, now, pending.accepted_at)
         for flush in flushes:
@@ -126,7 +115,7 @@ class Owner:
         calls = core.requests(now)
         times = [at for at in (core.timer(), give_up_at) if at is not None]
         self._due_at = min(times, default=float("inf"))
-        if any(isinstance(answer.request, Request) for answer in answers):
+        if core.live.state is not before:
             with LOCK:
                 letters.news.notify_all()
         return calls

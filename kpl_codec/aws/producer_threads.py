@@ -5,29 +5,28 @@ driving thread ──▶ Workers.give ──▶ a worker makes the call ──�
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
-import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ..producer import ProducerConfig
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .calls import KinesisClient, call, what_failed
-from .one_lock import LOCK, begin_driving
+from .one_lock import LOCK, driving
 from .producer_base import boto3_client
 from .producer_log import log_failure
-from .producer_owner import Answer, Owner
+from .producer_owner import Owner
 
 #: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
 _LONGEST_SLEEP: Final = 3600.0
 #: Those whose threads run: it keeps them until they end. With the lock held.
 RUNNING: Final[set[ProducerThreads]] = set()
-#: All: an application may keep one without producers, and a forked child must not use its clients.
-EXISTING: Final[weakref.WeakSet[ProducerThreads]] = weakref.WeakSet()
 #: None only wakes the driving thread. A finalizer may put into it: it has no lock.
-Answers = queue.SimpleQueue[tuple[Owner, Answer] | None]
+Answers = queue.SimpleQueue[tuple[Owner, Callable[[float], None]] | None]
 
 
 class Workers:
@@ -72,11 +71,11 @@ class Workers:
             answer = call(owner.client, request, owner.stream)
         except BaseException as error:  # noqa: BLE001 - botocore raises anything for an answer that is no JSON
             failure, answered = what_failed(error)
-            self.answers.put((owner, Answer(request, None, failure, answered)))
+            self.answers.put((owner, partial(owner.core.fail, request, failure, answered=answered)))
             # Not before: a signal handler that has interrupted the log may wait for the answer.
             log_failure(request, failure, answered)
         else:
-            self.answers.put((owner, Answer(request, answer, None, True)))
+            self.answers.put((owner, partial(owner.core.receive, request, answer)))
 
 
 class ProducerThreads:
@@ -94,8 +93,8 @@ class ProducerThreads:
     """
 
     def __init__(self) -> None:
+        self._clients: list[tuple[Any, KinesisClient]] = []
         self.begin()
-        EXISTING.add(self)
 
     def begin(self) -> None:
         """Set everything that a forked child needs anew."""
@@ -103,15 +102,15 @@ class ProducerThreads:
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
         self._asleep = False
-        self._clients: list[tuple[ProducerConfig, Mapping[str, Any], KinesisClient]] = []
 
     def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
         """The boto3 client for these settings. The first takes long: not to be called with the lock held."""
-        for known_config, known_settings, client in self._clients:
-            if known_config == config and known_settings == settings:
+        wanted = os.getpid(), config, settings  # (a forked child must not use the parent's connections)
+        for known, client in self._clients:
+            if known == wanted:
                 return client
         client = boto3_client(config, settings)
-        self._clients.append((config, settings, client))
+        self._clients.append((wanted, client))
         return client
 
     def wake(self) -> None:
@@ -137,7 +136,7 @@ class ProducerThreads:
         self.wake()
 
     def _run(self, workers: Workers) -> None:
-        begin_driving()
+        driving.here = True
         with LOCK:
             if self.thread is not None:  # two producers began at once, or Ctrl-C came while one did
                 workers.stop()

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, answered_record
 from ..shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
-from .cursor import Answer, Pace, ShardCursor
+from .cursor import Pace, ShardCursor
 from .shard_map import fetch_lineage
 
 #: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read too), or an aware time.
@@ -60,33 +60,6 @@ def read_stream(
     between two calls on a shard; ``patience``: seconds for which a failing call is retried.
     Raises StreamUnavailable, and UnknownShard for one of ``shard_ids`` that the stream does not list.
     """
-    answers = read_answers(
-        client,
-        stream,
-        start=start,
-        follow=follow,
-        shard_ids=shard_ids,
-        poll_interval=poll_interval,
-        patience=patience,
-        sleep=sleep,
-    )
-    for shard_id, answer in answers:
-        for record in answer.records:
-            yield answered_record(record, shard_id)
-
-
-def read_answers(
-    client: Any,
-    stream: str,
-    *,
-    start: Start = "TRIM_HORIZON",
-    follow: bool = False,
-    shard_ids: Collection[str] | None = None,
-    poll_interval: float = POLL_INTERVAL,
-    patience: float = PATIENCE,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[tuple[str, Answer]]:
-    """`read_stream`, call by call: the shard id and the answer of each GetRecords, also of empty ones."""
     place = place_of(start)
     known: set[str] = set()
     unread: dict[str, Place] = {}  # where each shard begins that is not yet read to its end
@@ -124,7 +97,8 @@ def read_answers(
         while not finished:
             for shard_id, cursor in cursors.items():
                 answer = cursor.fetch()
-                yield shard_id, answer
+                for record in answer.records:
+                    yield answered_record(record, shard_id)
                 if answer.ended or (not follow and cursor.at_tip):
                     finished.append(shard_id)
         # Now their children may begin: also those of a shard that was closed while it was read.

@@ -1,6 +1,6 @@
 """One event of SubscribeToShard, checked: a pure function of what boto3's event stream yields.
 
-    event = shard_event({"SubscribeToShardEvent": {...}})      # .records .continuation .behind .children
+    event = shard_event({"SubscribeToShardEvent": {...}})      # .records .continuation .behind
 
 Specification: spec/11-enhanced-fan-out.md, EFO-1 and EFO-2.
 """
@@ -35,12 +35,11 @@ class EventError(KplError):
 class ShardEvent(NamedTuple):
     """``records``: as boto3 gives them, in the order of their sequence numbers. ``continuation``: the
     sequence number after which reading goes on, None at the end of the shard. ``behind``: milliseconds to the
-    tip of the shard. ``children``: ids of the shards that follow, at the end of the shard only."""
+    tip of the shard."""
 
     records: list[dict[str, Any]]
     continuation: str | None
     behind: int
-    children: tuple[str, ...]
 
     @property
     def ended(self) -> bool:
@@ -65,7 +64,7 @@ def shard_event(event: Any) -> ShardEvent:
     if type(behind) is not int or behind < 0:
         raise EventError(member="MillisBehindLatest", reason="is not a number of milliseconds")
     continuation = body.get("ContinuationSequenceNumber")
-    children = _children(body.get("ChildShards"))
+    children = _has_children(body.get("ChildShards"))
     # EFO-2: "A shard MUST count as ended only where an event names its children and has no continuation
     # sequence number."
     if continuation is None:
@@ -75,7 +74,7 @@ def shard_event(event: Any) -> ShardEvent:
         raise EventError(member="ChildShards", reason="are there although the shard goes on")
     elif not _is_number(continuation):
         raise EventError(member="ContinuationSequenceNumber", reason="is not a sequence number")
-    return ShardEvent(records, continuation, behind, children)
+    return ShardEvent(records, continuation, behind)
 
 
 def _is_number(value: Any) -> bool:
@@ -100,12 +99,12 @@ def _after(last: int, record: Any) -> int:
     return number
 
 
-def _children(value: Any) -> tuple[str, ...]:
+def _has_children(value: Any) -> bool:
     if value is None:
-        return ()
+        return False
     if not isinstance(value, list):
         raise EventError(member="ChildShards", reason="is not a list")
     for child in value:
         if not isinstance(child, Mapping) or not isinstance(child.get("ShardId"), str):
             raise EventError(member="ChildShards[]", reason="has no ShardId")
-    return tuple(child["ShardId"] for child in value)
+    return bool(value)

@@ -25,24 +25,21 @@ _IN_USE: Final = "ResourceInUseException"
 
 
 class StreamConsumers:
-    """``patience``: seconds for which each method waits and retries; ``on_retry`` is told of each failure
-    before the wait. All methods raise StreamUnavailable."""
+    """``patience``: seconds for which each method waits and retries. All raise StreamUnavailable."""
 
     def __init__(
         self,
         client: Any,
         *,
         patience: float = 300.0,
-        on_retry: Callable[[Failure], None] = lambda failure: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._patience, self._on_retry = client, patience, on_retry
+        self._client, self._patience = client, patience
         self._sleep, self._clock = sleep, clock
 
-    def register(self, stream_arn: str, name: str, *, may_register: bool = True) -> str:
-        """The ARN of a stream's consumer of this name, once it is active. It is registered if there is none
-        and ``may_register``."""
+    def register(self, stream_arn: str, name: str) -> str:
+        """The ARN of a stream's consumer of this name, once it is active; registered if there is none."""
         end, failures = self._clock() + self._patience, 0
         named = {"StreamARN": stream_arn, "ConsumerName": name}
         while True:
@@ -52,21 +49,21 @@ class StreamConsumers:
             consumer = found["ConsumerDescription"] if found else {"ConsumerStatus": "not registered"}
             if consumer["ConsumerStatus"] == "ACTIVE":
                 return str(consumer["ConsumerARN"])
-            if not found and may_register:
+            if not found:
                 self._call("register_stream_consumer", end, **named)
             pause = _BACKOFF.seconds(failures)
-            if self._clock() + pause > end or not (found or may_register):
+            if self._clock() + pause > end:
                 reason = f"{name} is {consumer['ConsumerStatus']}"
                 failure = Failure("ConsumerNotFound", reason)
                 raise _unavailable(stream_arn, "describe_stream_consumer", failure)
             self._sleep(pause)
             failures += 1
 
-    def active(self, stream: str, consumer: str, *, may_register: bool = True) -> str:
+    def active(self, stream: str, consumer: str) -> str:
         """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
         ``stream``: name or ARN."""
         if not consumer.startswith("arn:"):
-            return self.register(self._stream_arn(stream), consumer, may_register=may_register)
+            return self.register(self._stream_arn(stream), consumer)
         status = self.status(consumer)
         if status != "ACTIVE":
             failure = Failure("ConsumerNotFound", f"the consumer is {status or 'not registered'}")
@@ -105,7 +102,6 @@ class StreamConsumers:
             pause = _BACKOFF.seconds(failures)
             if is_permanent(failure.code) or self._clock() + pause > end:
                 raise _unavailable(next(iter(arguments.values())), operation, failure)
-            self._on_retry(failure)
             self._sleep(pause)
             failures += 1
 

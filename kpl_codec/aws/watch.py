@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -24,7 +23,6 @@ from ..watch import Call, LastHour, Watch, WatchFinding
 from ..watch.measures import Every, Measure, measures
 from ..watch.watch import GIVE_UP
 from .calls import CALL_ERRORS, failure_of, send, stream_for
-from .watch_subscriptions import WatchSubscriptions
 
 #: Seconds between two routine refreshes of the shard map; the minimum between two others.
 REFRESH, _REFRESH_AGAIN = 10.0, 2.0
@@ -32,8 +30,6 @@ REFRESH, _REFRESH_AGAIN = 10.0, 2.0
 _GONE: Final = 5.0
 #: Seconds between the clock and steady time above which the clock was set.
 _CLOCK_WAS_SET: Final = 1.0
-#: Shards that are read by subscription at the same time.
-_MOST_SUBSCRIPTIONS: Final = 1_000
 _METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
 
 _Job = Call | Request
@@ -44,7 +40,6 @@ class StreamWatcher:
     has doubled or is over; ``on_measures`` with all numbers every ``measure_every`` seconds and at the end.
     Both in the thread that runs.
 
-    ``consumer_arn``: of a registered consumer, as which everything is read by enhanced fan-out.
     ``watch_settings`` are those of `kpl_codec.watch.Watch`. ``names``: name hot partition keys.
     """
 
@@ -53,7 +48,6 @@ class StreamWatcher:
         client: Any,
         stream: str,
         *,
-        consumer_arn: str | None = None,
         on_finding: Callable[[WatchFinding], None] = lambda finding: None,
         on_measures: Callable[[list[Measure], float], None] = lambda measured, now: None,
         measure_every: float = 10.0,
@@ -65,10 +59,6 @@ class StreamWatcher:
         self._client = client
         self._stream = stream_for(client, stream)
         self._live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH)
-        self._subscriptions = WatchSubscriptions(client, consumer_arn) if consumer_arn else None
-        if consumer_arn:
-            # One for each subscription, which waits for events, and some for the shard map.
-            watch_settings["pushed"], workers = True, workers + _MOST_SUBSCRIPTIONS
         self.watch = Watch(LastHour(self._stream.name, names=names, quiet=quiet), **watch_settings)
         self._on_finding, self._on_measures = on_finding, on_measures
         self._every = Every(measure_every)
@@ -102,15 +92,15 @@ class StreamWatcher:
         began = time.monotonic()
         end = None if seconds is None else began + seconds
         self._live.refresh(began)
-        # WCH-37: "However a watch ends, its subscriptions MUST be ended, after the calls that are under way."
-        subscriptions = closing(self._subscriptions) if self._subscriptions is not None else nullcontext()
-        with subscriptions, ThreadPoolExecutor(self._workers, "kpl-codec watch") as pool:
+        with ThreadPoolExecutor(self._workers, "kpl-codec watch") as pool:
             under_way = 0
             while not self._stop.is_set() and (end is None or time.monotonic() < end):
                 if once and self._over(began):
                     break
                 self._refresh_if_old()
-                job = self._next() if under_way < self._workers else None
+                job: _Job | None = None
+                if under_way < self._workers:
+                    job = self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
                 if job is not None:
                     under_way += 1
                     pool.submit(self._make, job)
@@ -148,16 +138,11 @@ class StreamWatcher:
                 self.watch.set_back(set_back, clock + self._offset)
         return clock + self._offset
 
-    def _next(self) -> _Job | None:
-        return self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
-
     def _make(self, job: _Job) -> None:
         """Runs in a worker: one call and its result."""
         try:
             if isinstance(job, Request):
                 answer = send(self._client, job)
-            elif self._subscriptions is not None:
-                answer = self._subscriptions.answer(job)
             else:
                 begins = job.operation == "GetShardIterator"
                 stream = self._stream.argument if begins else self._stream.argument_of_get_records
@@ -173,8 +158,6 @@ class StreamWatcher:
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(job, Call):
-            if self._subscriptions is not None:
-                self.watch.measured.calls["SubscribeToShard"] = self._subscriptions.calls
             if isinstance(answer, Failure):
                 self._tell(self.watch.fail(job, answer, now))
             else:

@@ -1,14 +1,12 @@
-"""What a scheduled watch keeps between two runs, in items of a DynamoDB table.
+"""What a scheduled watch keeps between two runs, in an item of a DynamoDB table.
 
     table = StateTable(dynamodb_client(), "kpl-watch", "orders")
     kept = table.load(now)
     ...
     table.save(watch.keep(now))
 
-The table's partition key is ``id``, a string. The state is gzipped JSON, cut into parts of 350,000 bytes, one
-an item: the first has the watch's name as its ``id``, the next ones the name, a space and 1, 2 ... An item
-is ``id``, ``run`` (a number that grows with each save), ``parts`` (how many there are), ``state`` (its part,
-binary) and ``expires_at`` (seconds since 1970, for the time to live). Several are written in one transaction.
+The table's partition key is ``id``, a string: the watch's name. An item has also ``run`` (a number that grows
+with each save), ``state`` (gzipped JSON) and ``expires_at`` (seconds since 1970, for the time to live).
 The role needs dynamodb:GetItem and dynamodb:PutItem on the table.
 """
 
@@ -31,9 +29,8 @@ _OLDEST: Final = 86_400
 _AHEAD: Final = 60
 #: The longest JSON of a state, in bytes: compressed, it could be a thousand times as long.
 _LONGEST: Final = 32_000_000
-#: Bytes of one part, of the 400 KB of an item; parts of a transaction of at most 4 MB.
-_PART, _MOST_PARTS = 350_000, 11
-_ONE: Final = {"N": "1"}
+#: The most bytes of a compressed one: an item has 400 KB, with its names and the other values.
+_MOST: Final = 400_000
 
 
 def dynamodb_client() -> Any:
@@ -57,58 +54,38 @@ class StateTable:
 
         Raises botocore's errors, and KeptStateError for an item that no `save` wrote.
         """
-        item = self._item(0)
+        # Consistent: the run before may have ended a moment ago.
+        key = {"id": {"S": self._name}}
+        item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
         if item is None:
             return None
         self._before = item.get("run", self._before)
         try:
             self._run = int(item["run"]["N"])
-            parts = [item["state"]["B"]]
-            for number in range(1, min(_MOST_PARTS, int(item.get("parts", _ONE)["N"]))):
-                part = self._item(number)
-                if part is None or part["run"] != item["run"]:
-                    raise ValueError("its parts are of two runs")
-                parts.append(part["state"]["B"])
-            state = json.loads(decompress(b"".join(parts), _LONGEST))
+            state = json.loads(decompress(item["state"]["B"], _LONGEST))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise KeptStateError(reason=f"{type(error).__name__}: {error}") from None
         kept = Kept.from_json(state)
         return kept if -_AHEAD <= now - kept.at <= _OLDEST else None
 
-    def _item(self, number: int) -> Any:
-        # The run before may have ended a moment ago.
-        key = {"id": {"S": self._id(number)}}
-        return self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
-
-    def _id(self, number: int) -> str:
-        return f"{self._name} {number}" if number else self._name
-
     def save(self, kept: Kept) -> None:
-        """Keep it for the next run. Raises botocore's errors: ConditionalCheckFailedException (with several
-        parts TransactionCanceledException) where another run has saved since `load`; and KeptStateError for
-        a state of more than 11 parts."""
+        """Keep it for the next run. Raises botocore's errors: ConditionalCheckFailedException where another
+        run has saved since `load`; and KeptStateError for a state that is too long for an item."""
         state = gzip.compress(json.dumps(kept.to_json(), separators=(",", ":")).encode(), mtime=0)
-        parts = [state[start : start + _PART] for start in range(0, len(state), _PART)]
-        if len(parts) > _MOST_PARTS:
-            raise KeptStateError(reason=f"{len(state):,} bytes are more than a transaction takes")
+        if len(state) > _MOST:
+            raise KeptStateError(reason=f"{len(state):,} bytes are more than an item of the table has")
         run = {"N": str(self._run + 1)}
-        common = {
-            "run": run,
-            "parts": {"N": str(len(parts))},
-            "expires_at": {"N": str(round(kept.at) + _OLDEST)},
-        }
-        puts: list[dict[str, Any]] = [
-            {"TableName": self._table, "Item": {"id": {"S": self._id(n)}, "state": {"B": part}, **common}}
-            for n, part in enumerate(parts)
-        ]
         # WCH-31: "Of two runs at the same time the state of the first to save MUST stay."
-        puts[0] |= {
-            "ConditionExpression": "attribute_not_exists(#run) OR #run = :before",
-            "ExpressionAttributeNames": {"#run": "run"},
-            "ExpressionAttributeValues": {":before": self._before},
-        }
-        if len(puts) == 1:
-            self._client.put_item(**puts[0])
-        else:
-            self._client.transact_write_items(TransactItems=[{"Put": put} for put in puts])
+        self._client.put_item(
+            TableName=self._table,
+            Item={
+                "id": {"S": self._name},
+                "run": run,
+                "state": {"B": state},
+                "expires_at": {"N": str(round(kept.at) + _OLDEST)},
+            },
+            ConditionExpression="attribute_not_exists(#run) OR #run = :before",
+            ExpressionAttributeNames={"#run": "run"},
+            ExpressionAttributeValues={":before": self._before},
+        )
         self._run, self._before = self._run + 1, run

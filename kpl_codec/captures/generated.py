@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,6 +93,7 @@ def _sequence_number(number: int) -> str:
     return str(10**55 + number)
 
 
+@lru_cache(maxsize=1)
 def _keys(recipe: Recipe) -> list[list[str]]:
     """Partition keys of each shard, in the order of the shards."""
     shard_map = recipe.shard_map()
@@ -125,27 +127,20 @@ def kinesis_record(recipe: Recipe, keys: list[list[str]], number: int) -> tuple[
     return records[0].partition_key, data
 
 
-class Maker:
-    """Makes the Kinesis records of a recipe."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-        self._keys = _keys(recipe)
-
-    def batch(self, numbers: range) -> pa.RecordBatch:
-        """The Kinesis records with these numbers, in the columns SCHEMA that the Kinesis connectors give."""
-        recipe = self._recipe
-        made = [kinesis_record(recipe, self._keys, number) for number in numbers]
-        columns = [
-            [recipe.stream_name] * len(made),
-            [f"shardId-{number % recipe.shards:012d}" for number in numbers],
-            [_sequence_number(number) for number in numbers],
-            [key for key, _ in made],
-            [data for _, data in made],
-            [_BEGIN + timedelta(milliseconds=10 * number) for number in numbers],
-        ]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+def kinesis_batch(recipe: Recipe, numbers: range) -> pa.RecordBatch:
+    """The Kinesis records with these numbers, in the columns SCHEMA that the Kinesis connectors give."""
+    keys = _keys(recipe)
+    made = [kinesis_record(recipe, keys, number) for number in numbers]
+    columns = [
+        [recipe.stream_name] * len(made),
+        [f"shardId-{number % recipe.shards:012d}" for number in numbers],
+        [_sequence_number(number) for number in numbers],
+        [key for key, _ in made],
+        [data for _, data in made],
+        [_BEGIN + timedelta(milliseconds=10 * number) for number in numbers],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -168,7 +163,7 @@ class Generation:
         """Writes a file; gives the number of its Kinesis records."""
         start = number * self._records_per_file
         stop = min(start + self._records_per_file, self.recipe.kinesis_records)
-        batch = Maker(self.recipe).batch(range(start, stop))
+        batch = kinesis_batch(self.recipe, range(start, stop))
         with (self.folder / f"part-{number:05d}.parquet").whole_file() as out:
             pq.write_table(pa.Table.from_batches([batch]), out)
         return stop - start

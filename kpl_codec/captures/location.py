@@ -145,9 +145,7 @@ class Location:
         except FileNotFoundError:
             raise InputError(code="no-such-path", path=self.path) from None
         except OSError as error:
-            raise InputError(
-                code="unreadable", path=self.path, reason=error.strerror or str(error)
-            ) from None
+            raise InputError(code="unreadable", path=self.path, reason=error.strerror or str(error)) from None
 
     # -- writing --------------------------------------------------------------------------------
 

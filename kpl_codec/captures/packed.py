@@ -1,12 +1,10 @@
-"""Compressed files, and UTF-16: recognises the format by the first bytes, and reads as much as possible."""
+"""Compressed files: recognises the format by the first bytes, and reads as much as possible."""
 
 from __future__ import annotations
 
 import bz2
-import codecs
 import gzip
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +15,6 @@ _SIGNATURES = {
     b"BZh": "bz2",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
-    codecs.BOM_UTF16_LE: "utf-16",  # what PowerShell's > writes
-    codecs.BOM_UTF16_BE: "utf-16",
 }
 
 
@@ -36,8 +32,6 @@ class Unpacked:
             self._read: Any = gzip.GzipFile(fileobj=source).read1
         elif kind == "bz2":
             self._read = bz2.BZ2File(source).read1
-        elif kind == "utf-16":
-            self._read = _utf_8_of(source)
         else:
             # At a break at most one such block before it is lost.
             self._block = 1 << 12
@@ -46,18 +40,5 @@ class Unpacked:
     def read(self, size: int) -> bytes:
         try:
             return bytes(self._read(min(size, self._block)))
-        except (EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:
+        except (EOFError, zlib.error, pa.ArrowException) as error:
             raise OSError(str(error)) from None
-
-
-def _utf_8_of(source: Any) -> Callable[[int], bytes]:
-    """Reads UTF-16 as UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-16")()
-
-    def read(size: int) -> bytes:
-        while block := source.read(size):
-            if text := decoder.decode(block):
-                return text.encode()
-        return decoder.decode(b"", True).encode()
-
-    return read

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from ..adapters.columns import standard_name
 from ..errors import CaptureError
 from .files import Piece
-from .rows import CAPTURE_SCHEMA, Rows, first_line
+from .rows import CAPTURE_SCHEMA, Rows, capture_batch, first_line
 
 #: Bytes of a batch, about.
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -87,23 +87,15 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
 
 def _captured(batch: pa.RecordBatch, columns: dict[str, str], path: str, row: int) -> pa.RecordBatch:
     count = batch.num_rows
-    arrays = []
+    made = {
+        "file": pa.repeat(path, count),
+        "position": pa.array(range(row, row + count), pa.int64()),
+        "recordIndex": pa.repeat(pa.scalar(0, pa.int64()), count),
+    }
     for field in CAPTURE_SCHEMA:
         if field.name in columns:
-            column = batch.column(columns[field.name])
-            if (
-                pa.types.is_timestamp(field.type)
-                and pa.types.is_timestamp(column.type)
-                and not column.type.tz
-            ):
-                column = column.cast(pa.timestamp("us")).cast(field.type)
-            arrays.append(column.cast(field.type, safe=not pa.types.is_timestamp(field.type)))
-        elif field.name == "file":
-            arrays.append(pa.repeat(path, count))
-        elif field.name == "position":
-            arrays.append(pa.array(range(row, row + count), pa.int64()))
-        elif field.name == "recordIndex":
-            arrays.append(pa.repeat(pa.scalar(0, pa.int64()), count))
-        else:
-            arrays.append(pa.nulls(count, field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=CAPTURE_SCHEMA)
+            column, is_time = batch.column(columns[field.name]), pa.types.is_timestamp(field.type)
+            if is_time and pa.types.is_timestamp(column.type) and not column.type.tz:
+                column = column.cast(pa.timestamp("us"))
+            made[field.name] = column.cast(field.type, safe=not is_time)
+    return capture_batch(made, count)

@@ -1,7 +1,7 @@
 """One piece of a file -> batches of CAPTURE_SCHEMA. The first bytes decide what the file holds:
 
     PAR1                  Parquet with the column names of the Kinesis connectors      parquet.py
-    gzip, bz2, zstd, lz4  one of the others, compressed; or JSON in UTF-16             packed.py
+    gzip, bz2, zstd, lz4  one of the others, compressed                                packed.py
     F3 89 9A C2           the data of one Kinesis record, as it was on the stream
     anything else         JSON: GetRecords answers, Lambda events, Firehose transformation events: all that
                           `kpl_codec.adapters` reads; one value a line, many, or one over many lines

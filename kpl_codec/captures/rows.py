@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +30,12 @@ CAPTURE_SCHEMA = pa.schema(
         ("captureText", pa.string()),
     ]
 )
+
+
+def capture_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+    """A batch of CAPTURE_SCHEMA with these columns; the others are null."""
+    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in CAPTURE_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=CAPTURE_SCHEMA)
 
 
 class Rows:

@@ -2,7 +2,7 @@
 
 The bounds of a piece are moved to where a value begins for certain. So each value is in one piece, whatever
 the file holds.
-Memory: `adapters.json_parts` reads a value of any size in parts; a record in it may have 64 MiB.
+Memory: a value may have 32 MiB; of a larger list `adapters.json_stream` gives the items one by one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ..adapters.json_parts import json_parts
-from ..adapters.json_stream import Defect
+from ..adapters.json_stream import Defect, json_documents
 from .files import Piece
 from .rows import Rows, first_line
 from .values import Values
@@ -52,13 +51,13 @@ def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterato
     values = Values(rows)
     position = start
     try:
-        for found in json_parts(blocks, offset=start):
+        for found in json_documents(blocks, offset=start):
             position, line = found.offset, None if start else found.line
             if isinstance(found, Defect):
                 # SPK-14: "A value that is not JSON, not UTF-8, or no capture MUST be reported with its
                 # place; values before and after it count."
-                # SPK-13: "A record of more than 64 MiB in a JSON value MUST be reported as too-large; the
-                # value itself may be of any size."
+                # SPK-13: "A JSON value of more than 32 MiB MUST be reported as too-large; of a list each item
+                # is a value by itself."
                 rows.unreadable(found.code, f"{found.reason} (byte {found.at})", position, line)
             else:
                 values.add(found.value, position, line)

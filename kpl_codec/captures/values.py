@@ -27,8 +27,8 @@ class Values:
         self._position, self._index = -1, 0
 
     def add(self, value: Any, position: int, line: int | None) -> None:
-        """One value: an answer, an event, a record, a list of those, or a part of one (with the position of
-        the whole)."""
+        """One value: an answer, an event, a record, or a list of those. The items of a large list come one by
+        one, with its position."""
         self._rows.seen = True
         if is_shard_listing(value):
             return

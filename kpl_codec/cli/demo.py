@@ -81,7 +81,7 @@ def _where_to_look(folder: Path) -> list[RenderableType]:
         table(["", ""], places, indent=2),
         line(f"    {again}"),
         line(""),
-        line("The same writers, watched while they write: kpl-codec watch --demo"),
+        line("A live stream is checked all the time by: kpl-codec watch --stream NAME"),
     ]
 
 

@@ -43,8 +43,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         choices=["auto", "local", "spark"],
         default="auto",
         help="what runs the tasks: local processes (no Java needed) or Spark; auto: local for files "
-        f"of up to {LOCAL_BYTES >> 30} GiB and for --stream, Spark for more, for --follow, for formats other "
-        "than Parquet and under spark-submit (default: %(default)s)",
+        f"of up to {LOCAL_BYTES >> 30} GiB and for --stream, Spark for more, for --follow and under "
+        "spark-submit (default: %(default)s)",
     )
     add("--cores", type=cores, default="*", help="tasks that run at once (default: all cores)")
     add(
@@ -92,8 +92,8 @@ def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
     if args.engine != "auto":
         return bool(args.engine == "local")
     # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine, for a stream, and where
-    # pyspark is missing, and Spark for more, under spark-submit, and for other formats than Parquet."
-    if args.output_format != "parquet" or "PYSPARK_GATEWAY_PORT" in os.environ:
+    # pyspark is missing, and Spark for more, and under spark-submit."
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
     total = sum(piece.weight for piece in pieces)
     return total <= LOCAL_BYTES or find_spec("pyspark") is None

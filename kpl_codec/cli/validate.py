@@ -36,7 +36,6 @@ folder named after it (shardId-000000000000), else from the sequence number. --i
 interrupted; that needs Spark.
 
 On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
---output-format delta needs Delta Lake in the Spark session: spark-submit --packages and Delta's own settings.
 
 Exit status: 0 nothing found, 1 findings (see --fail-on), 2 failure.
 """
@@ -61,12 +60,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="USER_PARTITION_KEY",
         help="the stream's record distribution strategy, with --shards (default: %(default)s)",
     )
-    add(
-        "--output-format",
-        metavar="FORMAT",
-        default="parquet",
-        help="format of the user records, as Spark names it (default: %(default)s)",
-    )
     add("--title", help="headline of the report")
     add_connection(parser)
     add_since(parser, "of the stream, records")
@@ -85,47 +78,58 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import Location, plan
-    from ..report.facts import report_facts
-    from ..report.layout import summary
     from ..validation.results import check_output, read_shard_map
 
     # Errors are reported before Spark starts, which takes seconds.
-    if args.input is not None and (args.shards is None or args.follow):
-        raise UsageError(reason="--input needs --shards, and does not go with --follow")
-    if args.once and not args.follow:
-        raise UsageError(reason="--once goes with --follow")
-    if args.follow and (args.engine == "local" or args.output_format != "parquet"):
-        raise UsageError(reason="--follow needs Spark, and does not go with --output-format")
-    if args.since is not None and args.stream is None:
-        raise UsageError(reason="--since goes with --stream")
-    shard_map = read_shard_map(args.shards, args.distribution) if args.shards is not None else None
-    pieces = plan(args.input) if args.input is not None else []
-    if args.stream is not None and shard_map is None:
-        shard_map_now = load_shard_map(args, closed=True)  # also tells whether the stream can be reached
-        shard_map = None if args.follow else shard_map_now
+    _check_usage(args)
     output = Location(args.output)
+    given = None if args.shards is None else read_shard_map(args.shards, args.distribution)
+    if args.input is not None:
+        pieces = plan(args.input)
+    else:
+        pieces = []
+        now = load_shard_map(args, closed=True)  # also tells whether the stream can be reached
     if not args.follow:
         check_output(output)
     if output.is_local:
         Path(output.path).mkdir(parents=True, exist_ok=True)
     with spark_errors(log_in(output)):
         if args.follow:
-            return _follow(spark_engine(args, "kpl-codec validate").spark, args, shard_map)
-        assert shard_map is not None
-        engine = choose_engine(args, "kpl-codec validate", pieces)
+            return _follow(spark_engine(args, "kpl-codec validate").spark, args, given)
         try:
-            result = _check(engine, args, shard_map)
+            result = _check(choose_engine(args, "kpl-codec validate", pieces), args, given or now)
         except KeyboardInterrupt:
             note(f"interrupted: there are no results in {args.output}")
             raise
+    return _told(args, result)
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    """Raises UsageError for options that do not go together."""
+    if args.input is not None and (args.shards is None or args.follow):
+        raise UsageError(reason="--input needs --shards, and does not go with --follow")
+    if args.once and not args.follow:
+        raise UsageError(reason="--once goes with --follow")
+    if args.follow and args.engine == "local":
+        raise UsageError(reason="--follow needs Spark")
+    if args.since is not None and args.stream is None:
+        raise UsageError(reason="--since goes with --stream")
+
+
+def _told(args: argparse.Namespace, result: Validation) -> int:
+    """Prints what was found, and what can be done; the exit status."""
+    from ..report.facts import report_facts
+    from ..report.layout import summary
+
+    report = result.report
     if args.json:
-        show_json(report_facts(result.report))
+        show_json(report_facts(report))
         return _status(args, result)
-    show(*summary(result.report), line(""))
+    show(*summary(report), line(""))
     show(line(f"Results: {args.output}  (report.html, summary.txt, summary.json, findings/, user-records/)"))
-    if result.report.kinds:
+    if report.kinds:
         show(line(f"To see the findings: kpl-codec findings {args.output}"))
-    if result.report.totals.lost_at_kcl:
+    if report.totals.lost_at_kcl:
         show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
     return _status(args, result)
 
@@ -150,17 +154,9 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
-                output_format=args.output_format,
                 title=args.title,
             )
-        return validate(
-            args.input,
-            shard_map,
-            args.output,
-            engine=engine,
-            output_format=args.output_format,
-            title=args.title,
-        )
+        return validate(args.input, shard_map, args.output, engine=engine, title=args.title)
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import threading
 import time
@@ -26,11 +25,8 @@ from .source import UsageError, above_zero, add_connection, client_of, duration,
 
 if TYPE_CHECKING:
     from ..aws.watch import StreamWatcher
-    from ..shards.live_shard_map import Failure
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
-#: Seconds to wait for a consumer: AWS takes up to a minute to register one.
-_PATIENCE = 60.0
 #: Shards and findings that the live table has room for.
 _MOST_ROWS = 20
 
@@ -66,16 +62,10 @@ def _url(text: str) -> str:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--stream", type=stream_type, metavar="NAME", help="a stream's name or ARN")
-    parser.add_argument("--demo", action="store_true", help="watch the demo's writers on a local server")
     add_connection(parser)
     reading = parser.add_argument_group("what is read")
     reading.add_argument("--share", type=_share, default=0.05, help="of each shard's time (default: 5%%)")
     reading.add_argument("--all", action="store_true", help="read everything, not a share")
-    reading.add_argument(
-        "--consumer",
-        metavar="NAME",
-        help="with --all: by enhanced fan-out, as this consumer (a name, registered if it is not, or an ARN)",
-    )
     reading.add_argument("--period", type=duration, default=20.0, help="look at each shard this often (20s)")
     reading.add_argument(
         "--since",
@@ -83,15 +73,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="with --all: begin so long ago (5m, 2h), or at this time (ISO 8601)",
     )
-    default, pushed = Limits(), Limits.of_a_consumer()
     for name, what in (
         ("shard_calls", "calls a second on one shard, of the 5 it allows"),
         ("calls", "calls a second in all"),
         ("shard_bytes", "bytes a second of one shard"),
         ("bytes", "bytes a second in all"),
     ):
-        value, other = getattr(default, name), getattr(pushed, name)
-        what += f" (default: {value:,.0f}{f'; with --consumer {other:,.0f}' if other != value else ''})"
+        what += f" (default: {Limits._field_defaults[name]:,.0f})"
         reading.add_argument(f"--max-{name.replace('_', '-')}", type=above_zero("number"), help=what)
     telling = parser.add_argument_group("what is told")
     telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
@@ -137,30 +125,10 @@ def run(args: argparse.Namespace) -> int:
         template = files("kpl_codec.aws_lambda").joinpath("templates", "watch.yaml")
         write(template.read_text(encoding="utf-8"))
         return 0
-    if args.demo:
-        with ExitStack() as stack:
-            return _watch(_on_demo(args, stack))
     if not args.stream:
         raise UsageError(reason="--stream says which stream to watch")
-    return _watch(args)
-
-
-def _on_demo(args: argparse.Namespace, stack: ExitStack) -> argparse.Namespace:
-    """The arguments for the demo's stream, which lives as long as ``stack``."""
-    from .watch_demo import demo_on_a_local_server
-
-    # AWS clients need credentials; the local server checks none.
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        os.environ.setdefault(name, "local")
-    args.stream, args.region, args.endpoint_url = stack.enter_context(demo_on_a_local_server(note))
-    return args
-
-
-def _watch(args: argparse.Namespace) -> int:
     if args.since and not args.all:
         raise UsageError(reason="--since needs --all: a sample begins now")
-    if args.consumer and not args.all:
-        raise UsageError(reason="--consumer needs --all: a subscription gives everything")
     if not args.all and args.share * args.period < SHORTEST_SLOT:
         raise UsageError(reason=f"--share of --period is less than {SHORTEST_SLOT} s: too short to look at")
     with ExitStack() as stack:
@@ -208,42 +176,19 @@ def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
         for outlet in outlets:
             outlet.measures(measured, now)
 
-    client = client_of(args)
-    consumer = _consumer(client, args) if args.consumer else None
-    limits = Limits.of_a_consumer() if consumer else Limits()
     chosen = {name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None}
     return StreamWatcher(
-        client,
+        client_of(args),
         args.stream,
-        consumer_arn=consumer,
         share=1.0 if args.all else args.share,
         period=args.period,
         since=max(0.0, time.time() - args.since.timestamp()) if args.since else 0.0,
-        limits=limits._replace(**chosen),
+        limits=Limits(**chosen),
         names=args.names,
         on_finding=tell,
         on_measures=measure,
         measure_every=2.0,
     )
-
-
-def _consumer(client: Any, args: argparse.Namespace) -> str:
-    """The ARN of the consumer to read as. Raises StreamUnavailable."""
-    from ..aws.stream_consumer import StreamConsumers
-
-    note(f"waits up to {_PATIENCE:.0f} s for the consumer {args.consumer} ...")
-    codes: set[str] = set()
-
-    def retried(failure: Failure) -> None:
-        if failure.code not in codes:
-            codes.add(failure.code)
-            note(f"a call fails with {failure.code} and is tried again: {failure.reason}")
-
-    consumer = StreamConsumers(client, patience=_PATIENCE, on_retry=retried).active(
-        args.stream, args.consumer
-    )
-    note(f"reads as {consumer}, which stays registered")
-    return consumer
 
 
 def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Outlet]:

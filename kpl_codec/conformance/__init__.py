@@ -7,10 +7,9 @@ implementations are in `ADAPTERS`.
 
 from __future__ import annotations
 
-from .implementations import ADAPTERS, adapter_command
 from .judging import GRADES, Judgement, judge, question
 from .program import Program, ProgramError
-from .running import Result, run, table, vector_files
+from .running import ADAPTERS, Result, adapter_command, run, table, vector_files
 
 __all__ = [
     "ADAPTERS",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import subprocess
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from ..errors import KplError
 
@@ -44,6 +46,7 @@ class Program:
         self._env = dict(env) if env is not None else None
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
+        self._errors: IO[bytes] | None = None
         self.hello: dict[str, Any] = {}
 
     def __enter__(self) -> Program:
@@ -62,9 +65,10 @@ class Program:
         self.close()
 
     def _start(self) -> subprocess.Popen[str]:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it ends with this object
         try:
             process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
                 text=True, encoding="utf-8", errors="replace", env=self._env,
             )  # fmt: skip
         except OSError as error:
@@ -78,17 +82,7 @@ class Program:
                 lines.put(line)
             lines.put(None)
 
-        self._errors: list[str] = []
-        errors = self._errors
-
-        def read_errors() -> None:
-            assert process.stderr is not None
-            for line in process.stderr:
-                errors.append(line)
-                del errors[:-20]
-
-        for target in (read, read_errors):
-            threading.Thread(target=target, daemon=True).start()
+        threading.Thread(target=read, daemon=True).start()
         return process
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +104,7 @@ class Program:
             line = None
         if line is None:
             self.close()
-            return {"failure": "crash", "detail": "".join(self._errors)[-500:]}
+            return {"failure": "crash", "detail": self._last_words()}
         try:
             answer = json.loads(line)
             if not isinstance(answer, dict) or answer.get("id") != question.get("id"):
@@ -119,6 +113,12 @@ class Program:
             self.close()
             return {"failure": "nonsense", "detail": line[:200]}
         return answer
+
+    def _last_words(self) -> str:
+        """The end of what the process, which is gone, wrote to its standard error."""
+        assert self._errors is not None
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 500))
+        return self._errors.read().decode(errors="replace")
 
     def close(self) -> None:
         """End the process."""

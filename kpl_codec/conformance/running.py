@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,18 @@ from typing import Any
 
 from .judging import GRADES, Judgement, check_vector, judge, question
 from .program import Program
+
+#: The programs of this package, by name, and what each speaks for.
+ADAPTERS = {
+    "kpl_codec": "this library",
+    "aws_kinesis_agg": "awslabs' Python module (PyPI), which has to be installed beside this library",
+}
+
+
+def adapter_command(name: str) -> list[str]:
+    """The command that starts the adapter ``name``. Raises KeyError for an unknown name."""
+    ADAPTERS[name]
+    return [sys.executable, "-m", f"{__package__}.program_{name}"]
 
 
 def vector_files(directory: Path | None = None) -> list[Path]:

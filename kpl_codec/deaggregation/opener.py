@@ -72,8 +72,8 @@ class Opener:
         ``kinesis_records`` raises, after the user records of those before.
         """
         source = iter(kinesis_records)
-        # DAG-13: "From an iterator a Kinesis record MUST NOT be taken before the one in front of it is
-        # opened, unless the caller allows it: whoever goes on with the iterator would miss what was taken."
+        # DAG-13: "A Kinesis record MUST NOT be taken from an iterator before the one in front of it is
+        # opened, unless the caller allows it: whoever goes on with the iterator would miss it."
         if read_ahead is None:
             read_ahead = source is not kinesis_records
         if speedups is None or not read_ahead:
@@ -289,8 +289,8 @@ class Opener:
         # delivers nothing of it."
         if outcome.raw or not outcome.total:
             return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
-        # DAG-10: "Where the KCL reads user records in a message that is malformed here, these MUST follow
-        # the raw frame, which then has sub-sequence number -1, each with the defect and its fate."
+        # DAG-10: "User records that the KCL reads in a message that is malformed here MUST follow the raw
+        # frame, each with the defect and its fate; the raw frame then has sub-sequence number -1."
         walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE, dialect=kcl.JAVA)
         return self._defective(record, error, walked, error)
 

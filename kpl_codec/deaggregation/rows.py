@@ -47,14 +47,14 @@ def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -
 
 def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> PlacedAggregate:
     """A sound aggregate, judged; each key is hashed once."""
-    _, explicit_hash_keys, pks, ehks, _, _ = parsed.columns()
-    used = pks
+    pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
+    used: Sequence[int] = pks
     if ehks is None:
         hash_keys = _partition_key_hashes(parsed, judge)
     else:
         # For every text that a decoder accepts (KEY-3), int gives the same number. The text of an entry that
         # is none (KEY-8) is empty, and not used.
-        hash_keys = [int(text or 0) for text in explicit_hash_keys]
+        hash_keys = [int(text or 0) for text in parsed.explicit_hash_key_table]
         used = ehks
         if min(ehks) < 0:
             first = len(hash_keys)

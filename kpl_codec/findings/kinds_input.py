@@ -9,7 +9,7 @@ _CODES = (
     ("", "A part of the capture that cannot be read", "A file or line is not what it claims to be."),
     ("file", "A file that cannot be read", "The file is cut short, or not of its format."),
     ("empty", "An empty file", "There is nothing in the file: the capture may have been lost."),
-    ("too-large", "A record that is too large", "One record has more than 64 MiB."),
+    ("too-large", "A JSON value that is too large", "A value, or an item of a list, has more than 32 MiB."),
     ("json", "A value that is not JSON", "The value is cut short or was never JSON."),
     (
         "duplicate-member",

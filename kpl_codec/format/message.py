@@ -22,9 +22,17 @@ class AggregatedRecord(Sequence[UserRecord]):
     """A decoded aggregated record: the two key tables and, per user record, indices and data. Immutable.
 
     A sequence of UserRecord, made on demand; kpl_codec.arrow makes columns from the parts.
+
+    ``partition_key_table``, ``explicit_hash_key_table``: the distinct keys, as text.
+    ``partition_key_indices``: of each user record's key. ``explicit_hash_key_indices``: the same, -1 where
+    there is none; None if no user record has one. ``data``: of each user record, as bytes. ``tags``: of each,
+    as a tuple of Tag; None if no user record has tags.
     """
 
-    __slots__ = ("_columns",)
+    __slots__ = (
+        *("partition_key_table", "explicit_hash_key_table", "partition_key_indices"),
+        *("explicit_hash_key_indices", "data", "tags"),
+    )
 
     def __init__(
         self,
@@ -35,51 +43,19 @@ class AggregatedRecord(Sequence[UserRecord]):
         data: Sequence[bytes],
         tags: Sequence[tuple[Tag, ...]] | None,
     ) -> None:
-        self._columns = (
-            partition_key_table,
-            explicit_hash_key_table,
-            partition_key_indices,
-            explicit_hash_key_indices,
-            data,
-            tags,
-        )
+        self.partition_key_table = partition_key_table
+        self.explicit_hash_key_table = explicit_hash_key_table
+        self.partition_key_indices = partition_key_indices
+        self.explicit_hash_key_indices = explicit_hash_key_indices
+        self.data = data
+        self.tags = tags
 
     def columns(self) -> tuple[Any, ...]:
-        """The parts below, in their order; the constructor takes them."""
-        return self._columns
-
-    @property
-    def partition_key_table(self) -> tuple[str, ...]:
-        """The distinct partition keys."""
-        return self._columns[0]
-
-    @property
-    def explicit_hash_key_table(self) -> tuple[str, ...]:
-        """The distinct explicit hash keys, as text."""
-        return self._columns[1]
-
-    @property
-    def partition_key_indices(self) -> Sequence[int]:
-        """Per user record the index of its partition key."""
-        return self._columns[2]
-
-    @property
-    def explicit_hash_key_indices(self) -> Sequence[int] | None:
-        """Per user record the index of its explicit hash key, -1 for none; None if no user record has one."""
-        return self._columns[3]
-
-    @property
-    def data(self) -> Sequence[bytes]:
-        """The data of each user record, as bytes."""
-        return self._columns[4]
-
-    @property
-    def tags(self) -> Sequence[tuple[Tag, ...]] | None:
-        """The tags of each user record, as a tuple of Tag; None if no user record has tags."""
-        return self._columns[5]
+        """The parts, in the order of the constructor's arguments."""
+        return tuple(getattr(self, name) for name in self.__slots__)
 
     def __len__(self) -> int:
-        return len(self._columns[4])
+        return len(self.data)
 
     @overload
     def __getitem__(self, index: int) -> UserRecord: ...
@@ -98,13 +74,13 @@ class AggregatedRecord(Sequence[UserRecord]):
 
     def partition_keys(self) -> Iterator[str]:
         """The partition key of every user record, in order."""
-        return map(self._columns[0].__getitem__, self._columns[2])
+        return map(self.partition_key_table.__getitem__, self.partition_key_indices)
 
     def explicit_hash_keys(self) -> Iterator[str | None] | None:
         """The explicit hash key of every user record, in order; None if no user record has one."""
-        indices = self._columns[3]
+        indices = self.explicit_hash_key_indices
         # Index -1 gives the None at the end.
-        return None if indices is None else map((*self._columns[1], None).__getitem__, indices)
+        return None if indices is None else map((*self.explicit_hash_key_table, None).__getitem__, indices)
 
     def __iter__(self) -> Iterator[UserRecord]:
         if speedups is not None and type(self.data) is list:

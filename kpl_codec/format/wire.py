@@ -126,8 +126,8 @@ class Message:
         else:
             entry = self._dialect.text(raw)
         if isinstance(entry, InvalidHashKey):
-            # KEY-8: "An entry of the explicit hash key table that is no hash key and that no user record uses
-            # MUST NOT make an aggregate defective; the report policy names it."
+            # KEY-8: "An unused entry of the explicit hash key table that is no hash key MUST NOT make an
+            # aggregate defective; the report policy names it."
             if self._used is None:
                 self._used = {record.explicit_hash_key_index for record in self.records()}
             if entry.index in self._used:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import urllib.request
 from contextlib import suppress
 from http.client import HTTPException
@@ -62,10 +63,11 @@ class Webhook(Outlet):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._closing.set()
-        with suppress(Full):  # the thread is behind: what waits then is not posted
-            self._queue.put_nowait(None)
-        self._thread.join(_TIMEOUT)
+        self._closing.set()  # each that waits is tried once more
+        end = time.monotonic() + _TIMEOUT
+        with suppress(Full):
+            self._queue.put(None, timeout=_TIMEOUT)
+        self._thread.join(max(0.0, end - time.monotonic()))
         if self._thread.is_alive():
             self.failed += self._queue.qsize()
 

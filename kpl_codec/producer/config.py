@@ -21,7 +21,6 @@ from ..format.compression import COMPRESSIONS, zstd_module
 from ..limits import (
     DEFAULT_MAX_RECORD_SIZE,
     LARGEST_MAX_RECORD_SIZE,
-    MAX_PARTITION_KEY_LENGTH,
     MAX_PUT_RECORDS,
     MAX_PUT_RECORDS_SIZE,
 )
@@ -96,7 +95,6 @@ class ProducerConfig:
       ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
       shard in parallel and keep each key in order).
     * ``ignore_keys``, ``adaptive_partitioning``, ``partition_availability_timeout``: KIP-794.
-    * ``keyless_partition_key``: written for a record put without a key, because the format needs one.
     * ``compression``: of each user record's data; only readers that are told to decompress undo it, KPL and
       KCL consumers get it compressed.
     """
@@ -124,7 +122,6 @@ class ProducerConfig:
     ignore_keys: bool = False
     adaptive_partitioning: bool = True
     partition_availability_timeout: int = 0
-    keyless_partition_key: str = "a"
     aggregation_min_count: int = 1
     aggregation_max_buffered_time: int = 0
     compression: Literal["none", "gzip", "zlib", "zstd"] = "none"
@@ -210,13 +207,6 @@ class ProducerConfig:
         elif name in _CHOICES:
             if value not in _CHOICES[name]:
                 raise ConfigError(setting=name, value=value, expected=f"one of {', '.join(_CHOICES[name])}")
-        elif name == "keyless_partition_key":
-            if (
-                type(value) is not str
-                or not 1 <= len(value) <= MAX_PARTITION_KEY_LENGTH
-                or not value.isascii()
-            ):
-                raise ConfigError(setting=name, value=value, expected="1 to 256 ASCII characters")
         elif type(value) is not bool:
             raise ConfigError(setting=name, value=value, expected="True or False")
 

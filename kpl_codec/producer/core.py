@@ -280,7 +280,7 @@ class ProducerCore:
         again: list[Pending] = []
         for outgoing, entry in zip(flight.kinesis_records, entries, strict=True):
             again += self._answered(outgoing, entry, flight, now)
-        self._queue.answered(flight.started_at, now)
+        self._queue.answered(flight.kinesis_records, entries, flight.started_at, now)
         self._place_again(again, now)
 
     def fail(
@@ -320,15 +320,14 @@ class ProducerCore:
         for outgoing in flight.kinesis_records:
             attempt = flight.attempt(outgoing, entry, now)
             again += self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
-        self._queue.answered(flight.started_at, now)
+        entries = [entry] * len(flight.kinesis_records)
+        self._queue.answered(flight.kinesis_records, entries, flight.started_at, now)
         self._place_again(again, now)
 
     def _failed(
         self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False
     ) -> Sequence[Pending]:
         """One Kinesis record was not delivered; returns the user records to place again."""
-        if ACTIONS[attempt.outcome] is Action.BACK_OFF:
-            self._queue.failed(outgoing.shard, throttled=attempt.outcome is Outcome.THROTTLED)
         self._meter.failed(attempt.code or attempt.outcome.value)
         return self._move(self._failures.failed(outgoing, attempt, now, stays=stays))
 
@@ -346,7 +345,6 @@ class ProducerCore:
         attempt = flight.attempt(outgoing, entry, now)
         if attempt.outcome is not Outcome.DELIVERED:
             return self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
-        self._queue.stored(outgoing.shard)
         attempt = self._verdicts.judge(outgoing, attempt, flight.generation, now)
         if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
             return ()

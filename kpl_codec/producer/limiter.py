@@ -12,12 +12,13 @@ Specification: spec/05-producer.md, PRD-20, PRD-21 and PRD-43.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from ..backoff import Backoff
 from ..limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
 from .kinesis_record import Outgoing
+from .outcomes import Outcome
 from .partitioner import Chance
 
 #: PRD-21.
@@ -127,15 +128,14 @@ class Lane:
         if not self.queue or self.queue[0] is not first:
             self.waiting_since, self.next_at = None, float("-inf")
 
-    def answered(self, *, stored: bool, failed: bool, throttled: bool, sent_at: float, now: float) -> None:
-        """Take the answer about records sent to this shard at ``sent_at``.
-
-        ``stored``: some were stored. ``failed``: some were not. ``throttled``: some because of the shard's
-        limits.
-        """
-        if throttled:
+    def answered(self, outcomes: Set[Outcome], sent_at: float, now: float) -> None:
+        """Take the outcomes of Kinesis records sent to this shard at ``sent_at``: DELIVERED, or failures to
+        back off from."""
+        if Outcome.THROTTLED in outcomes:
             self._slow_down(sent_at, now)
-        elif not failed:
+        stored = Outcome.DELIVERED in outcomes
+        failed = len(outcomes) > stored
+        if not failed:
             self._speed_up(now)
         # PRD-21: "After an attempt failed its shard MUST be left alone for a backoff that doubles from
         # 100 ms to at most 5 s, less a random part of at most half, and starts anew after an answer in which

@@ -65,19 +65,6 @@ class UniformStickyPartitioner:
         """The ids of the shards from which it chooses."""
         return self._shards
 
-    @property
-    def frequencies(self) -> dict[str, int]:
-        """The weights of the shards: how often each is drawn, out of the sum of all."""
-        if self._table is None:
-            return dict.fromkeys(self._shards, 1)
-        return dict(
-            zip(
-                self._drawn_from,
-                (b - a for a, b in zip((0, *self._table), self._table, strict=False)),
-                strict=True,
-            )
-        )
-
     def set_shards(self, shard_ids: Sequence[str]) -> None:
         """Set the shards. A current shard that is gone is left at once; loads are forgotten."""
         # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at

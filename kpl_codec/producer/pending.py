@@ -16,6 +16,8 @@ from .outcomes import History
 
 #: The KPL's outer partition key.
 FIXED_OUTER_KEY = "a"
+#: That of a user record without one: the format needs it.
+KEYLESS_PARTITION_KEY = "a"
 
 
 class RecordTooLarge(EncodeError):
@@ -146,7 +148,7 @@ class Preparation:
         keyless = partition_key is None or config.ignore_keys
         if type(explicit_hash_key) is int:
             explicit_hash_key = format_hash_key(explicit_hash_key)
-        key = config.keyless_partition_key if partition_key is None else partition_key
+        key = KEYLESS_PARTITION_KEY if partition_key is None else partition_key
         if self._compression is not None and type(data) is bytes:
             data = compress(data, self._compression)
         record = UserRecord(key, data, explicit_hash_key, tags)  # type: ignore[arg-type]

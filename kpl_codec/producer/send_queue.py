@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .limiter import BACKOFF, Lane
+from .outcomes import ACTIONS, Action, Outcome
 from .partitioner import Chance, ShardLoad
 from .pending import Pending
 
 #: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
 #: among 500 with nine requests.
 FREE_REFUSALS = 100
-#: Like the KPL, a request goes out early when so many bytes wait for one shard.
-SHARD_BYTES = 256 * 1024
 #: Expired user records are looked for once in this part of a time to live. So most Kinesis records are found
 #: with all of their user records expired, and few are written anew.
 EXPIRY_STEP = 1 / 100
 
 
 class Collector:
-    """The Kinesis records for the next request. It goes out when it is full, when 256 KiB wait for one shard,
-    when its time has come, or at once in a flush. State: these, their bytes, and until when they may wait."""
+    """The Kinesis records for the next request. It goes out when it is full, when its time has come, or at
+    once in a flush. State: these, their bytes, and until when they may wait."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._max_count = config.collection_max_count
@@ -37,7 +37,6 @@ class Collector:
         self.kinesis_records: list[Outgoing] = []
         self._size = 0
         self._full = False
-        self._by_shard: dict[str | None, int] = {}
         self._until = 0.0
 
     def fits(self, outgoing: Outgoing) -> bool:
@@ -53,37 +52,26 @@ class Collector:
         # One that comes late, because there was no map or no token, has less time left to wait.
         until = min(now, outgoing.deadline) + self._delay
         self._until = min(self._until, until) if self.kinesis_records else until
-        self._count(outgoing)
-
-    def _count(self, outgoing: Outgoing) -> None:
-        size = outgoing.full_size
         self.kinesis_records.append(outgoing)
-        self._size += size
-        self._by_shard[outgoing.shard] = self._by_shard.get(outgoing.shard, 0) + size
+        self._size += outgoing.full_size
 
     def ready_at(self) -> float | None:
         """When the request has to go out: None while empty, minus infinity if it is full enough now."""
         if not self.kinesis_records:
             return None
-        if (
-            self._full
-            or len(self.kinesis_records) >= self._max_count
-            or max(self._by_shard.values()) >= SHARD_BYTES
-        ):
-            return float("-inf")
-        return self._until
+        full = self._full or len(self.kinesis_records) >= self._max_count
+        return float("-inf") if full else self._until
 
     def keep(self, kinesis_records: list[Outgoing]) -> None:
         """Keep only these. They are some of those in here, perhaps smaller than before."""
         self.take()
-        for outgoing in kinesis_records:
-            self._count(outgoing)
+        self.kinesis_records = kinesis_records
+        self._size = sum(outgoing.full_size for outgoing in kinesis_records)
 
     def take(self) -> list[Outgoing]:
         kinesis_records, self.kinesis_records = self.kinesis_records, []
         self._size = 0
         self._full = False
-        self._by_shard = {}
         return kinesis_records
 
 
@@ -99,7 +87,6 @@ class SendQueue:
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
         self._isolated: list[list[Outgoing]] = []
-        self._answer: dict[str | None, set[str]] = {}  # "stored", "failed", "throttled"; by shard
         self._invalid = 0
         self._refused_until = float("-inf")
 
@@ -121,26 +108,19 @@ class SendQueue:
             lane = self._lanes[shard] = Lane(shard, self._rate_limit, self._chance)
         return lane
 
-    def failed(self, shard: str | None, *, throttled: bool) -> None:
-        """A Kinesis record for ``shard`` was not stored. `answered` follows at the end of the answer."""
-        self._answer.setdefault(shard, set()).update(("failed", "throttled") if throttled else ("failed",))
-
-    def stored(self, shard: str | None) -> None:
-        """A Kinesis record for ``shard`` was stored. `answered` follows at the end of the answer."""
-        self._answer.setdefault(shard, set()).add("stored")
-        self._invalid, self._refused_until = 0, float("-inf")
-
-    def answered(self, sent_at: float, now: float) -> None:
-        """The end of an answer to a request sent at ``sent_at``."""
-        answer, self._answer = self._answer, {}
-        for shard, results in answer.items():
-            self._lane(shard).answered(
-                stored="stored" in results,
-                failed="failed" in results,
-                throttled="throttled" in results,
-                sent_at=sent_at,
-                now=now,
-            )
+    def answered(
+        self, kinesis_records: list[Outgoing], entries: list[Entry], sent_at: float, now: float
+    ) -> None:
+        """Take the answer to a request that was sent at ``sent_at``, an entry for each Kinesis record."""
+        by_shard: dict[str | None, set[Outcome]] = {}
+        for outgoing, entry in zip(kinesis_records, entries, strict=True):
+            if entry.outcome is Outcome.DELIVERED:
+                self._invalid, self._refused_until = 0, float("-inf")
+            elif ACTIONS[entry.outcome] is not Action.BACK_OFF:
+                continue  # it tells nothing of the shard
+            by_shard.setdefault(outgoing.shard, set()).add(entry.outcome)
+        for shard, of_shard in by_shard.items():
+            self._lane(shard).answered(of_shard, sent_at, now)
 
     def refused_as_invalid(self, now: float) -> None:
         """A request was refused as invalid as a whole."""

@@ -29,6 +29,7 @@ from .outcomes import Attempt, Outcome
 #: Seconds between refreshes while a shard is missing from the map.
 PROBE_INTERVAL = 1.0
 
+
 class Parked(NamedTuple):
     """A stored Kinesis record without a verdict, and the attempt that stored it. ``generation``: of the map
     when it was sent. ``until``: at that time its user records are sent again."""
@@ -48,9 +49,7 @@ class Verdicts:
         self.parked: list[Parked] = []
         self._probe_at: float | None = None
 
-    def judge(
-        self, outgoing: Outgoing, attempt: Attempt, generation: int, now: float
-    ) -> Attempt:
+    def judge(self, outgoing: Outgoing, attempt: Attempt, generation: int, now: float) -> Attempt:
         """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for one parked here."""
         assert attempt.shard_id is not None
         if outgoing.shard is not None and attempt.shard_id != outgoing.shard:

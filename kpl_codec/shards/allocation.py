@@ -19,9 +19,8 @@ Specification: spec/08-live-shard-map.md, HKA-1 to HKA-8.
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ..errors import HashKeyError
@@ -30,27 +29,6 @@ from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 
 def _exhausted(space: HashKeyRange) -> HashKeyError:
     return HashKeyError(code="exhausted", reason=f"no free hash key among {space.size}")
-
-
-def nth_key(n: int, space: HashKeyRange = ALL_HASH_KEYS) -> int:
-    """The ``n``-th balanced key (from 0) of a ``space`` without keys, computed without the keys before it.
-
-    Raises HashKeyError(code="exhausted") if the space has no more keys, and ValueError for a negative ``n``.
-    """
-    if n < 0:
-        raise ValueError("n counts from 0")
-    # HKA-1: "The space is halved at low + floor((high - low) / 2), and each half again; the middles of
-    # the halves of one depth are a level, and a level is filled before the next."
-    level = (n + 1).bit_length()
-    if space.size < 1 << level:
-        raise _exhausted(space)
-    position = n + 1 - (1 << (level - 1))  # its bits from the lowest: below or above, half by half
-    low, high = space.starting_hash_key, space.ending_hash_key + 1
-    for _ in range(level - 1):
-        middle = low + (high - low) // 2
-        low, high = (middle, high) if position & 1 else (low, middle)
-        position >>= 1
-    return low + (high - low) // 2
 
 
 class HashKeyAllocator:
@@ -85,10 +63,6 @@ class HashKeyAllocator:
         at = bisect_left(self._keys, key)
         return at, at < len(self._keys) and self._keys[at] == key
 
-    def keys_between(self, first: int, last: int) -> list[int]:
-        """The keys in use from ``first`` to ``last``, both included, ascending."""
-        return self._keys[bisect_left(self._keys, first) : bisect_right(self._keys, last)]
-
     def add(self, key: int) -> bool:
         """Mark ``key`` as in use; False if it was already. Raises HashKeyError outside the space."""
         if key not in self.space:
@@ -116,6 +90,8 @@ class HashKeyAllocator:
 
     def peek(self) -> int:
         """What `next_key` would give. Raises what it would raise."""
+        # HKA-1: "The space is halved at low + floor((high - low) / 2), and each half again; the middles of
+        # the halves of one depth are a level, and a level is filled before the next."
         # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
         # thinner half, the lower one if both hold as many keys."
         low, high = self.space.starting_hash_key, self.space.ending_hash_key + 1
@@ -139,76 +115,37 @@ class HashKeyAllocator:
                 low, lowest, first = middle, middle + 1, at + taken
         raise _exhausted(self.space)
 
-    def __str__(self) -> str:
-        """The tree as nested brackets. It shows unused middles, too, on the path to used ones: in "((16) 32
-        ((48) 56)) 64" 16 and 48 are in use, the others may be. For small sets."""
-        return _brackets(list(self), self.space.starting_hash_key, self.space.ending_hash_key + 1)
-
-
-def _brackets(keys: Sequence[int], low: int, high: int) -> str:
-    if not keys:
-        return ""
-    middle = low + (high - low) // 2
-    below = _brackets([key for key in keys if key < middle], low, middle)
-    above = _brackets([key for key in keys if key > middle], middle, high)
-    return f"({' '.join(filter(None, (below, str(middle), above)))})"
-
 
 class ShardKeyAllocator:
-    """Balanced keys over the open shards of a stream, also after splits and merges.
+    """Balanced keys over the open shards of a stream.
 
     The next key goes to the shard with the fewest keys (of several, the lowest), and there to the place that
-    balances best, so that a later split halves its keys. After a reshard give the new ranges to `reshard`:
-    keys in use stay, new ones go to the shards with the fewest keys. ``ranges``: of the open shards; see
-    `ShardMap.open_shards`. ``keys``: in use already, in any order.
-    Raises HashKeyError for a key in none of the ranges, or ranges that overlap.
+    balances best, so that a later split halves its keys. After a reshard make a new one of the new ranges and
+    the keys in use. ``ranges``: of the open shards; see `ShardMap.open_shards`. ``keys``: in use already, in
+    any order. Raises HashKeyError for a key in none of the ranges, or ranges that overlap.
     """
 
     def __init__(self, ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> None:
-        self._parts: list[HashKeyAllocator] = []
-        self._starts: list[int] = []
-        self._heap: list[tuple[int, int]] = []
-        self._set(ranges, sorted(set(keys)), {})
-
-    def _set(
-        self, ranges: Iterable[HashKeyRange], keys: Sequence[int], kept: dict[HashKeyRange, HashKeyAllocator]
-    ) -> None:
-        """Make the parts, reusing ``kept`` ones; ``keys`` (ascending) are those outside the kept parts."""
-        ordered = sorted(ranges)
+        ordered, existing = sorted(ranges), sorted(set(keys))
         for one, other in pairwise(ordered):
             if one.overlaps(other):
                 raise HashKeyError(code="overlap", reason="two ranges share a hash key")
-        parts = []
-        left = len(keys)
-        for part_range in ordered:
-            part = kept.get(part_range)
-            if part is None:
-                first = bisect_left(keys, part_range.starting_hash_key)
-                last = bisect_left(keys, part_range.ending_hash_key + 1)
-                left -= last - first
-                part = HashKeyAllocator(part_range, keys[first:last])
-            parts.append(part)
+        # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
+        self._parts: list[HashKeyAllocator] = []
+        for space in ordered:
+            first = bisect_left(existing, space.starting_hash_key)
+            last = bisect_left(existing, space.ending_hash_key + 1)
+            self._parts.append(HashKeyAllocator(space, existing[first:last]))
+        left = len(existing) - len(self)
         if left:
             raise HashKeyError(code="outside", reason=f"{left} keys are in no range")
-        self._parts = parts
-        self._starts = [part.space.starting_hash_key for part in parts]
-        self._count_anew()
+        self._starts = [part.space.starting_hash_key for part in self._parts]
 
-    def _count_anew(self) -> None:
-        self._heap = [(len(part), index) for index, part in enumerate(self._parts)]
-        heapq.heapify(self._heap)
-
-    def _counted(self, index: int) -> None:
-        """The keys of a part have become more or fewer: its older entry no longer counts."""
-        heapq.heappush(self._heap, (len(self._parts[index]), index))
-        if len(self._heap) > 2 * len(self._parts) + 8:
-            self._count_anew()
-
-    def _part(self, key: int) -> int:
+    def _part(self, key: int) -> HashKeyAllocator:
         index = bisect_left(self._starts, key + 1) - 1
         if index < 0 or key not in self._parts[index].space:
             raise HashKeyError(code="outside", reason="the key is in no range")
-        return index
+        return self._parts[index]
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
@@ -218,51 +155,24 @@ class ShardKeyAllocator:
         for part in self._parts:
             yield from part
 
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, int) and any(key in part for part in self._parts if key in part.space)
-
     @property
     def counts(self) -> list[tuple[HashKeyRange, int]]:
         """How many keys each range has, in order."""
         return [(part.space, len(part)) for part in self._parts]
 
     def next_key(self) -> int:
-        """Allocate the key that balances best. Raises HashKeyError(code="exhausted")."""
+        """Allocate the key that balances best. O(shards). Raises HashKeyError(code="exhausted")."""
         # HKA-3: "Over the shards of a stream the next key MUST go to the open shard with the fewest
         # keys, the lowest if several have as few, and within it as in a space of its own."
-        while self._heap:
-            count, index = heapq.heappop(self._heap)
-            part = self._parts[index]
-            if count != len(part):
-                continue  # an old entry: its count has changed since, and a newer entry has it
-            if count >= part.space.size:
-                continue  # full: it comes back when one of its keys is released
-            key = part.next_key()
-            self._counted(index)
-            return key
-        raise HashKeyError(code="exhausted", reason="every range is full")
+        thinnest = min((part for part in self._parts if len(part) < part.space.size), key=len, default=None)
+        if thinnest is None:
+            raise HashKeyError(code="exhausted", reason="every range is full")
+        return thinnest.next_key()
 
     def add(self, key: int) -> bool:
         """Mark ``key`` as in use; False if it was already. Raises HashKeyError if in no range."""
-        index = self._part(key)
-        added = self._parts[index].add(key)
-        if added:
-            self._counted(index)
-        return added
+        return self._part(key).add(key)
 
     def release(self, key: int) -> None:
         """``key`` is free again. Raises HashKeyError(code="not-allocated") if it was not in use."""
-        index = self._part(key)
-        self._parts[index].release(key)
-        self._counted(index)
-
-    def reshard(self, ranges: Iterable[HashKeyRange]) -> None:
-        """The stream's open shards are now these. Every key in use must lie in one of them.
-
-        Raises HashKeyError like the constructor; then nothing has changed.
-        """
-        # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
-        wanted = list(ranges)
-        kept = {part.space: part for part in self._parts if part.space in set(wanted)}
-        moved = [key for part in self._parts if part.space not in kept for key in part]
-        self._set(wanted, moved, kept)
+        self._part(key).release(key)

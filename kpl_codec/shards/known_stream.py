@@ -8,7 +8,7 @@ ids. What was known of the old life is no longer true.
 
 A listing is compared with what is known; only shards that have changed are looked at more closely. So a
 refresh of 10,000 shards takes a few milliseconds of the thread that also sends the records.
-Specification: spec/08-live-shard-map.md, MAP-2, MAP-11, MAP-16, MAP-18, MAP-20 and MAP-21.
+Specification: spec/08-live-shard-map.md, MAP-11, MAP-16, MAP-18, MAP-20 and MAP-21.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from ..errors import ShardMapError
-from ..format.hash_keys import HashKeyRange
 from .lineage import Lineage, agreed, distinct_shards
-from .listing import Listing, StreamSummary, another_life, shard_number, superseded_shards
+from .listing import Listing, StreamSummary, shard_number, superseded_shards
 from .map_events import NO_SHARDS, KnownShards, MapChanged
 from .routes import NO_ROUTES, Routes, undisputed
 from .sequence_numbers import SequenceNumberError, sequence_hint
@@ -29,6 +28,8 @@ from .shard_map import first_hole
 
 #: After so many contradicting listings in a row, they are believed.
 _CONTRADICTIONS: Final = 4
+#: Seconds for which a closed shard is known at least.
+_CLOSED_TTL: Final = 60.0
 #: The longest retention of a stream, in seconds.
 _LONGEST_RETENTION: Final = 8760 * 3600.0
 #: When a shard closed that was closed already when it was first listed.
@@ -40,7 +41,7 @@ class Known(NamedTuple):
 
     ``shards``: those seen. ``routes``: the prediction table. ``generation``: how many lives came before.
     ``listed_at``: when the refresh that gave the map began; None before the first map. ``closed``: by id of a
-    closed shard when this was noticed. ``superseded``: listed as open with the children that replace them.
+    closed shard when this was noticed.
 
     For the next listing: ``whole``: the last one had neither gap nor overlap; ``newest``: the highest shard
     number; ``in_order``: every parent has a lower id than its children, so there is no cycle; ``created`` and
@@ -53,7 +54,6 @@ class Known(NamedTuple):
     generation: int = 0
     listed_at: float | None = None
     closed: Mapping[str, float] = {}
-    superseded: frozenset[str] = frozenset()
     whole: bool = False
     newest: int = -1
     in_order: bool = True
@@ -67,28 +67,15 @@ class Known(NamedTuple):
         shard = self.shards.all.get(shard_id)
         return shard is not None and shard.open and shard_id not in self.closed
 
-    def hash_key_range(self, shard_id: str, now: float, ttl: float) -> HashKeyRange | None:
-        """The range of a shard that is open, or closed at most ``ttl`` seconds ago; else None."""
-        # MAP-2: "A closed shard MUST stay answerable for its TTL, counted from the refresh that noticed,
-        # and its range in the lineage until MAP-20 lets it be forgotten."
-        shard = self.shards.all.get(shard_id)
-        if shard is None:
-            return None
-        if not self.is_open(shard_id) and now - self.closed.get(shard_id, _LONG_AGO) > ttl:
-            return None
-        return shard.hash_key_range
-
-    def changes_since(self, before: Known, now: float) -> MapChanged:
+    def changes_since(self, before: Known) -> MapChanged:
         """What the last listing changed."""
         recreated = self.generation != before.generation
         open_before = frozenset() if recreated else before.shards.open_ids
         return MapChanged(
-            at=now,
             shards=self.shards,
             opened=tuple(sorted(self.shards.open_ids - open_before)),
             closed=tuple(sorted(open_before - self.shards.open_ids)),
             recreated=recreated,
-            superseded=tuple(sorted(self.superseded)),
         )
 
 
@@ -101,15 +88,15 @@ class Refused(NamedTuple):
     disputed: frozenset[str] | None = None
 
 
-def learn(known: Known, listing: Listing, now: float, ttl: float) -> Known | Refused:
-    """What is known after a listing. ``ttl``: seconds for which a closed shard is kept at least."""
+def learn(known: Known, listing: Listing, now: float) -> Known | Refused:
+    """What is known after a listing."""
     try:
         listed = distinct_shards(listing.shards)
         changed = [shard for shard in listed.values() if known.shards.all.get(shard.shard_id) is not shard]
         if not _begins_life(known, listed, changed, listing.summary):
-            return _learn(known, listed, changed, listing, now, ttl)
+            return _learn(known, listed, changed, listing, now)
         new_life = Known(KnownShards({}, {}, known.shards.distribution), generation=known.generation + 1)
-        outcome = _learn(new_life, listed, list(listed.values()), listing, now, ttl)
+        outcome = _learn(new_life, listed, list(listed.values()), listing, now)
         return outcome if isinstance(outcome, Known) else Refused(outcome.error, known)
     except ShardMapError as error:
         contradictions = known.contradictions + (error.code == "contradiction")
@@ -119,31 +106,45 @@ def learn(known: Known, listing: Listing, now: float, ttl: float) -> Known | Ref
 def _begins_life(
     known: Known, listed: Mapping[str, Shard], changed: Sequence[Shard], summary: StreamSummary | None
 ) -> bool:
-    """Whether a listing is of another life of the stream. Raises ShardMapError(code="contradiction")."""
+    """Whether a listing is of another life of the stream. Raises ShardMapError(code="contradiction") if it
+    fits neither this life at a later time nor another one."""
     # MAP-11: "A stream that is deleted and created again under its name MUST be taken for another one:
     # nothing that was known of the old one is kept."
-    same_creation = None
-    if known.created is not None and summary is not None and summary.created is not None:
-        same_creation = known.created == summary.created
-    try:
-        return another_life(
-            listed, changed, known.shards.all, known.closed, known.newest, same_creation=same_creation
-        )
-    except ShardMapError:
-        # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
-        # time running MUST be believed: it is another life of the stream."
-        if known.contradictions + 1 < _CONTRADICTIONS:
-            raise
+    created = summary.created if summary is not None else None
+    dated = known.created is not None and created is not None
+    if not known.shards.all:
+        return False
+    if dated and created != known.created:
         return True
+    strangers = [shard.shard_id for shard in changed if _is_strange(known, shard)]
+    # A closed shard is listed as open, and without its children: this listing is older than the last one.
+    reopened = [i for i in known.closed if i in listed and listed[i].open and i not in strangers]
+    if reopened:
+        with_heirs = {parent for shard in listed.values() for parent in shard.parent_shard_ids}
+        reopened = [shard_id for shard_id in reopened if shard_id not in with_heirs]
+    if not reopened and not (strangers and dated):
+        return bool(strangers)
+    # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
+    # time running MUST be believed: it is another life of the stream."
+    if known.contradictions + 1 >= _CONTRADICTIONS:
+        return True
+    reason = f"{reopened[0]} was closed" if reopened else f"{strangers[0]} is not what it was"
+    raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*reopened, *strangers))
+
+
+def _is_strange(known: Known, shard: Shard) -> bool:
+    """Whether a listed shard is none of this life."""
+    before = known.shards.all.get(shard.shard_id)
+    if before is not None:
+        return before.contradicts(shard)
+    number = shard_number(shard.shard_id)
+    # Ids only grow, so a new shard with an old number and no known parent belongs to another stream.
+    old_number = shard.open and number is not None and number <= known.newest
+    return old_number and not any(parent in known.shards.all for parent in shard.parent_shard_ids)
 
 
 def _learn(
-    life: Known,
-    listed: Mapping[str, Shard],
-    changed: Sequence[Shard],
-    listing: Listing,
-    now: float,
-    ttl: float,
+    life: Known, listed: Mapping[str, Shard], changed: Sequence[Shard], listing: Listing, now: float
 ) -> Known | Refused:
     """Learn from a listing of this life. ``changed``: its shards that are not as they are known. Raises
     ShardMapError for a listing that contradicts itself or what is known."""
@@ -155,8 +156,9 @@ def _learn(
             created=summary.created or life.created, retention=summary.retention or life.retention
         )
     same_shards = not changed and listed.keys() == last.listed.keys()
+    keep = _CLOSED_TTL if listing.has_closed else dated.retention
     if same_shards and life.whole and distribution == last.distribution:
-        return dated._replace(superseded=frozenset())
+        return _without_expired(dated, listed, now, keep)
     superseded = superseded_shards(listed.values())
     opened = sorted(
         (shard for shard in listed.values() if shard.open and shard.shard_id not in superseded),
@@ -176,17 +178,16 @@ def _learn(
     whole = _noted(dated, changed, no_longer_open, now)._replace(
         shards=KnownShards(everything, shown, distribution),
         routes=Routes(opened),
-        superseded=superseded,
         whole=True,
     )
-    return _without_expired(whole, listed, now, ttl if listing.has_closed else max(ttl, whole.retention))
+    return _without_expired(whole, listed, now, keep)
 
 
 def _without_expired(known: Known, listed: Mapping[str, Shard], now: float, keep: float) -> Known:
     """Without the closed shards of which the stream holds nothing more. ``keep``: in seconds."""
-    # MAP-20: "A closed shard MUST be forgotten when its TTL is over and it holds no more records: a listing
-    # FROM_TRIM_HORIZON no longer has it, or it has been closed for longer than the stream's retention, or
-    # than 365 days where that is not known."
+    # MAP-20: "A closed shard MUST be known for 60 seconds, counted from the refresh that noticed, and then be
+    # forgotten when it holds no more records: a listing FROM_TRIM_HORIZON no longer has it, or it has been
+    # closed for longer than the stream's retention, or than 365 days where that is not known."
     expired = {i for i, noticed in known.closed.items() if i not in listed and now - noticed > keep}
     if not expired:
         return known

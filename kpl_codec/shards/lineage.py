@@ -1,7 +1,7 @@
 """Lineage: every known shard of a stream, and which one was open at a given time.
 
 A shard map describes the present, a lineage the past. It takes any shards, open or closed, also with gaps
-(closed shards expire). It is immutable: `Lineage.merged` gives a new one.
+(closed shards expire). It is immutable.
 
     shardId-0 [0 .......... max]  ──split──▶  shardId-1 [0 .. mid]  ──┐
                                               shardId-2 [mid+1 .. max] ┴─merge──▶  shardId-3 [0 .. max]
@@ -60,7 +60,8 @@ def _hint(sequence_number: str | None) -> SequenceHint | None:
 class Lineage:
     """All known shards of one life of a stream. Iterates parents before children.
 
-    Raises ShardMapError: duplicate (one id, two different ranges, parents or starts), cycle.
+    A shard may be given twice: closed, it stays closed. Raises ShardMapError: duplicate (one id, two
+    different ranges, parents or starts: another life of the stream, or another stream), cycle.
     """
 
     def __init__(self, shards: Iterable[Shard], distribution: Distribution = "USER_PARTITION_KEY") -> None:
@@ -99,17 +100,6 @@ class Lineage:
             raise ShardMapError(code="cycle", reason=f"{cycle[0]} descends from itself", shard_ids=cycle)
         return ordered
 
-    def merged(self, shards: Iterable[Shard]) -> Lineage:
-        """This lineage with ``shards`` added. A shard that has closed since gets its ending number; a shard
-        that is not in ``shards`` stays.
-
-        Raises ShardMapError(code="duplicate") if a shard contradicts what is known: the stream was deleted
-        and created again, or it is another stream.
-        """
-        # LIN-5: "Facts about a shard MUST only be added: its range, parents and starting sequence
-        # number never change, and a closed shard never opens again."
-        return Lineage([*self._by_id.values(), *shards], self.distribution)
-
     # -- looking up ---------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Shard]:
@@ -133,7 +123,9 @@ class Lineage:
         return self._by_id.get(shard_id)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lineage) and self._by_id == other._by_id
+        if not isinstance(other, Lineage):
+            return False
+        return self.distribution == other.distribution and self._by_id == other._by_id
 
     def __hash__(self) -> int:
         return hash(frozenset(self._by_id.values()))
@@ -172,17 +164,6 @@ class Lineage:
         """
         _ = self[shard_id]
         return self._in_order(self._above(shard_id))
-
-    def descendants(self, shard_id: str) -> tuple[Shard, ...]:
-        """All known descendants, oldest first. The shard itself may have expired."""
-        seen: set[str] = set()
-        todo = [shard_id]
-        while todo:
-            for child in self._children.get(todo.pop(), ()):
-                if child not in seen:
-                    seen.add(child)
-                    todo.append(child)
-        return self._in_order(seen)
 
     def _in_order(self, shard_ids: Iterable[str]) -> tuple[Shard, ...]:
         return tuple(self._by_id[i] for i in sorted(shard_ids, key=self._place.__getitem__))
@@ -368,6 +349,8 @@ def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:
 def agreed(known: Shard, listed: Shard) -> Shard:
     """One shard from two listings of it. Raises ShardMapError if they contradict each other."""
     if known.contradicts(listed) or (listed.open and not known.open):
+        # LIN-5: "Facts about a shard MUST only be added: its range, parents and starting sequence number
+        # never change, and a closed shard never opens again."
         # LIN-11: "A listing that contradicts what is known of a shard MUST be taken for another life
         # of the stream, never mixed with the first."
         raise ShardMapError(

@@ -1,8 +1,8 @@
-"""Checks the answers of ListShards and DescribeStreamSummary against each other and the known shards.
+"""Reads the answers of ListShards and DescribeStreamSummary.
 
 A listing does not show one moment. It may list parents together with their children, be older than the
 listing before it, or show another stream, created under the name of a deleted one.
-Specification: spec/08-live-shard-map.md, MAP-11, MAP-12 and MAP-14.
+Specification: spec/08-live-shard-map.md, MAP-12 and MAP-14.
 """
 
 from __future__ import annotations
@@ -70,52 +70,6 @@ def shard_number(shard_id: str) -> int | None:
     """The number in the id that AWS gives a shard; None in another id."""
     match = _NUMBERED.match(shard_id)
     return int(match[1]) if match else None
-
-
-def another_life(
-    listed: Mapping[str, Shard],
-    changed: Sequence[Shard],
-    known: Mapping[str, Shard],
-    closed: Collection[str],
-    newest: int,
-    *,
-    same_creation: bool | None,
-) -> bool:
-    """Whether ``listed`` (by id) shows another stream than ``known``, created again under the same name.
-
-    ``changed``: the listed shards that are not as they are known. ``closed``: ids of shards known to have
-    closed. ``newest``: the highest known shard number. ``same_creation``: whether the stream's creation time
-    is unchanged, None if unknown. Raises ShardMapError(code="contradiction") if the listing fits neither the
-    same stream at a later time nor another stream.
-    """
-    if not known:
-        return False
-    if same_creation is False:
-        return True
-    evidence: list[str] = []
-    for shard in changed:
-        before = known.get(shard.shard_id)
-        number = shard_number(shard.shard_id)
-        if before is not None:
-            if before.contradicts(shard):
-                evidence.append(shard.shard_id)
-        elif (
-            shard.open
-            and number is not None
-            and number <= newest
-            and not any(parent in known for parent in shard.parent_shard_ids)
-        ):
-            # Ids only grow, so a new shard with an old number and no known parent belongs to another stream.
-            evidence.append(shard.shard_id)
-    # A closed shard is listed as open, and without its children: this listing is older than the last one.
-    older = [i for i in closed if i in listed and listed[i].open and i not in evidence]
-    if older:
-        with_heirs = {parent for shard in listed.values() for parent in shard.parent_shard_ids}
-        older = [shard_id for shard_id in older if shard_id not in with_heirs]
-    if older or (evidence and same_creation):
-        reason = f"{older[0]} was closed" if older else f"{evidence[0]} is not what it was"
-        raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*older, *evidence))
-    return bool(evidence)
 
 
 _Intervals = tuple[tuple[int, int], ...]

@@ -22,18 +22,17 @@ only the shards and hash keys that this concerns: one split does not stop the ot
 `trust.py` has the rules for trusting the map. Without trust there is no prediction: a user record sent alone
 needs none, and an aggregate made for a shard that has split would be misplaced. All times are seconds of one
 monotonic clock of the caller. Not thread-safe, but `predict` only reads one attribute, replaced as a whole.
-Specification: spec/08-live-shard-map.md, MAP-1 to MAP-21.
+Specification: spec/08-live-shard-map.md, 8.1.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..errors import ShardMapError
-from ..format.hash_keys import HashKeyRange
 from .known_stream import Known, Refused, learn, shard_of_record
 from .lineage import Lineage
 from .listing import Listing
@@ -57,8 +56,8 @@ __all__ = [
     "StreamUnavailable",
 ]
 
-#: After an error that a retry cannot solve.
-_PERMANENT_BACKOFF: Final = Backoff(1.0, 300.0)
+#: After an error, and after one that a retry cannot solve.
+_BACKOFF, _PERMANENT_BACKOFF = Backoff(1.0, 30.0, 1.5), Backoff(1.0, 300.0)
 
 
 class State(str, Enum):
@@ -76,10 +75,9 @@ class LiveShardMap:
     """The state machine of one stream, given by its name or ARN.
 
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
-    hold records (for lineage). ``closed_shard_ttl``: seconds for which `hash_key_range` answers for a
-    shard after it closed. ``refresh_interval``: seconds between routine refreshes, None for none.
+    hold records (for lineage). ``refresh_interval``: seconds between routine refreshes, None for none.
     ``describe``: call DescribeStreamSummary, too: it shows AUTO distribution, and that a stream was created
-    again. ``first_backoff``, ``max_backoff``: seconds.
+    again. ``max_results``: shards of one page.
     """
 
     def __init__(
@@ -87,12 +85,8 @@ class LiveShardMap:
         stream: str,
         *,
         shard_filter: ShardFilterType = "AT_LATEST",
-        closed_shard_ttl: float = 60.0,
         refresh_interval: float | None = None,
         describe: bool = True,
-        first_backoff: float = 1.0,
-        max_backoff: float = 30.0,
-        backoff_factor: float = 1.5,
         max_results: int = 1000,
     ) -> None:
         self._stream = stream_of(stream).argument
@@ -100,10 +94,8 @@ class LiveShardMap:
         self._interval = refresh_interval
         self._describe = describe
         self._max_results = max_results
-        self._backoff = Backoff(first_backoff, max_backoff, backoff_factor)
-        self._trust = Trust(self._backoff)
+        self._trust = Trust(_BACKOFF)
         self._known = Known()
-        self._ttl = closed_shard_ttl
         #: Those of the known stream without the shards that are in doubt. Replaced as a whole: other threads
         #: predict.
         self._routes = NO_ROUTES
@@ -155,11 +147,6 @@ class LiveShardMap:
         return self._known.shards.all.get(shard_id)
 
     @property
-    def updated_at(self) -> float | None:
-        """When the refresh that gave the map began. The map shows everything that happened before."""
-        return self._known.listed_at
-
-    @property
     def generation(self) -> int:
         """How many times the stream was deleted and created again, as far as seen."""
         return self._known.generation
@@ -199,13 +186,6 @@ class LiveShardMap:
         """Whether this shard may be predicted."""
         return shard_id in self._routes
 
-    def hash_key_range(self, shard_id: str, now: float) -> HashKeyRange | None:
-        """The range of a shard that is open, or closed at most ``closed_shard_ttl`` ago; else None.
-
-        In any state. (`lineage` has the ranges of all shards ever seen.)
-        """
-        return self._known.hash_key_range(shard_id, now, self._ttl)
-
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
     ) -> Shard | Literal["unknown", "gone"]:
@@ -214,9 +194,7 @@ class LiveShardMap:
         ``generation``: of this map when the record was put. "unknown": not yet, ask again after the next
         refresh. "gone": it is in a life of the stream that is over. See `known_stream.shard_of_record`.
         """
-        self._known, shard = shard_of_record(
-            self._known, shard_id, sequence_number, generation, answered_at
-        )
+        self._known, shard = shard_of_record(self._known, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
         return "unknown" if self._trust.state is TrustState.NONE and shard != "gone" else shard
 
@@ -348,7 +326,7 @@ class LiveShardMap:
         # 300 s, and at once when a caller asks."
         # MAP-10: "A refresh that failed otherwise MUST be tried again after a backoff that grows
         # from 1 s to at most 30 s, and starts anew once a map was installed."
-        backoff = _PERMANENT_BACKOFF if permanent else self._backoff
+        backoff = _PERMANENT_BACKOFF if permanent else _BACKOFF
         self._retry_at = now + backoff.seconds(self._failures)
         self._failures += 1
         self._failed_at = now
@@ -356,7 +334,7 @@ class LiveShardMap:
 
     def _listed(self, listing: Listing, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
         """Ends the refresh."""
-        before, outcome = self._known, learn(self._known, listing, now, self._ttl)
+        before, outcome = self._known, learn(self._known, listing, now)
         begun = float("-inf") if refresh.outdated else listing.begun
         # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
         # MUST NOT become the map; the refresh has failed and is tried again."
@@ -368,7 +346,7 @@ class LiveShardMap:
             learnt = outcome.disputed is not None
             return self._failed("ListShards", error.code, error.describe(), now, learnt=learnt)
         self._known = outcome
-        changed = outcome.changes_since(before, now)
+        changed = outcome.changes_since(before)
         self._refresh = self.error = None
         self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None

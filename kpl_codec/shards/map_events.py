@@ -80,15 +80,13 @@ class MapChanged(NamedTuple):
 
     ``opened`` and ``closed``: shard ids, compared with the map before; in the first map all open shards are
     opened. ``recreated``: the stream was deleted and created again; what was known of the old one is no
-    longer true. ``superseded``: listed as open together with the children that replace them.
+    longer true.
     """
 
-    at: float
     shards: KnownShards
     opened: tuple[str, ...]
     closed: tuple[str, ...]
     recreated: bool
-    superseded: tuple[str, ...]
 
     @property
     def shard_map(self) -> ShardMap:

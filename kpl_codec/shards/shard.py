@@ -48,8 +48,7 @@ class Shard(NamedTuple):
     @classmethod
     def from_aws(cls, shard: Mapping[str, Any]) -> Shard:
         """From the ``Shard`` structure of ListShards and DescribeStream. Raises ShardMapError."""
-        # SHD-9: "What is not a listing, and a shard whose facts are missing or no values of theirs, MUST be
-        # refused."
+        # SHD-9: "What is not a listing, and a shard with a fact that is missing or invalid, MUST be refused."
         shard_id = shard.get("ShardId") if isinstance(shard, Mapping) else None
         if not isinstance(shard_id, str) or not shard_id:
             raise ShardMapError(code="malformed", reason="a shard without ShardId", shard_ids=())

@@ -110,13 +110,6 @@ class ShardMap(Lineage):
         """How the listed shards descend from one another: the map itself."""
         return self
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, ShardMap) and self.distribution != other.distribution:
-            return False
-        return super().__eq__(other)
-
-    __hash__ = Lineage.__hash__
-
     def __repr__(self) -> str:
         if len(self) > 20:
             return f"<ShardMap of {len(self)} shards, {len(self.open_shards)} open>"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .session import ensure_java as ensure_java
     from .session import local_session as local_session
     from .source.datasource import KinesisDataSource as KinesisDataSource
-    from .source.metrics import metrics_of as metrics_of
-    from .source.metrics import with_metrics as with_metrics
 
 _HOMES = {
     "deaggregate": "functions",
@@ -36,8 +34,6 @@ _HOMES = {
     "is_aggregated": "functions",
     "register_table_function": "functions",
     "KinesisDataSource": "source.datasource",
-    "with_metrics": "source.metrics",
-    "metrics_of": "source.metrics",
     "local_session": "session",
     "ensure_java": "session",
 }

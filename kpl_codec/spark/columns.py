@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,19 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-Conflicts = Literal["refuse", "rename"]
-#: The prefix of renamed conflicting columns.
-_PREFIX = "input_"
 
-
-def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, conflicts: Conflicts) -> DataFrame:
-    """``df`` with our names for columns that the session matches with them, and without columns that conflict
-    with those to be added. Raises ValueError, TypeError."""
+def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool) -> DataFrame:
+    """``df`` with our names for columns that the session matches with them. Raises ValueError for a column
+    that conflicts with one to be added, TypeError."""
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
-    # of one to be added MUST be refused, or kept under another name if asked, unless an earlier run added
-    # it."
-    if conflicts not in ("refuse", "rename"):
-        raise ValueError(f"conflicts {conflicts!r}: refuse or rename")
+    # of one to be added MUST be refused, unless an earlier run added it."
     added = _added(policy, placement=placement, tags=tags)
     fold = folding(df.sparkSession)
     names: dict[str, list[str]] = {}
@@ -50,16 +44,9 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, confl
         for name, standard in new.items()
         if standard in ours and not (from_earlier_run and types[name] == ours[standard])
     ]
-    if in_the_way and conflicts == "refuse":
+    if in_the_way:
         told = ", ".join(f"{name} ({types[name]})" for name in in_the_way)
-        raise ValueError(
-            f"the result has columns of the same name: {told}. Rename yours, or say conflicts='rename' to "
-            f"keep them as {_PREFIX}{in_the_way[0]} and so on"
-        )
-    new |= {name: _PREFIX + name for name in in_the_way}
-    taken = [name for name in in_the_way if fold(_PREFIX + name) in names]
-    if taken:
-        raise ValueError(f"cannot keep {taken[0]} as {_PREFIX}{taken[0]}: there is such a column")
+        raise ValueError(f"the result has columns of the same name: {told}. Rename yours first")
     for name, standard in new.items():
         if name != standard:
             df = df.withColumnRenamed(name, standard)
@@ -114,38 +101,28 @@ def output_schema(
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    known = {
-        "string": pa.string(),
-        "binary": pa.binary(),
-        "bigint": pa.int64(),
-        "int": pa.int32(),
-        "boolean": pa.bool_(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }
-    every = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
-    names = {field.name for field in every}
-    stand_ins = pa.schema(
-        # A copied column keeps its Spark type; one with our name must have a type that fits.
-        (
-            field.name,
-            known.get(field.dataType.simpleString(), pa.struct([])) if field.name in names else pa.null(),
-        )
-        for field in schema.fields
-    )
-    out = Deaggregator(stand_ins, policy, shard_map=shard_map, tags=tags, columns=columns).schema
+    out = Deaggregator(
+        arrow_schema_of(schema), policy, shard_map=shard_map, tags=tags, columns=columns
+    ).schema
+    # A copied column keeps its Spark type, also one with one of our names that this run does not add.
+    added = {field.name for field in (*FIELDS, *_added(policy, placement=shard_map is not None, tags=tags))}
+    made = from_arrow_schema(pa.schema(field for field in out if field.name in added))
     types = {field.name: field.dataType for field in schema.fields}
-    ours = {field.name for field in out} & names
-    made = from_arrow_schema(pa.schema(field for field in out if field.name in ours))
-    # A column with one of our names that this run does not add is copied.
-    added = {field.name for field in _added(policy, placement=shard_map is not None, tags=tags)}
-    added |= {field.name for field in FIELDS}
     return StructType(
         [
             made[field.name] if field.name in added else StructField(field.name, types[field.name])
             for field in out
         ]
     )
+
+
+def arrow_schema_of(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark expects for one of its own: the names of its arguments have changed."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    arrow: pa.Schema = to_arrow_schema(schema, **named)
+    return arrow
 
 
 def without_others(df: DataFrame, columns: Sequence[str]) -> DataFrame:

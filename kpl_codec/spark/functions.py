@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..deaggregation.policies import Policy
 from ..format.compression import max_decompressed_size
 from ..shards.shard_map import ShardMap
-from .columns import Conflicts, folding, matched, output_schema, with_shard_column, without_others
+from .columns import folding, matched, output_schema, with_shard_column, without_others
 from .shared import Shared, keep_modules, shared_map
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ def deaggregate(
     tags: bool = False,
     decompress: bool | int = False,
     columns: Sequence[str] | None = None,
-    conflicts: Conflicts = "refuse",
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records.
 
@@ -60,14 +59,14 @@ def deaggregate(
     ``columns``: the names of the columns that are wanted, in that order. Others are not made and do not cross
     from Python to the JVM.
 
-    ``conflicts``: what to do with columns of ``df`` that have a name the result needs: "refuse", or "rename"
-    to ``input_NAME``. Columns from an earlier run of these functions do not conflict.
+    A column of ``df`` that has a name the result needs is refused; columns from an earlier run of these
+    functions are not.
 
     Raises TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for an
     unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column, ShardMapError for an
     invalid listing: all before a job starts.
     """
-    return _deaggregated(df, policy, shard_map, tags, decompress, columns, conflicts)
+    return _deaggregated(df, policy, shard_map, tags, decompress, columns)
 
 
 def verify(
@@ -77,7 +76,6 @@ def verify(
     tags: bool = False,
     decompress: bool | int = False,
     columns: Sequence[str] | None = None,
-    conflicts: Conflicts = "refuse",
 ) -> DataFrame:
     """Every user record of ``df`` with its placement, what the KCL does with it, and every defect.
 
@@ -88,7 +86,7 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    return _deaggregated(df, "report", shard_map, tags, decompress, columns, conflicts, find_shards)
+    return _deaggregated(df, "report", shard_map, tags, decompress, columns, find_shards)
 
 
 def _deaggregated(
@@ -98,14 +96,13 @@ def _deaggregated(
     tags: bool,
     decompress: bool | int,
     columns: Sequence[str] | None,
-    conflicts: Conflicts,
     find_shards: bool = False,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
-    df = matched(df, policy, placement=shard_map is not None, tags=tags, conflicts=conflicts)
+    df = matched(df, policy, placement=shard_map is not None, tags=tags)
     schema = output_schema(df.schema, policy, shard_map, tags=tags, columns=columns)
     if columns is not None:
         df = without_others(df, columns)

@@ -21,11 +21,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import KplError
 from ..lazy import needing_extras
@@ -169,7 +167,7 @@ def local_session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    builder: Any = SparkSession.builder.appName(app_name)
+    ours: dict[str, Any] = {"spark.app.name": app_name}
     if not _submitted():
         options = class_archive(ensure_java())
         if quick_start:
@@ -177,18 +175,19 @@ def local_session(
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_UDS_MODE", "true")
-        builder = builder.master(f"local[{cores},{attempts}]").config("spark.driver.memory", memory)
-        log = _scratch()
-        (log / "log4j2.properties").write_text(_LOG4J)
-        options.append(f"-Dlog4j2.configurationFile=file:{log}/log4j2.properties")
-        builder = builder.config("spark.driver.extraJavaOptions", " ".join(options))
-        builder = builder.config("spark.sql.warehouse.dir", str(log / "warehouse"))
-        for name, value in SETTINGS.items():
-            builder = builder.config(name, value)
-    for name, value in (settings or {}).items():
-        builder = builder.config(name, value)
-    with _printing_to(log_file):
-        session: SparkSession = builder.getOrCreate()
+        scratch = _scratch()
+        (scratch / "log4j2.properties").write_text(_LOG4J)
+        options.append(f"-Dlog4j2.configurationFile=file:{scratch}/log4j2.properties")
+        ours |= SETTINGS | {
+            "spark.master": f"local[{cores},{attempts}]",
+            "spark.driver.memory": memory,
+            "spark.driver.extraJavaOptions": " ".join(options),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        }
+    ours |= settings or {}
+    if log_file is not None and not _submitted():
+        _start_java(ours, log_file)
+    session: SparkSession = SparkSession.builder.config(map=ours).getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         given = session.sparkContext.getConf()
         for name in ARROW_SETTINGS:
@@ -197,42 +196,15 @@ def local_session(
     return session
 
 
-@contextmanager
-def _printing_to(path: str | None) -> Iterator[None]:
-    """Processes started in the block print to the file, not to our standard output and error; this one, its
-    other threads too, prints where it did."""
-    if path is None:
-        yield
-        return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = os.dup(1), os.dup(2)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        with ExitStack() as ours:
-            for stream, number, redirect in (
-                (sys.stdout, 1, redirect_stdout),
-                (sys.stderr, 2, redirect_stderr),
-            ):
-                if _writes_to(stream, number):
-                    where, encoding = kept[number - 1], stream.encoding
-                    mine = ours.enter_context(open(where, "w", 1, encoding, stream.errors, closefd=False))
-                    ours.enter_context(redirect(mine))
-            yield
-    finally:
-        for old, number in zip(kept, (1, 2), strict=True):
-            os.dup2(old, number)
-            os.close(old)
-        os.close(log)
+def _start_java(settings: dict[str, Any], log_file: str) -> None:
+    """A Spark context whose JVM, and with it the workers, print to the file."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
 
-
-def _writes_to(stream: IO[str], number: int) -> bool:
-    try:
-        return stream.fileno() == number
-    except (OSError, ValueError):  # in memory, as tests have it; or closed
-        return False
+    conf = SparkConf().setAll([(name, str(value)) for name, value in settings.items()])
+    with open(log_file, "ab") as log:
+        gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)
 
 
 def _submitted() -> bool:

@@ -24,12 +24,8 @@ class Engine(Protocol):
     def cores(self) -> int:
         """How many tasks run in parallel."""
 
-    def check_format(self, output_format: str) -> None:
-        """Raises FormatError if user records cannot be written in that format."""
-
-    def run(self, job: Job, output_format: str) -> None:
-        """Runs `Job.run` for every task; for other formats than Parquet runs `Job.rows` and writes the
-        rows."""
+    def run(self, job: Job) -> None:
+        """Runs `Job.run` for every task."""
 
     def progress(self) -> tuple[int, int]:
         """The number of finished tasks and of all known tasks."""
@@ -41,13 +37,12 @@ def validate(
     output: str | Location,
     *,
     engine: Engine,
-    output_format: str = "parquet",
     title: str | None = None,
     task_bytes: int | None = None,
 ) -> Validation:
     """Check everything under ``inputs`` and write the results under ``output``, which must be empty.
 
-    Raises InputError, OutputError and FormatError before it starts, and an engine's error if that fails; then
+    Raises InputError and OutputError before it starts, and an engine's error if that fails; then
     ``output`` is as empty as before. Errors inside the input are never raised; they become findings.
     """
     pieces = plan(inputs)
@@ -56,7 +51,7 @@ def validate(
         total = sum(piece.weight for piece in pieces)
         task_bytes = max(2 << 20, min(64 << 20, total // (4 * engine.cores)))
     tasks = pack(pieces, task_bytes=task_bytes)
-    return _run(tasks, shard_map, Location(output), engine, output_format, inputs, title, None)
+    return _run(tasks, shard_map, Location(output), engine, inputs, title, None)
 
 
 def validate_stream(
@@ -67,7 +62,6 @@ def validate_stream(
     *,
     engine: Engine,
     start: Start = "TRIM_HORIZON",
-    output_format: str = "parquet",
     title: str | None = None,
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
@@ -78,7 +72,7 @@ def validate_stream(
     # SPK-17: also shards that the map does not have. Their records are findings.
     tasks: list[list[Part]] = [[part] for part in shard_parts(connection, stream, start)]
     source = f"Kinesis stream {stream}"
-    return _run(tasks, shard_map, Location(output), engine, output_format, [stream], title, source)
+    return _run(tasks, shard_map, Location(output), engine, [stream], title, source)
 
 
 def _run(
@@ -86,23 +80,21 @@ def _run(
     shard_map: ShardMap,
     output: Location,
     engine: Engine,
-    output_format: str,
     inputs: Sequence[str],
     title: str | None,
     source: str | None,
 ) -> Validation:
-    engine.check_format(output_format)
     prepare_output(output)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
     job = Job(tasks, shard_map, output)
     work = work_folder(output)
     try:
-        engine.run(job, output_format)
+        engine.run(job)
         repaired = read_copied(work / "copies")
         # A copy may have come after its original, and that is dropped: say that it is repaired.
         if repaired and any(kcl == "dropped" for *_, kcl in gather(work).groups):
             clear(output)
-            engine.run(replace(job, repaired=repaired), output_format)
+            engine.run(replace(job, repaired=repaired))
     except BaseException:
         discard(output)
         raise

@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from ..errors import KplError
-from .results import FormatError
 from .task import Job
 
 #: A job of fewer bytes runs in this process: a worker takes about half a second to start.
@@ -64,14 +63,8 @@ class LocalEngine:
         """Tasks done, and tasks known."""
         return self._done, self._total
 
-    def check_format(self, output_format: str) -> None:
-        """Raises FormatError for anything but Parquet."""
-        if output_format != "parquet":
-            raise FormatError(format=output_format, reason="the local engine writes parquet; Spark others")
-
-    def run(self, job: Job, output_format: str = "parquet") -> None:
+    def run(self, job: Job) -> None:
         """Runs every task. Raises what a task raises, and WorkerLost."""
-        self.check_format(output_format)
         size = sum(part.weight for task in job.tasks for part in task)
         self.run_all(job, len(job.tasks), in_process=size < IN_PROCESS_BYTES)
 

@@ -215,7 +215,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Co
             else:
                 try:
                     future = _put(producer, row, old)
-                except EncodeError as error:  # larger than the producer may put
+                except EncodeError as error:  # larger than the producer may put, with its tag
                     log.add({"old": old, "outcome": "failed", "error": str(error), "stored": False})
                     counts["failed"] += 1
                 else:
@@ -229,10 +229,8 @@ def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Co
 
 
 def _put(producer: Producer, row: dict[str, Any], old: tuple[Any, ...]) -> DeliveryFuture:
-    """Puts a copy of the user record, with a tag that names the original. Raises EncodeError."""
-    tags = tuple(Tag(tag["key"], tag["value"]) for tag in row["tags"] or ())
-    key, data, hash_key = row["partitionKey"], row["data"], row["explicitHashKey"]
-    try:
-        return producer.put(key, data, hash_key, (*tags, Tag(repaired.TAG, repaired.tag_value(old))))
-    except EncodeError:  # too large with the tag; then only the log has it
-        return producer.put(key, data, hash_key, tags)
+    """Puts a copy of the user record, with a tag that names the original: a copy without it would be planned
+    again. Raises EncodeError, also where only the tag makes it too large."""
+    tags = [Tag(tag["key"], tag["value"]) for tag in row["tags"] or ()]
+    tags.append(Tag(repaired.TAG, repaired.tag_value(old)))
+    return producer.put(row["partitionKey"], row["data"], row["explicitHashKey"], tuple(tags))

@@ -48,9 +48,7 @@ def planned(plan: Location) -> Iterator[dict[str, Any]]:
             for values in zip(*columns, strict=True):
                 row = dict(zip(_PLAN, values, strict=True))
                 if (wrong := _wrong(row)) is not None:
-                    raise InputError(
-                        code="unreadable", path=plan.path, reason=f"row {number}: {wrong}"
-                    )
+                    raise InputError(code="unreadable", path=plan.path, reason=f"row {number}: {wrong}")
                 yield row
                 number += 1
 

@@ -1,7 +1,7 @@
 """Finds the user records that the KCL drops and that `kpl-codec repair` has put again.
 
 Each copy that repair puts has a tag with the place of the original. The KCL ignores tags, and user records
-with equal contents are not confused. A copy that was too large for its tag is not recognised.
+with equal contents are not confused.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Repaired:
         places = zip(*(values_of(batch[name].take(rows)) for name in names), strict=True)
         # SPK-34: "A user record that the KCL drops and that repair has put again MUST be told as repaired,
         # known by the tag of its copy, and MUST NOT be planned to be put once more; a copy that is too large
-        # for the tag goes without it, and is not known."
+        # with the tag MUST NOT be put."
         fates = pa.array([REPAIRED if place in self else "dropped" for place in places], pa.string())
         marked = pc.replace_with_mask(batch["kcl"].cast(pa.string()), dropped, fates)
         return batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())

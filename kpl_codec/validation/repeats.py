@@ -35,13 +35,15 @@ def repeated(work: Location) -> list[Finding]:
     records = times = 0
     for part in range(count):
         rows = pa.Table.from_batches(_rows(system, files, part, count), RECORDS_SCHEMA)
-        groups = rows.group_by(_KEYS, use_threads=False).aggregate([([], "count_all")])
+        rows = rows.sort_by([("file", "ascending"), ("line", "ascending")])  # the last place is told
+        counted = [([], "count_all"), ("file", "last"), ("line", "last")]
+        groups = rows.group_by(_KEYS, use_threads=False).aggregate(counted)
         groups = groups.filter(pc.greater(groups["count_all"], 1))
         records += groups.num_rows
         times += pc.sum(groups["count_all"]).as_py() or 0
         first = groups.sort_by([(name, "ascending") for name in _KEYS]).slice(0, MAX_LISTED)
         # The parts differ by a hash of the key, so the first of all are among the first of each.
-        listed = sorted([*listed, *_told(rows, first)], key=_order)[:MAX_LISTED]
+        listed = sorted([*listed, *map(_finding, first.to_pylist())], key=_order)[:MAX_LISTED]
     if records > len(listed):
         detail = f"{records - len(listed):,} more Kinesis records were captured more than once; "
         rest = times - sum(finding.user_records or 0 for finding in listed)
@@ -65,27 +67,13 @@ def _rows(system: Any, files: list[str], part: int, parts: int) -> Iterator[pa.R
                 yield batch
 
 
-def _told(rows: pa.Table, groups: pa.Table) -> list[Finding]:
-    """A finding for each group, with the last of its places."""
-    if not groups.num_rows:
-        return []
-    places: dict[tuple[Any, ...], tuple[str, int]] = {}
-    same = rows.filter(pc.is_in(rows["sequenceNumber"], groups["sequenceNumber"].combine_chunks()))
-    for *key, file, line in zip(*(column.to_pylist() for column in same.columns), strict=True):
-        place = (file or "", line or 0)
-        places[tuple(key)] = max(places.get(tuple(key), place), place)
-    found = []
-    for group in groups.to_pylist():
-        file, line = places[tuple(group[name] for name in _KEYS)]
-        found.append(
-            Finding(
-                kind="duplicate",
-                shard_id=group["shardId"],
-                sequence_number=group["sequenceNumber"],
-                file=file or None,
-                line=line or None,
-                user_records=group["count_all"],
-                detail=f"captured {group['count_all']} times",
-            )
-        )
-    return found
+def _finding(group: dict[str, Any]) -> Finding:
+    return Finding(
+        kind="duplicate",
+        shard_id=group["shardId"],
+        sequence_number=group["sequenceNumber"],
+        file=group["file_last"],
+        line=group["line_last"],
+        user_records=group["count_all"],
+        detail=f"captured {group['count_all']} times",
+    )

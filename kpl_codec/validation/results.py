@@ -1,6 +1,6 @@
 """The output folder of a validate job, and how the files of its tasks become results.
 
-out/user-records/     Parquet (or another format of Spark): the columns of `check.checked_schema`
+out/user-records/     Parquet: the columns of `check.checked_schema`
 out/findings/         Parquet: one row per finding (report/scan.py), with file and place
 out/summary.txt       what was printed
 out/summary.json      the same for machines; its schema is spec/summary.schema.json
@@ -51,17 +51,6 @@ class OutputError(KplError, ValueError):
     text = "cannot write to {path}: {code} ({reason})"
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Name a new or empty folder: results of two runs must not mix."
-
-
-class FormatError(KplError, ValueError):
-    """User records cannot be written as ``format``. ``reason`` says what is missing."""
-
-    code = "no-such-format"
-    format: str
-    reason: str
-    text = "no format {format}: {reason}"
-    concerns = "Whoever runs the command. Nothing was written."
-    todo = "Use parquet, or start Spark with the packages of that format."
 
 
 @dataclass(frozen=True, slots=True)

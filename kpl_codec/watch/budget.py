@@ -51,8 +51,6 @@ class Budget:
 
 #: Seconds between two calls for a shard that is read whole and has nothing more.
 POLL = 1.0
-#: Seconds after which a subscription is renewed.
-_RENEWED = 270.0
 #: Calls that one look is planned with: GetShardIterator, and GetRecords until the slot is read.
 CALLS_A_LOOK = 3
 #: The part of all calls that looks are planned to need; the rest is for retries and new shards.
@@ -74,48 +72,18 @@ class Limits(NamedTuple):
     shard_bytes: float = 200_000.0
     bytes: float = 2_000_000.0
 
-    @classmethod
-    def of_a_consumer(cls) -> Limits:
-        """Where records are pushed: the 2 MiB a second of each shard are the consumer's own."""
-        return cls(shard_bytes=2_097_152.0, bytes=20_000_000.0)
-
 
 class Cost(NamedTuple):
     """What watching ``shards`` open shards costs. ``period``: seconds between two looks at a shard;
-    ``calls``: a second, in all; ``shard_calls``: of one shard, of the 5 it allows; ``share``: of its time.
-    ``pushed``: by subscription, which is renewed every few minutes."""
+    ``calls``: a second, in all; ``shard_calls``: of one shard, of the 5 it allows; ``share``: of its time."""
 
     shards: int
     period: float
     calls: float
     shard_calls: float
     share: float
-    pushed: bool = False
-
-    @classmethod
-    def of_subscriptions(cls, shards: int) -> Cost:
-        """Where records are pushed."""
-        return cls(shards, _RENEWED, shards / _RENEWED, 1 / _RENEWED, 1.0, True)
-
-    @classmethod
-    def of_everything(cls, shards: int, limits: Limits) -> Cost:
-        """Where everything is read."""
-        each = min(limits.shard_calls, 1 / POLL, limits.calls / max(1, shards))
-        return cls(shards, max(POLL, 1 / each), shards * each, each, 1.0)
-
-    @classmethod
-    def of_a_sample(cls, shards: int, period: float, slots: int, limits: Limits) -> Cost:
-        """Where one of ``slots`` in each period is read."""
-        period = planned_period(period, shards, limits.calls)
-        return cls(shards, period, shards * 2 / period, 2 / period, 1 / slots)
 
     def __str__(self) -> str:
-        if self.pushed:
-            return (
-                f"{self.shards} open shards, everything is read by enhanced fan-out, at no cost to other "
-                f"readers: about {self.calls:.2f} calls of SubscribeToShard a second in all. AWS charges for "
-                "a registered consumer by the hour and shard, and for what it reads"
-            )
         part = self.shard_calls / 5
         of_shard = f"{self.shard_calls:.2f} calls a second on each shard ({part:.1%} of what it allows)"
         how = "everything is read" if self.share >= 1 else f"{self.share:.1%} of each shard's time"

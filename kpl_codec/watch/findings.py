@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ..findings import Finding
 from ..shards.misplacement_causes import CAUSES
 from .estimates import Estimate
-from .writers import described
+from .writers import WRITERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class WatchFinding(Finding):
         """What is wrong, in a sentence or two."""
         where = f" on {self.shard_id}" if self.shard_id else ""
         parts = []
-        if self.writer is not None and (writer := described(self.writer)) is not None:
+        if self.writer in WRITERS and self.writer != "unknown":
             because = f"; {CAUSES[self.cause]}" if self.cause is not None else ""
-            parts.append(f"written by {writer}{because}")
+            parts.append(f"written by {WRITERS[self.writer]}{because}")
         if self.lost is not None and self.lost.seen:
             seen = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
             parts.append(f"a KCL consumer loses {self.lost} user records{seen}")

@@ -67,20 +67,16 @@ class Judge:
     sequence number each shard was read by an earlier run."""
 
     def __init__(self) -> None:
-        self._map: ShardMap | None = None
+        #: The map that records are judged against.
+        self.shard_map: ShardMap | None = None
         self._causes: Causes | None = None
         self._seen: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
         self._read_before: dict[str | None, int] = {}
 
-    @property
-    def shard_map(self) -> ShardMap | None:
-        """The map that records are judged against."""
-        return self._map
-
     def use(self, shard_map: ShardMap, *, forget: bool = False) -> None:
         """Judge against ``shard_map`` from now on; ``forget`` what was seen (of a deleted stream)."""
-        if shard_map is not self._map:
-            self._map, self._causes = shard_map, Causes(shard_map)
+        if shard_map is not self.shard_map:
+            self.shard_map, self._causes = shard_map, Causes(shard_map)
         if forget:
             self._seen.clear()
             self._read_before.clear()
@@ -102,7 +98,7 @@ class Judge:
         ``end_ms``: the end of the slot; what arrived later is past it."""
         judged = Judged()
         for record in self._fresh(records, judged, look, rereads):
-            self._one(record, list(deaggregate([record], "report", shard_map=self._map)), judged, end_ms)
+            self._one(record, list(deaggregate([record], "report", shard_map=self.shard_map)), judged, end_ms)
         return judged
 
     def _fresh(
@@ -185,12 +181,12 @@ class Judge:
     def _misplaced(
         self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]
     ) -> tuple[str, Cause | None]:
-        assert self._map is not None
+        assert self.shard_map is not None
         assert self._causes is not None
         assert record.shard_id is not None
         placements = [row.placement for row in rows if row.placement is not None]
         hash_keys = [placement.hash_key for placement in placements if placement.hash_key is not None]
-        if self._map.distribution == "AUTO":
+        if self.shard_map.distribution == "AUTO":
             return "distribution-auto", None
         at = hinted_time(record.sequence_number) or record.approximate_arrival_timestamp
         cause = self._causes.of(record.shard_id, min(hash_keys), max(hash_keys), at)

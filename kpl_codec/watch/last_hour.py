@@ -64,7 +64,8 @@ class LastHour:
         self._quiet, self._late = quiet, late
         self._judge = Judge()
         self._minutes: dict[str | None, dict[int, Minute]] = {}
-        self._open: dict[FindingKey, OpenFinding] = {}
+        #: What is open, as `resume` takes it. Read only.
+        self.open_findings: dict[FindingKey, OpenFinding] = {}
         self._current: dict[FindingKey, tuple[int, Losses, int]] = {}
         self._keys = HotKeys(names=names)
         self._scale = 1.0
@@ -89,9 +90,9 @@ class LastHour:
             return []
         # WCH-11: "Of a stream that was deleted and created again nothing known of the old one MUST be kept,
         # and that it was MUST be a finding."
-        over = [self._finding(key, "over") for key in self._open]
+        over = [self._finding(key, "over") for key in self.open_findings]
         self._minutes.clear()
-        self._open.clear()
+        self.open_findings.clear()
         self._current.clear()
         self.lags.clear()
         self._keys.clear()
@@ -100,13 +101,8 @@ class LastHour:
     def resume(self, kept: Kept) -> None:
         """Go on with what an earlier run knew; call it before all else."""
         self._minutes = {shard_id: dict(numbered) for shard_id, numbered in kept.minutes.items()}
-        self._open = dict(kept.findings)
+        self.open_findings = dict(kept.findings)
         self._judge.resume({shard_id: shard.read_to for shard_id, shard in kept.shards.items()})
-
-    @property
-    def open_findings(self) -> Mapping[FindingKey, OpenFinding]:
-        """What is open, as `resume` takes it. Read only."""
-        return self._open
 
     def observe(self, look: Look, records: Sequence[KinesisRecord], now: float) -> list[WatchFinding]:
         """Judge ``records``, all of one shard; gives the findings to tell of now."""
@@ -151,18 +147,18 @@ class LastHour:
     ) -> list[WatchFinding]:
         """Report something that is not in the records; reported once, until `settle`."""
         key = self._known(wrong, shard_id)
-        new = key not in self._open
-        known = self._open.setdefault(key, OpenFinding(now, now))
+        new = key not in self.open_findings
+        known = self.open_findings.setdefault(key, OpenFinding(now, now))
         known.last_seen, known.detail = now, detail
         return [self._finding(key, "open")] if new else []
 
     def settle(self, wrong: Wrong, shard_id: str | None, now: float) -> list[WatchFinding]:
         """Something from `report` is over."""
         key = self._known(wrong, shard_id)
-        if key not in self._open:
+        if key not in self.open_findings:
             return []
         finding = self._finding(key, "over")
-        del self._open[key]
+        del self.open_findings[key]
         return [finding]
 
     def tick(self, now: float) -> list[WatchFinding]:
@@ -179,10 +175,10 @@ class LastHour:
                 # In a consumer a shard may be silent, or read by another execution environment.
                 self.lags.pop(shard_id, None)
         findings = list(self._uneven(now))
-        for key, known in list(self._open.items()):
+        for key, known in list(self.open_findings.items()):
             if now - known.last_seen > self._quiet:
                 findings.append(self._finding(key, "over"))
-                del self._open[key]
+                del self.open_findings[key]
         if len(self._current) > MAX_FINDINGS:
             self._current.clear()
         return findings
@@ -192,7 +188,7 @@ class LastHour:
         minutes = round(seconds / MINUTE)
         for shard_id, numbered in self._minutes.items():
             self._minutes[shard_id] = {number - minutes: minute for number, minute in numbered.items()}
-        for known in self._open.values():
+        for known in self.open_findings.values():
             known.first_seen -= seconds
             known.last_seen -= seconds
         self._keys.clear()
@@ -201,7 +197,7 @@ class LastHour:
 
     def findings(self) -> list[WatchFinding]:
         """All open findings, the worst first."""
-        findings = [self._finding(key, "open") for key in self._open]
+        findings = [self._finding(key, "open") for key in self.open_findings]
         return sorted(
             findings,
             key=lambda f: (
@@ -262,14 +258,14 @@ class LastHour:
 
     def _known(self, wrong: Wrong, shard_id: str | None) -> FindingKey:
         key = shard_id, wrong
-        return key if key in self._open or len(self._open) < MAX_FINDINGS else (OTHERS, wrong)
+        return key if key in self.open_findings or len(self.open_findings) < MAX_FINDINGS else (OTHERS, wrong)
 
     def _seen(self, wrong: Wrong, shard_id: str | None, now: float, fault: Fault) -> list[WatchFinding]:
         key = self._known(wrong, shard_id)
         # WCH-10: "A loss that was seen MUST be told at once, however small its share, and its finding MUST
         # stay open until it was not seen for the time said."
-        new = key not in self._open
-        known = self._open.setdefault(key, OpenFinding(now, now))
+        new = key not in self.open_findings
+        known = self.open_findings.setdefault(key, OpenFinding(now, now))
         known.last_seen = now
         known.kinesis_records += fault.kinesis_records
         known.sequence_number = known.sequence_number or fault.sequence_number
@@ -294,7 +290,7 @@ class LastHour:
         return Sample(scale, total, squares, largest, certain)
 
     def _finding(self, key: FindingKey, state: Literal["open", "grown", "over"]) -> WatchFinding:
-        (shard_id, wrong), known = key, self._open[key]
+        (shard_id, wrong), known = key, self.open_findings[key]
         lost = estimate([self._sample(shard_id, wrong)])
         return WatchFinding(
             kind=wrong.kind,

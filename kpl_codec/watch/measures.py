@@ -83,8 +83,8 @@ def measures_of_records(last_hour: LastHour) -> list[Measure]:
     """The measures of ``last_hour``, for any source of records."""
     lost = last_hour.lost()
     findings = last_hour.findings()
-    # WCH-24: "Every value MUST be told under its name of the one table, with the stream's name, and with 0
-    # where there is nothing: a metric that is missing is no metric of a clean stream."
+    # WCH-24: "Every metric MUST have its name of the one table and the stream's name, and be 0 where there is
+    # nothing: a metric that is missing does not say that a stream is clean."
     values = [
         Measure("lost_user_records", lost.estimate),
         Measure("lost_user_records_low", lost.low),
@@ -158,8 +158,7 @@ def emf_lines(stream: str, measured: Iterable[Measure], now: float) -> list[dict
     for attributes, group in by_attributes.items():
         dimensions = {"StreamName": stream} | {cloudwatch_name(name): value for name, value in attributes}
         metrics = [
-            {"Name": cloudwatch_name(measure.name), "Unit": METRICS[measure.name].unit}
-            for measure in group
+            {"Name": cloudwatch_name(measure.name), "Unit": METRICS[measure.name].unit} for measure in group
         ]
         directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
         lines.append(

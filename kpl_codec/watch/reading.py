@@ -17,7 +17,7 @@ from ..format.records import KinesisRecord, answered_record
 from ..shards.place import Place, after_record, at_time
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard import Shard
-from .budget import Budget, Limits
+from .budget import POLL, Budget, Limits
 from .kept import KeptShard
 from .sampling import Sampling, Window
 
@@ -27,21 +27,16 @@ _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
 _NEVER: Final = float("inf")
-_NO_SLOT: Final = Window(0, 0, 0, 0)
+_NO_SLOT: Final = Window(0, 0, 0)
 
 
 class Call(NamedTuple):
     """A GetShardIterator or GetRecords to make. Hand it back with the answer; an answer to a call that was
-    given up is ignored. ``place``: where reading goes on.
-
-    Where records are pushed, SubscribeToShard and NextEvent stand for GetShardIterator and GetRecords, with
-    the same arguments and answers: NextEvent waits for what Kinesis sends, which is no call.
-    """
+    given up is ignored."""
 
     operation: str
     shard_id: str
     arguments: Mapping[str, Any]
-    place: Place
     number: int
 
 
@@ -228,8 +223,8 @@ class Whole(WatchedShard):
         """Records to ask for: as many as the budget allows."""
         return min(_room(self.reader, limits), _MOST_RECORDS)
 
-    def read(self, batch: Batch, now: float, pause: float) -> Time:
-        """Take an answer; gives how much time was read. ``pause``: seconds after its end was reached."""
+    def read(self, batch: Batch, now: float) -> Time:
+        """Take an answer; gives how much time was read."""
         until = now * 1000 if batch.at_tip else min(batch.position, batch.tip)
         time = Time(max(0, round(until - self.covered)))
         self.covered = max(self.covered, until)
@@ -240,7 +235,7 @@ class Whole(WatchedShard):
         if batch.at_tip:
             self.caught_up = True
             self.looks += 1
-            self.reader.due = now + pause
+            self.reader.due = now + POLL
         return time
 
     def set_back(self, seconds: float, now: float) -> None:

@@ -18,12 +18,11 @@ from typing import NamedTuple
 class Window(NamedTuple):
     """A stretch of one shard's time: from ``start`` up to, not including, ``end`` (milliseconds since 1970).
 
-    ``number``: which period it was drawn from; ``period_end``: where that period ends.
+    ``period_end``: where its period ends.
     """
 
     start: int
     end: int
-    number: int
     period_end: int
 
 
@@ -45,7 +44,6 @@ class Sampling(NamedTuple):
         return Window(
             begin + slot * self.period_ms // self.slots,
             begin + (slot + 1) * self.period_ms // self.slots,
-            number,
             begin + self.period_ms,
         )
 

@@ -102,8 +102,8 @@ class HotKeys:
     def hot(self, minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]:
         """Shards with hot keys, and what to say of these. ``minutes``: of every open shard."""
         read = {shard_id: list(some) for shard_id, some in minutes.items()}
-        # WCH-36: "The load of a key MUST be told by its part of its shard and the shard's rate: a shard of
-        # which more was read makes no key hot."
+        # WCH-36: "The load of a key MUST be its part of its shard, times the shard's rate: that more of one
+        # shard was read makes no key hot."
         rates: Mapping[str | None, float] = {one: load_of(some).user_records for one, some in read.items()}
         looks: Mapping[str | None, int] = {one: _looks(some) for one, some in read.items()}
         if not any(looks.values()):  # in a consumer, which is given all records of the shards it reads

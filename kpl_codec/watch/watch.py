@@ -30,8 +30,6 @@ from .minutes import Wrong
 from .reading import Batch, Call, Reader, Sampled, Time, Whole, made_within
 from .sampling import Sampling
 
-#: Seconds for which Kinesis refuses another subscription.
-_RESUBSCRIBE: Final = 5.0
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
 #: Seconds after which a run to the end of each shard gives up shards whose calls all fail.
@@ -40,8 +38,6 @@ GIVE_UP: Final = 12.0
 SHORTEST_SLOT: Final = 0.01
 #: Seconds between two ticks.
 _TICK: Final = 5.0
-#: What stands for a call where records are pushed.
-_PUSHED: Final = {"GetShardIterator": "SubscribeToShard", "GetRecords": "NextEvent"}
 #: How much earlier than all others a new shard is due.
 _FIRST: Final = 3600.0
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
@@ -51,8 +47,7 @@ class Watch:
     """See the module. ``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which
     every shard is looked at, lengthened where the limits are too tight for it. ``since``: so many
     seconds ago reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole.
-    ``late``: seconds that reading a shard whole may lie behind its end before that is a finding.
-    ``pushed``: records come by subscription (share 1.0), see `Call`."""
+    ``late``: seconds that reading a shard whole may lie behind its end before that is a finding."""
 
     def __init__(
         self,
@@ -64,19 +59,15 @@ class Watch:
         after_reshard: float = 30.0,
         since: float = 0.0,
         late: float = 60.0,
-        pushed: bool = False,
         seed: str = "",
     ) -> None:
         if not 0 < share <= 1:
             raise ValueError("share must be above 0 and at most 1")
-        if pushed and share < 1:
-            raise ValueError("a subscription gives everything: share must be 1")
         if share < 1 and share * period < SHORTEST_SLOT:
             raise ValueError(f"share * period must be at least {SHORTEST_SLOT} seconds: the time of one look")
         self.last_hour = last_hour
-        self.limits = limits or (Limits.of_a_consumer() if pushed else Limits())
+        self.limits = limits or Limits()
         self.measured = Measured()
-        self._pushed = pushed
         self._wanted, self._since, self._late, self._after_reshard = period, since, late, after_reshard
         slots = max(1, round(1 / share))
         self._sampling = Sampling(round(period * 1000), slots, f"{last_hour.stream}\0{seed}")
@@ -100,11 +91,11 @@ class Watch:
     def cost(self, shards: int | None = None) -> Cost:
         """What watching costs with so many open shards (default: those there are)."""
         count = len(self.shards) if shards is None else shards
-        if self._pushed:
-            return Cost.of_subscriptions(count)
         if self._sampling.slots == 1:
-            return Cost.of_everything(count, self.limits)
-        return Cost.of_a_sample(count, self._wanted, self._sampling.slots, self.limits)
+            each = min(self.limits.shard_calls, 1 / POLL, self.limits.calls / max(1, count))
+            return Cost(count, max(POLL, 1 / each), count * each, each, 1.0)
+        period = planned_period(self._wanted, count, self.limits.calls)
+        return Cost(count, period, count * 2 / period, 2 / period, 1 / self._sampling.slots)
 
     @property
     def period(self) -> float:
@@ -272,12 +263,10 @@ class Watch:
             self._bytes.spend(reader.reserved, now)
             if isinstance(shard, Sampled):
                 shard.look_calls += 1
-        if self._pushed:  # who subscribes counts the calls
-            return Call(_PUSHED[operation], reader.shard_id, arguments, reader.place, self._numbers)
         reader.calls.spend(1, now)
         self._calls.spend(1, now)
         self.measured.calls[operation] += 1
-        return Call(operation, reader.shard_id, arguments, reader.place, self._numbers)
+        return Call(operation, reader.shard_id, arguments, self._numbers)
 
     def _settle(self, reader: Reader, size: int, now: float) -> None:
         """The answer to the shard's call held ``size`` bytes of data; 0 for a call that failed."""
@@ -295,13 +284,12 @@ class Watch:
         reader = shard.reader
         # WCH-8: "An answer without an iterator or records where they belong MUST be taken for a call that
         # failed, not for the end of the shard."
-        begins = call.operation in ("GetShardIterator", "SubscribeToShard")
+        begins = call.operation == "GetShardIterator"
         missing = missing_member(answer, "ShardIterator" if begins else "Records")
         if missing is not None:
             return self.fail(call, Failure("IncompleteAnswer", f"no {missing}"), now)
         reader.under_way = None
-        if not (begins and self._pushed):  # nothing was called yet
-            reader.failures = self._stream_failures = 0
+        reader.failures = self._stream_failures = 0
         if begins:
             reader.iterator, reader.due = str(answer["ShardIterator"]), now
             return []
@@ -330,7 +318,7 @@ class Watch:
 
     def _read_whole(self, shard: Whole, batch: Batch, now: float) -> list[WatchFinding]:
         findings = self.last_hour.observe(Look(shard.shard_id, 0, rereads=True), batch.records, now)
-        time = shard.read(batch, now, 0.0 if self._pushed else POLL)
+        time = shard.read(batch, now)
         findings += self._count(shard, time, now)
         # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch
         # that begins in the past, the limit is larger by that time until it reaches the end."
@@ -359,7 +347,7 @@ class Watch:
         reader = shard.reader
         reader.under_way = None
         self._settle(reader, 0, now)
-        if failure.code == "ExpiredIteratorException" and not self._pushed:
+        if failure.code == "ExpiredIteratorException":
             # WCH-9: "An iterator that has expired MUST be made again behind the last record read."
             reader.begin_at(reader.place, now)
             return []
@@ -374,11 +362,8 @@ class Watch:
             self.map_is_old = True
         if isinstance(shard, Sampled) and shard.too_late(self._sampling, now):
             self._next_slot(shard, now)
-        # WCH-34: "A watch that subscribes MUST read each record once, and MUST NOT subscribe to a shard again
-        # within 5 seconds of a failure."
-        wait = max(_SHARD_WAIT.seconds(reader.failures), _RESUBSCRIBE if self._pushed else 0.0)
+        reader.due = max(reader.due, now + _SHARD_WAIT.seconds(reader.failures))
         reader.failures += 1
-        reader.due = max(reader.due, now + wait)
         if kind == "throttled":
             return self.last_hour.report(Wrong("throttled"), shard.shard_id, now, failure.code)
         return []

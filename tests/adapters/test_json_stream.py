@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.adapters.json_stream import Defect, Document, Reading, json_documents
+from kpl_codec.adapters import json_stream
+from kpl_codec.adapters.json_stream import Defect, Document, json_documents
 
 pytestmark = pytest.mark.requirement("CAP-11")
 
@@ -139,6 +140,76 @@ def test_a_document_too_large_is_passed_over_in_bounded_memory() -> None:
     assert peak < 8 << 20
 
 
+small = st.dictionaries(st.text("ab", max_size=2), st.integers(0, 99) | st.none(), max_size=2)
+
+
+@given(st.lists(st.lists(small, min_size=1, max_size=9), max_size=4), st.sampled_from([None, 0, 2]), cuts)
+def test_of_a_large_list_the_items_come_with_its_place(
+    lists: list[list[Any]], indent: int | None, sizes: list[int]
+) -> None:
+    text = "\n".join(json.dumps(items, indent=indent) for items in lists)
+    found = list(json_documents(blocks(text.encode(), sizes), max_size=40))
+    expected = [
+        (item, whole.offset, whole.line)
+        for whole in json_documents(text)
+        if isinstance(whole, Document)
+        for item in whole.value
+    ]
+    assert expected == [
+        (item, document.offset, document.line)
+        for document in found
+        if isinstance(document, Document)
+        for item in (document.value if isinstance(document.value, list) else [document.value])
+    ]
+    assert len(expected) == sum(map(len, lists))
+
+
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        ('{"n": 1}, {"a": 1, "a": 2} , 3', [{"n": 1}, ("duplicate-member", '{"a"'), 3]),
+        ('{"n": 1}, {"nnn": tru}, 3', [{"n": 1}, ("json", "tru}")]),
+        ('{"n": 1} {"n": 2}', [{"n": 1}, ("json", '{"n"')]),
+        ('{"n": 1},  ', [{"n": 1}, ("json", "]\n[4")]),
+        ('1, "' + "x" * 90 + '"', [1, ("too-large", "xxxx")]),
+    ],
+)
+def test_a_defect_in_a_large_list_says_where(
+    items: str, told: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_stream, "_WINDOW", 8)
+    zeros = "0," * 40
+    text = f"\n[{zeros}{items}]\n[4]"
+    found = list(json_documents(blocks(text.encode(), [5]), max_size=40))
+    assert found[-1] == Document([4], len(text) - 3, 3)
+    assert {(item.offset, item.line) for item in found[:-1]} == {(1, 2)}
+    assert [0] * 40 + told == [
+        item.value if isinstance(item, Document) else (item.code, text[item.at :][:4]) for item in found[:-1]
+    ]
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+def test_a_large_list_takes_no_more_memory_and_work(
+    indent: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = json.dumps({"Data": "A" * 1000, "SequenceNumber": "1"}, indent=indent).encode()
+    work = counted_work(monkeypatch)
+    peaks, growth = [], []
+    for records in (2_000, 8_000):
+        work.clear()
+        tracemalloc.start()
+        try:
+            data = (b"[" + record if not n else b"," + record for n in range(records))
+            found = sum(isinstance(item, Document) for item in json_documents(data, max_size=1 << 19))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert found == records  # the end is missing: one defect
+        growth.append(sum(work) / records)
+    assert peaks[1] < 1.2 * peaks[0] + (1 << 20)
+    assert growth[1] < 1.3 * growth[0]
+
+
 DAMAGE: dict[str, Callable[[int], Iterator[str]]] = {
     name: (lambda n, unit=unit: iter([unit] * n))  # type: ignore[misc]
     for name, unit in {
@@ -169,7 +240,8 @@ def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list to which all reading from now on adds its work: characters that the decoder walks or counts
     lines in, that brackets are matched in, that are copied."""
     work: list[int] = []
-    decode, closed, fill, size = Reading._decode, Reading._closed, Reading._fill, Reading._size
+    kind = json_stream._Reading
+    decode, closed, fill, size = kind._decode, kind._closed, kind._fill, kind._size
 
     def counted_decode(self: Any) -> Any:
         try:
@@ -197,7 +269,7 @@ def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return size(self, end)
 
     for function in (counted_decode, counted_closed, counted_fill, counted_size):
-        monkeypatch.setattr(Reading, function.__name__.removeprefix("counted"), function)
+        monkeypatch.setattr(kind, function.__name__.removeprefix("counted"), function)
     return work
 
 

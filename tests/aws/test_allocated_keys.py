@@ -38,7 +38,7 @@ def test_as_many_records_on_every_shard(kinesalite, stream_name):
         NewStartingHashKey=str(whole.split(2)[1].starting_hash_key),
     )
     kinesalite.wait_active(stream_name)
-    allocator.reshard(ranges())
+    allocator = ShardKeyAllocator(ranges(), allocator)
     assert landed(allocator) == {"00": 30, "03": 15, "04": 15, "02": 30}
     for _ in range(30):
         allocator.next_key()

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kpl_codec.aws import AsyncProducer, Producer, aio_producer
-from kpl_codec.producer import Delivery, DeliveryError, ProducerConfig, RecordTooLarge
+from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig, RecordTooLarge
 from kpl_codec.shards.stream import StreamNameError
 
 from .model_client import AsyncModelClient, ModelClient
@@ -35,7 +35,6 @@ def run(skin: str, client: ModelClient, records: int = 5, stream: str = "s", **o
 
     async def main() -> Any:
         producer = AsyncProducer(stream, client=AsyncModelClient(client), **options)
-        await producer.__aenter__()
         futures = [await producer.put(f"k{n}", b"%d" % n) for n in range(records)]
         flushed = await producer.flush(float("inf"))
         closed = await producer.close(float("inf"))
@@ -52,10 +51,34 @@ def refusing(code: str) -> Any:
 
 
 @SKINS
-@pytest.mark.requirement("PRD-60")
-def test_close_tells_whether_all_was_delivered(skin: str) -> None:
-    assert run(skin, ModelClient())[1] is True
-    assert run(skin, ModelClient(), records=0)[1] is True
+@pytest.mark.parametrize("before", ["put", "close", "wait_ready", "flush", "refresh_shard_map"])
+def test_both_start_and_end_alike_without_a_block(skin: str, before: str) -> None:
+    """``before``: the first method that is called."""
+
+    async def steps() -> list[Any]:
+        options: Any = {"config": FAST, "client": AsyncModelClient(ModelClient())}
+        producer: Any = AsyncProducer("s", **options)
+        if skin == "threads":
+            producer = Producer("s", client=ModelClient(), config=FAST)
+        told: list[Any] = []
+        for name, *arguments in (
+            (before, *["k", b"x"] * (before == "put")),
+            ("put", "k", b"y"),
+            ("close",),
+            ("close",),
+            ("put", "k", b"z"),
+        ):
+            try:
+                given = getattr(producer, name)(*arguments)
+                given = await given if asyncio.iscoroutine(given) else given
+                told.append(given if isinstance(given, bool) else None)
+            except ProducerClosed as closed:
+                told.append(closed.code)
+        return told
+
+    first = None if before in ("put", "refresh_shard_map") else True
+    put = "closed" if before == "close" else None
+    assert asyncio.run(steps()) == [first, put, True, True, "closed"]
 
 
 @SKINS

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
-from kpl_codec.aws import (
-    AsyncStreamShardMap,
-    StreamShardMap,
-    fetch_lineage,
-    fetch_shard_map,
-)
+from kpl_codec.aws import fetch_lineage, fetch_shard_map
+from kpl_codec.aws.shard_map import run_refresh
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, partition_key_hash
-from kpl_codec.shards.live_shard_map import State, StreamUnavailable
+from kpl_codec.shards.live_shard_map import LiveShardMap, StreamUnavailable
 from kpl_codec.testing.faults import (
     cut_answer,
     cut_before,
@@ -31,8 +25,16 @@ from kpl_codec.testing.faults import (
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
-FAST = {"first_backoff": 0.01, "max_backoff": 0.05}
 HALF = 2**127
+
+
+@pytest.fixture
+def no_wait(monkeypatch):
+    """A sleep that moves the clock of `fetch_shard_map`."""
+    slept = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(slept), sleep=time.sleep)
+    monkeypatch.setattr("kpl_codec.aws.shard_map.time", clock)
+    return slept.append
 
 
 def split(server, stream, shard_id, at):
@@ -53,9 +55,6 @@ def where_it_lands(client, stream, hash_key) -> str:
 
 def listings(proxy):
     return [call for call in proxy.calls if call.operation == "ListShards"]
-
-
-# -- fetching -------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("MAP-6", "SHD-8")
@@ -131,32 +130,21 @@ def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(proxy, f
 @pytest.mark.parametrize(
     "fault", [throttle(), server_error(), server_error(503), cut_before(), cut_answer(0.5), cut_answer(0.9)]
 )
-def test_what_passes_is_tried_again(proxy, faulty, stream, fault):
+def test_what_passes_is_tried_again(proxy, faulty, stream, fault, no_wait):
     proxy.on("ListShards", fault, times=2)
-    with StreamShardMap(faulty, stream, **FAST) as live:
-        assert len(live.wait_ready(10)) == 2
+    assert len(fetch_shard_map(faulty, stream, sleep=no_wait)) == 2
     assert len(listings(proxy)) == 3
 
 
 @pytest.mark.requirement("MAP-10")
-def test_an_answer_that_comes_too_late_is_no_answer(kinesis_local, proxy, stream):
+def test_an_answer_that_comes_too_late_is_no_answer(kinesis_local, proxy, stream, no_wait):
     from botocore.config import Config
 
     hasty = Config(read_timeout=0.3, retries={"total_max_attempts": 1})
     client = kinesis_local.client(endpoint_url=proxy.endpoint_url, config=hasty)
     rule = proxy.on("ListShards", slow(1.0), times=1)
-    with StreamShardMap(client, stream, **FAST) as live:
-        assert len(live.wait_ready(10)) == 2
+    assert len(fetch_shard_map(client, stream, sleep=no_wait)) == 2
     assert rule.acted == 1
-
-
-@pytest.mark.requirement("MAP-10")
-def test_fetching_waits_a_second_and_tries_again(proxy, faulty, stream):
-    proxy.on("ListShards", throttle(), times=1)
-    begun = time.monotonic()
-    assert len(fetch_shard_map(faulty, stream)) == 2
-    assert time.monotonic() - begun > 0.9
-    assert len(listings(proxy)) == 2
 
 
 def test_giving_up_in_time(proxy, faulty, stream):
@@ -176,117 +164,18 @@ def test_an_auto_stream_is_never_predicted(proxy, faulty, stream):
 
     proxy.on("DescribeStreamSummary", rewrite(auto))
     assert fetch_shard_map(faulty, stream).distribution == "AUTO"
-    with StreamShardMap(faulty, stream) as live:
-        live.wait_ready(5)
-        assert live.predict(0) is None
-
-
-# -- threads --------------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("MAP-3", "MAP-4", "MAP-5")
-def test_many_threads_that_see_a_split_cause_one_refresh(kinesis_local, proxy, faulty, stream):
-    with StreamShardMap(faulty, stream, **FAST) as live:
-        live.wait_ready(5)
-        assert live.predict(0) == "shardId-000000000000"
-        split(kinesis_local, stream, "shardId-000000000000", 5)
-        proxy.on("ListShards", slow(0.1))
-        before = len(listings(proxy))
-        sent_at = time.monotonic()
-        barrier = threading.Barrier(16)
-
-        def caller(_):
-            barrier.wait()
-            return live.invalidate(sent_at, "shardId-000000000000")
-
-        with ThreadPoolExecutor(16) as pool:
-            believed = list(pool.map(caller, range(16)))
-        assert believed.count(True) == 1
-        assert live.predict(0) is None  # distrusted until the new map is there
-        live.wait_ready(5)
-        assert len(listings(proxy)) == before + 1
-        assert live.predict(0) == where_it_lands(kinesis_local.client(), stream, 0)
-        # late reports of the same split: covered by the refresh, or about a shard that is gone
-        assert not live.invalidate(sent_at, "shardId-000000000001")
-        assert not live.invalidate(time.monotonic(), "shardId-000000000000")
-        assert len(listings(proxy)) == before + 1
-        closed = live.hash_key_range("shardId-000000000000")
-        assert closed is not None
-        assert closed == live.lineage.hash_key_range("shardId-000000000000")
-
-
-def test_a_stream_made_again_under_its_name(kinesis_local, client, stream):
-    with StreamShardMap(client, stream, **FAST) as live:
-        live.wait_ready(5)
-        split(kinesis_local, stream, "shardId-000000000000", 5)
-        live.refresh()
-        while live.predict(0) != "shardId-000000000002":
-            time.sleep(0.01)
-        time.sleep(1.1)  # sequence numbers and creation times count seconds
-        kinesis_local.delete_stream(stream)
-        kinesis_local.create_stream(stream, shards=3)
-        assert live.invalidate(time.monotonic(), "shardId-000000000002")
-        shard_map = live.wait_ready(5)
-        assert live.generation == 1
-        assert len(shard_map) == 3
-        assert {s.shard_id for s in live.lineage} == {s.shard_id for s in shard_map}
-        assert live.hash_key_range("shardId-000000000003") is None
-        assert live.predict(MAX_HASH_KEY) == where_it_lands(client, stream, MAX_HASH_KEY)
-
-
-def test_a_stream_deleted_for_good_and_then_back(kinesis_local, client, stream):
-    with StreamShardMap(client, stream, **FAST) as live:
-        live.wait_ready(5)
-        kinesis_local.delete_stream(stream)
-        live.refresh()
-        end = time.monotonic() + 5
-        while live.state is State.READY and time.monotonic() < end:
-            time.sleep(0.01)
-        with pytest.raises(StreamUnavailable):
-            live.wait_ready(5)
-        assert live.state is State.INVALID
-        assert live.predict(0) is None
-        kinesis_local.create_stream(stream, shards=1)
-        assert live.refresh()
-        assert len(live.wait_ready(5)) == 1
-
-
-def test_waiting_has_an_end(proxy, faulty, stream):
-    proxy.on("ListShards", throttle())
-    with StreamShardMap(faulty, stream, **FAST) as live:
-        with pytest.raises(TimeoutError) as caught:
-            live.wait_ready(0.6)
-        assert caught.value.__cause__.code == "LimitExceededException"
-        assert len(listings(proxy)) > 1  # it did not stop trying
-        proxy.clear()
-        live.wait_ready(5)
-    with pytest.raises(RuntimeError):
-        (StreamShardMap(faulty, stream)._live and live.close()) or _closed_wait(live)
-
-
-def _closed_wait(live):
-    live._live._trust.end(0.0)
-    live.wait_ready(1)
-
-
-def test_a_crash_in_the_thread_reaches_whoever_waits(monkeypatch):
-    monkeypatch.setattr(threading, "excepthook", lambda args: None)
-
-    class Broken:
-        def describe_stream_summary(self, **_):
-            raise ZeroDivisionError
-
-    with StreamShardMap(Broken(), "s") as live, pytest.raises(RuntimeError) as caught:
-        live.wait_ready(5)
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.requirement("MAP-9")
 def test_expired_next_tokens_start_the_listing_again(kinesis_local, proxy, faulty, stream_name):
     kinesis_local.create_stream(stream_name, shards=7)
     proxy.on("ListShards", expired_next_token(), when=has("NextToken"), after=1, times=2)
-    with StreamShardMap(faulty, stream_name, max_results=2, **FAST) as live:
-        assert len(live.wait_ready(10)) == 7
+    live = LiveShardMap(stream_name, max_results=2)
+    live.refresh(0.0)
+    for now in (0.0, 1.0):  # the backoff is over then
+        run_refresh(live, faulty, clock=lambda now=now: now)
+    assert live.shard_map is not None
+    assert len(live.shard_map) == 7
     calls = listings(proxy)
     for call in calls:
         if "NextToken" in call.request:
@@ -299,91 +188,7 @@ def test_expired_next_tokens_start_the_listing_again(kinesis_local, proxy, fault
 
 
 @pytest.mark.requirement("MAP-7")
-def test_a_listing_with_a_hole_never_becomes_the_map(proxy, faulty, stream):
+def test_a_listing_with_a_hole_never_becomes_the_map(proxy, faulty, stream, no_wait):
     proxy.on("ListShards", rewrite(lambda a: {**a, "Shards": a["Shards"][1:]}), times=2)
-    with StreamShardMap(faulty, stream, **FAST) as live:
-        assert len(live.wait_ready(5).open_shards) == 2
+    assert len(fetch_shard_map(faulty, stream, sleep=no_wait).open_shards) == 2
     assert len(listings(proxy)) == 3
-
-
-# -- asyncio --------------------------------------------------------------------------------------
-
-
-def aio(kinesis, proxy, body):
-    from aiobotocore.config import AioConfig
-    from aiobotocore.session import get_session
-
-    async def main():
-        settings = {**kinesis.client_settings, "endpoint_url": proxy.endpoint_url}
-        config = AioConfig(retries={"total_max_attempts": 1})
-        async with get_session().create_client("kinesis", config=config, **settings) as client:
-            return await asyncio.wait_for(body(client), 60)
-
-    return asyncio.run(main())
-
-
-@pytest.mark.requirement("MAP-3")
-def test_many_tasks_that_see_a_split_cause_one_refresh(kinesis_local, proxy, stream):
-    async def body(client):
-        async with AsyncStreamShardMap(client, stream, **FAST) as live:
-            await live.wait_ready(5)
-            await asyncio.to_thread(split, kinesis_local, stream, "shardId-000000000000", 5)
-            before = len(listings(proxy))
-            proxy.on("ListShards", throttle(), times=1)
-            sent_at = time.monotonic()
-
-            async def caller():
-                await asyncio.sleep(0)
-                return live.invalidate(sent_at, "shardId-000000000000")
-
-            believed = await asyncio.gather(*(caller() for _ in range(50)))
-            assert believed.count(True) == 1
-            assert live.predict(0) is None
-            await asyncio.gather(*(live.wait_ready(5) for _ in range(10)))
-            assert len(listings(proxy)) == before + 2  # one throttled, one more
-            assert live.hash_key_range("shardId-000000000000") is not None
-            assert live.error is None
-            assert live.refresh()
-            assert not live.refresh()
-            assert (live.generation, len(live.shard_map), len(live.lineage)) == (0, 3, 4)
-            return live.predict(0)
-
-    assert aio(kinesis_local, proxy, body) == "shardId-000000000002"
-
-
-def test_asyncio_says_at_once_what_is_permanent_and_gives_up_in_time(kinesis_local, proxy, stream):
-    async def body(client):
-        async with AsyncStreamShardMap(client, "never-made") as live:
-            with pytest.raises(StreamUnavailable) as caught:
-                await live.wait_ready(20)
-            assert caught.value.permanent
-        proxy.on("ListShards", cut_before())
-        async with AsyncStreamShardMap(client, stream, **FAST) as live:
-            with pytest.raises(TimeoutError):
-                await live.wait_ready(0.6)
-            assert live.state is not State.READY
-            proxy.clear()
-            await live.wait_ready(5)
-        live.invalidate(time.monotonic(), None)
-        with pytest.raises(RuntimeError):
-            await live.wait_ready(5)
-        return True
-
-    assert aio(kinesis_local, proxy, body)
-
-
-def test_a_crash_in_the_task_reaches_whoever_waits():
-    class Broken:
-        async def describe_stream_summary(self, **_):
-            await asyncio.sleep(0.05)
-            raise ZeroDivisionError
-
-    async def main():
-        live = await AsyncStreamShardMap(Broken(), "s").__aenter__()
-        with pytest.raises(RuntimeError) as caught:
-            await live.wait_ready(5)
-        assert isinstance(caught.value.__cause__, ZeroDivisionError)
-        with pytest.raises(ZeroDivisionError):
-            await live.__aexit__(None, None, None)
-
-    asyncio.run(main())

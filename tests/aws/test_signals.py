@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.aws import DeliveryFuture, Producer, WouldDeadlock
+from kpl_codec.aws.delivery_future import end_all
 from kpl_codec.aws.producer_log import logger
 from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig
 from tests.examples import examples, share
@@ -119,7 +120,7 @@ def test_signal_handlers_use_the_producer(
 
 FILES = ("/kpl_codec/aws/", _base.__file__, threading.__file__)
 ENDED = DeliveryFuture()
-ENDED.set_result(Delivery("shard", "1", 0, ()))
+end_all([(ENDED, Delivery("shard", "1", 0, ()))])
 #: Everything that may wait for the producer, or keep it from going on.
 CALLS: dict[str, Callable[[Producer, Any], object]] = {
     "put": lambda producer, future: producer.put("k", b"more"),
@@ -154,9 +155,7 @@ def test_nothing_waits_for_itself_whatever_is_interrupted(interrupted: str) -> N
     assert sum(refused.values()) < sum(handled.values())
 
 
-def _interrupt(
-    interrupted: str, name: str, line: int, handled: Counter[str], refused: Counter[str]
-) -> bool:
+def _interrupt(interrupted: str, name: str, line: int, handled: Counter[str], refused: Counter[str]) -> bool:
     """Whether there are so many lines."""
     config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=10)
     producer = Producer("s", client=ModelClient(latency=0.001), config=config)

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
 
 from kpl_codec.aws.watch_state import StateTable
 from kpl_codec.watch import Kept, KeptStateError
@@ -88,44 +86,14 @@ def state_of(shard_count: int) -> Kept:
     return Kept(NOW, shards, frozenset(), minutes, {})
 
 
-@pytest.mark.slow
-@mock_aws
-def test_states_of_many_shards_are_kept_in_several_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On moto, because dynalite has no transactions."""
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
-    client = boto3.client("dynamodb", "us-east-1", **keys)
-    client.create_table(
-        TableName="watch",
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-
-    def tables() -> list[StateTable]:
-        return [StateTable(client, "watch", "orders") for _ in range(2)]
-
-    large = state_of(1_500)
-    one, two = tables()
-    for state, items in ((state_of(10), 1), (large, 3), (kept(NOW), 3), (large, 3)):
-        assert two.load(NOW) == one.load(NOW)
-        one.save(state)
-        with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-            two.save(large)
-        assert tables()[0].load(NOW) == state
-        assert client.scan(TableName="watch", Select="COUNT")["Count"] == items
-    # A part of another run, and one that is gone.
-    part = client.get_item(TableName="watch", Key={"id": {"S": "orders 1"}})["Item"]
-    for change in ({"run": {"N": "2"}}, {"state": {"S": "text"}}):
-        client.put_item(TableName="watch", Item={**part, **change})
-        with pytest.raises(KeptStateError):
-            tables()[0].load(NOW)
-    client.delete_item(TableName="watch", Key={"id": {"S": "orders 1"}})
-    (again, _) = tables()
-    with pytest.raises(KeptStateError):
-        again.load(NOW)
-    again.save(large)
-    assert again.load(NOW) == large
-    monkeypatch.setattr("kpl_codec.aws.watch_state._PART", 10_000)
-    with pytest.raises(KeptStateError, match="more than a transaction takes"):
-        again.save(large)
+@pytest.mark.server
+@pytest.mark.requirement("WCH-30")
+def test_a_state_of_many_shards_is_one_item_and_one_that_is_too_long_is_refused(table, monkeypatch):
+    state = state_of(500)
+    many = StateTable(table, "watch", "many")
+    assert many.load(NOW) is None
+    many.save(state)
+    monkeypatch.setattr("kpl_codec.aws.watch_state._MOST", 100_000)
+    with pytest.raises(KeptStateError, match="more than an item of the table has"):
+        many.save(state)
+    assert StateTable(table, "watch", "many").load(NOW) == state

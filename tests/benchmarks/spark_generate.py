@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kpl_codec.captures.generated import SCHEMA, Maker, Recipe
+from kpl_codec.captures.generated import SCHEMA, Recipe, kinesis_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,10 +30,9 @@ def generated(spark: SparkSession, recipe: Recipe, *, tasks: int | None = None) 
 
 def _task(recipe: Recipe) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        maker = Maker(recipe)
         for batch in batches:
             for chunk in batch.column(0).to_pylist():
-                yield maker.batch(range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, recipe.kinesis_records)))
+                last = min((chunk + 1) * _CHUNK, recipe.kinesis_records)
+                yield kinesis_batch(recipe, range(chunk * _CHUNK, last))
 
     return run
-

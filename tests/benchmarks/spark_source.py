@@ -170,7 +170,7 @@ def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> No
         for number in range(rounds):
             time.sleep(1.0)
             calls, begun, cpu = server.calls(), time.perf_counter(), time.process_time()
-            after = planner.advance(at, Caps(span=options.max_span, piece=options.max_piece))
+            after = planner.advance(at, Caps(span=options.max_span))
             wall, cpu = time.perf_counter() - begun, time.process_time() - cpu
             spent = sum((server.calls() - calls).values())
             size = len(json.dumps(after.to_json()))

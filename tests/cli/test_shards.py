@@ -152,14 +152,14 @@ def test_what_watch_tells_people(capsys):
     stream.split(0)
     known = KnownShards({}, {s.shard_id: s for s in stream.shards}, "USER_PARTITION_KEY")
     opened = tuple(s.shard_id for s in stream.shards[2:])
-    tell(MapChanged(0.0, known, opened, (old,), False, ()), False, first=False)
+    tell(MapChanged(known, opened, (old,), False), False, first=False)
     line, _, bar = capsys.readouterr().out.splitlines()
     said = "0 closed, 2 opened (25.0%, out of 0), 3 opened (25.0%, out of 0), 3 open shards"
     assert line.endswith("  " + said)
     assert bar.startswith("├──")
-    tell(MapChanged(0.0, known, (), (), False, ()), False, first=False)
+    tell(MapChanged(known, (), (), False), False, first=False)
     assert capsys.readouterr().out == ""  # nothing new, nothing said
-    tell(MapChanged(0.0, known, opened, (), True, ()), False, first=False)
+    tell(MapChanged(known, opened, (), True), False, first=False)
     assert "the stream was made anew" in capsys.readouterr().out
     error = StreamUnavailable(
         stream="s", operation="ListShards", code="LimitExceededException", reason="slow"

@@ -16,7 +16,7 @@ import pytest
 from kpl_codec import UserRecord, encode
 from kpl_codec.aws.calls import stream_for
 from kpl_codec.aws.reading import read_record, read_stream
-from kpl_codec.aws.shard_map import StreamShardMap, fetch_lineage, fetch_shard_map
+from kpl_codec.aws.shard_map import fetch_lineage, fetch_shard_map
 from kpl_codec.aws.watch import StreamWatcher
 from kpl_codec.cli.main import main
 from kpl_codec.outlets.serving import ServerThread
@@ -45,7 +45,6 @@ READERS = [
     lambda client, stream, _: list(read_stream(client, stream)),
     lambda client, stream, _: list(read_stream(client, stream, shard_ids=[SHARD])),
     lambda client, stream, number: read_record(client, stream, SHARD, number),
-    lambda client, stream, _: StreamShardMap(client, stream).__enter__().close(),
     lambda client, stream, _: StreamWatcher(client, stream, share=1.0).run(9, once=True),
 ]
 

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from kpl_codec.cli.main import main
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..aws.test_watch import naive
-from ..testing.event_stream import FanOutProxy
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -53,15 +53,32 @@ def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_loc
     assert "customer" not in gate.stdout + gate.stderr
 
 
+@contextmanager
+def written(server: LocalKinesis, stream: str) -> Iterator[None]:
+    """Naive aggregates are put all the time."""
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            naive(server.client(), stream, 1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
+
+
 @pytest.mark.slow
 def test_killed_and_started_again(kinesis_local, stream):
     arguments = command(kinesis_local, stream, "--all", "--json")
     for end, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 1)):
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        time.sleep(4)
-        naive(kinesis_local.client(), stream, 3)
         assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["kind"] == "naive-aggregator"
+        with written(kinesis_local, stream):
+            assert json.loads(process.stdout.readline())["kind"] == "naive-aggregator"
         process.send_signal(end)
         assert process.wait(20) == status
         process.stdout.close()
@@ -99,19 +116,8 @@ def test_once_ends_where_no_call_succeeds(kinesis_local, proxy, stream, how):
 
 
 def test_once_ends_while_records_come(kinesis_local, stream):
-    over = threading.Event()
-
-    def write():
-        while not over.is_set():
-            naive(kinesis_local.client(), stream, 1)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with written(kinesis_local, stream):
         gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once"))
-    finally:
-        over.set()
-        writer.join()
     assert gate.returncode == 1, gate.stderr
 
 
@@ -121,30 +127,6 @@ def test_a_port_in_use_is_named(kinesis_local, stream):
         refused = run(command(kinesis_local, stream, "--page", str(port), "--for", "5s"))
     assert refused.returncode == 2
     assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in refused.stderr
-
-
-def test_everything_by_enhanced_fan_out(kinesis_local, stream):
-    naive(kinesis_local.client(), stream, 5)
-    with FanOutProxy(kinesis_local.endpoint_url) as proxy:
-        arguments = command(kinesis_local, stream, "--all", "--since", "1m", "--consumer", "gate", "--once")
-        arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
-        gate = run([*arguments, "--json"])
-        assert {call.operation for call in proxy.calls} >= {"SubscribeToShard", "RegisterStreamConsumer"}
-    assert gate.returncode == 1, gate.stderr
-    assert {json.loads(line)["kind"] for line in gate.stdout.splitlines()} == {"naive-aggregator"}
-    assert "2 open shards, everything is read by enhanced fan-out" in gate.stderr
-    assert "GetRecords" not in gate.stderr
-
-
-@pytest.mark.slow
-def test_the_demo_is_watched():
-    arguments = [sys.executable, "-m", "kpl_codec.cli.main", "watch", "--demo", "--for", "40s", "--json"]
-    demo = subprocess.run(arguments, capture_output=True, text=True, timeout=110, check=False)
-    assert demo.returncode == 1, demo.stderr
-    rows = [json.loads(line) for line in demo.stdout.splitlines()]
-    assert {"naive-aggregator", "mixed-aggregate"} <= {row["kind"] for row in rows}
-    assert "split shardId-000000000000 in two" in demo.stderr
-    assert "calls a second" in demo.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,20 +157,6 @@ def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[st
     assert main(["watch", "--stream", "orders", "--share", "1e-7"]) == 2
     (told,) = capsys.readouterr().err.splitlines()
     assert "--share of --period is less than 0.01 s" in told
-
-
-def test_what_the_wait_is_for_is_said(
-    stream: str, proxy: FanOutProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from kpl_codec.testing.faults import error
-
-    proxy.on("DescribeStreamConsumer", error("InternalFailure", status=500))
-    monkeypatch.setattr("kpl_codec.cli.watch._PATIENCE", 1.0)
-    server = ["--stream", stream, "--region", "us-east-1", "--endpoint-url", proxy.endpoint_url]
-    assert main(["watch", *server, "--all", "--consumer", "gate"]) == 2
-    first, *later = capsys.readouterr().err.splitlines()
-    assert first == "waits up to 1 s for the consumer gate ..."
-    assert "InternalFailure" in later[-1]
 
 
 def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):

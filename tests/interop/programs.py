@@ -17,7 +17,7 @@ NPM_VERSION = "4.2.7"
 def command(name: str) -> list[str]:
     """The package of npm is installed into a cache."""
     if name == "aiokpl":
-        return [sys.executable, str(Path(__file__).with_name("program_aiokpl.py"))]
+        return [sys.executable, "-m", f"{__package__}.program_aiokpl"]
     if name == "aws-kinesis-agg":
         node = find_node()
         package = install("aws-kinesis-agg", NPM_VERSION, node)

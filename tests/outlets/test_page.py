@@ -91,20 +91,28 @@ def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
                 assert all(request.startswith((url, "data:")) for request in page.requests)
 
 
-def test_who_comes_late_gets_a_page_of_now(monkeypatch):
-    monkeypatch.setattr("kpl_codec.outlets.page.RENEW", 0.5)
+def test_who_comes_late_gets_a_page_of_now():
     stream = ModelStream(open_map(2))
     watch = watched(stream)
     with PageServer(watch, "127.0.0.1", 0) as server:
         server.measures([], START)  # nothing was read yet
         Traffic(stream, rate=10).fill(START, START + 60)
         run(watch, stream, START, START + 60)
-        time.sleep(0.6)
-        renewing = threading.Timer(0.2, server.measures, ([], START + 60))
+        server._rendered_at = float("-inf")  # long ago
+        answered = threading.Event()
+
+        def renew() -> None:
+            while not answered.wait(0.05):
+                server.measures([], START + 60)
+
+        renewing = threading.Thread(target=renew)
         renewing.start()
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=10) as answer:
-            assert "Nothing was read" not in answer.read().decode()
-        renewing.join()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=30) as answer:
+                assert "Nothing was read" not in answer.read().decode()
+        finally:
+            answered.set()
+            renewing.join()
 
 
 def test_the_page_renews_itself(browser, monkeypatch):

@@ -5,21 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kpl_codec.producer import (
-    Delivery,
-    DeliveryError,
-    Outcome,
-    Pending,
-    ProducerConfig,
-    ProducerCore,
-)
+from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, State
 

@@ -193,12 +193,6 @@ def test_a_lone_record_that_looks_like_an_aggregate_is_wrapped(data: bytes) -> N
     assert [r.data for r in kpl.decode(outgoing.build()["Data"])] == [data]
 
 
-@pytest.mark.requirement("PRD-12")
-def test_a_lone_record_goes_bare_under_its_own_key() -> None:
-    (outgoing,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", b"data", "77")])
-    assert outgoing.build() == {"Data": b"data", "PartitionKey": "k", "ExplicitHashKey": "77"}
-
-
 @pytest.mark.requirement("PRD-19")
 def test_buckets_keep_a_key_under_one_outer_key_and_use_several() -> None:
     config = ProducerConfig(outer_key="buckets", outer_key_buckets=4)

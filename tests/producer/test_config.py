@@ -40,13 +40,6 @@ def test_where_the_service_takes_less_than_the_kpl_allows() -> None:
     assert ProducerConfig().fail_if_throttled is False
 
 
-def test_the_switches_of_kip_794_have_its_defaults() -> None:
-    config = ProducerConfig()
-    assert config.ignore_keys is False
-    assert config.adaptive_partitioning is True
-    assert config.partition_availability_timeout == 0
-
-
 @pytest.mark.requirement("PRD-1")
 @pytest.mark.parametrize("name", RANGES)
 def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
@@ -71,9 +64,6 @@ def test_both_ends_are_in_and_beyond_is_refused(name: str) -> None:
         ("outer_key", "random"),
         ("aggregation_enabled", 1),
         ("reshard_proof", "yes"),
-        ("keyless_partition_key", ""),
-        ("keyless_partition_key", "k" * 257),
-        ("keyless_partition_key", None),
     ],
 )
 def test_other_settings_are_checked_too(name: str, value: object) -> None:
@@ -101,11 +91,6 @@ def test_strict_order_is_refused_with_what_would_break_it(other: str) -> None:
 def test_the_specification_names_every_setting() -> None:
     chapter = (Path(__file__).parents[2] / "spec" / "05-producer.md").read_text()
     assert {name for name in ProducerConfig.__dataclass_fields__ if name not in chapter} == set()
-
-
-def test_an_unknown_setting_is_refused() -> None:
-    with pytest.raises(TypeError):
-        ProducerConfig(aggregationMaxCount=5)  # type: ignore[call-arg]
 
 
 def kpl_name(name: str) -> str:

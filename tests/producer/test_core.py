@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.producer import (
-    Delivery,
-    DeliveryError,
-    Outcome,
-    Pending,
-)
+from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending
 from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, Request
 
@@ -103,17 +98,6 @@ def test_flush_sends_at_once_and_retries_at_once() -> None:
     assert b"3" not in bench.results
 
 
-def test_retries_after_a_flush_keep_company() -> None:
-    bench = Bench()
-    for number in range(50):
-        bench.put(b"%d" % number, LOW)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
-    (again,) = bench.puts(0.1)
-    assert data_of(again) == data_of(call) == [[b"%d" % number for number in range(50)]]
-
-
 @pytest.mark.requirement("PRD-50")
 @pytest.mark.parametrize("trouble", ["InternalFailure", "EndpointConnectionError", "entries", "throttled"])
 def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,37 +128,6 @@ def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pyt
     assert aggregated == accepted
     bench.run(10.0)
     assert all(isinstance(result, Delivery) for result in bench.results.values())
-
-
-@pytest.mark.requirement("PRD-50")
-def test_what_was_not_stored_is_aggregated_anew_if_its_shard_has_split() -> None:
-    bench = Bench(record_max_buffered_time=50)
-    bench.put(b"low", 5)
-    bench.put(b"high", 2**126 + 5)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.stream.split(0)
-    bench.live.refresh(bench.now)
-    bench.map()
-    bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
-    bench.run(1.0)
-    assert bench.outcomes(b"low") == bench.outcomes(b"high") == [Outcome.INTERNAL, Outcome.DELIVERED]
-
-
-@pytest.mark.requirement("PRD-32")
-def test_what_was_invalid_does_not_go_to_a_shard_that_closed_meanwhile() -> None:
-    bench = Bench()
-    for number, hash_key in enumerate((LOW, LOW + 2**126, HIGH)):
-        bench.put(b"%d" % number, hash_key)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.stream.split(0)
-    bench.live.refresh(bench.now)
-    bench.map()
-    bench.core.fail(call, Failure("ValidationException"), bench.now, answered=True)
-    bench.run(1.0)
-    for data in (b"0", b"1", b"2"):
-        assert bench.outcomes(data) == [Outcome.INVALID, Outcome.DELIVERED]
 
 
 def test_what_was_invalid_is_not_repeated_in_the_history() -> None:
@@ -243,20 +196,6 @@ def test_a_retry_waits_half_the_buffered_time() -> None:
     assert bench.core.timer() == pytest.approx(bench.now + 0.45)  # and 50 ms in the collector
 
 
-def test_expired_records_leave_an_aggregate_that_waits_and_the_others_go() -> None:
-    bench = Bench(record_ttl=1000, record_max_buffered_time=0, max_connections=1, collection_max_count=1)
-    bench.put(b"block", HIGH)
-    (blocking,) = bench.puts()
-    bench.put(b"old", LOW)
-    bench.calls(0.5)
-    bench.put(b"young", HIGH)
-    bench.calls(0.6)  # the old one is over; the connection is still taken
-    bench.serve(blocking)
-    (call,) = bench.puts()
-    assert data_of(call) == [[b"young"]]
-    assert isinstance(bench.results[b"old"], DeliveryError)
-
-
 # -- place ----------------------------------------------------------------------------------------
 
 
@@ -283,19 +222,6 @@ def test_without_a_map_that_could_come_records_do_not_wait() -> None:
     bench.now += 0.02
     (call,) = bench.puts()
     assert data_of(call) == [[b"1"]]
-
-
-@pytest.mark.requirement("PRD-32")
-def test_a_new_map_sends_open_aggregates_and_queues_elsewhere() -> None:
-    bench = Bench(record_max_buffered_time=100)
-    bench.put(b"low", 5)
-    bench.put(b"high", 2**126 + 5)
-    bench.stream.split(0)
-    bench.live.refresh(bench.now)
-    bench.map()
-    bench.run(1.0)
-    assert bench.outcomes(b"low") == bench.outcomes(b"high") == [Outcome.DELIVERED]
-    assert bench.results[b"low"].shard_id != bench.results[b"high"].shard_id  # type: ignore[union-attr]
 
 
 @pytest.mark.requirement("PRD-28")
@@ -409,56 +335,6 @@ def test_without_aggregation_the_partitioner_still_moves_on() -> None:
         bench.put(b"%030d" % number, key=None)
     bench.run(5.0)
     assert len({r.shard_id for r in bench.results.values()}) == 3  # type: ignore[union-attr]
-
-
-@pytest.mark.requirement("PRD-18")
-def test_no_split_parts_a_reshard_proof_aggregate() -> None:
-    bench = Bench(reshard_proof=True)
-    for number in range(4):
-        bench.put(b"%d" % number, key=f"k{number}")
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.stream.split(0)
-    bench.stream.split(1)
-    bench.serve(call)
-    bench.run(1.0)
-    assert len(bench.results) == 4
-    assert {outcome for data in bench.results for outcome in bench.outcomes(data)} == {Outcome.DELIVERED}
-    assert sum(bench.stream.delivered().values()) == 4
-
-
-@pytest.mark.requirement("PRD-26")
-def test_a_key_that_is_under_way_does_not_wait_for_a_map_as_well() -> None:
-    """While a record of a key is in flight and the map is distrusted, the next of its key is held."""
-    bench = Bench(ordering="partition-key")
-    bench.put(b"1")
-    bench.core.flush()
-    (call,) = bench.puts()
-    assert bench.live.invalidate(bench.now + 1, None, bench.now)  # a split, somewhere
-    bench.put(b"2")
-    bench.map()
-    assert [bench.puts(0.3) for _ in range(3)] == [[], [], []]
-    bench.serve(call)
-    bench.run(1.0)
-    numbers = [int(bench.results[data].sequence_number) for data in (b"1", b"2")]  # type: ignore[union-attr]
-    assert numbers == sorted(numbers)
-
-
-@pytest.mark.requirement("PRD-26")
-def test_a_held_record_that_expires_does_not_let_the_next_pass() -> None:
-    bench = Bench(ordering="partition-key", record_ttl=1000)
-    bench.put(b"1")
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.put(b"2")
-    bench.calls(0.9)
-    bench.put(b"3")
-    assert bench.puts(0.2) == []  # 2 has expired, 1 is still in flight
-    assert isinstance(bench.results[b"2"], DeliveryError)
-    assert bench.puts(0.2) == []
-    bench.serve(call)
-    bench.run(0.5)
-    assert isinstance(bench.results[b"3"], Delivery)
 
 
 @pytest.mark.requirement("MAP-1", "PRD-17")

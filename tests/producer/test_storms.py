@@ -69,17 +69,17 @@ def test_a_rate_falls_once_for_what_was_sent_before_and_rises_by_time() -> None:
         return lane._share()
 
     for _ in range(5):
-        lane.answered(stored=False, failed=True, throttled=True, sent_at=1.0, now=2.0)
+        lane.answered({Outcome.THROTTLED}, 1.0, 2.0)
     assert share() == 0.5
-    lane.answered(stored=False, failed=True, throttled=True, sent_at=2.0, now=3.0)
+    lane.answered({Outcome.THROTTLED}, 2.0, 3.0)
     assert share() == 0.25
-    lane.answered(stored=False, failed=True, throttled=False, sent_at=3.0, now=4.0)
+    lane.answered({Outcome.INTERNAL}, 3.0, 4.0)
     assert share() == 0.25
     for tenth in range(1, 21):
-        lane.answered(stored=True, failed=False, throttled=False, sent_at=4.0, now=3.0 + tenth / 10)
+        lane.answered({Outcome.DELIVERED}, 4.0, 3.0 + tenth / 10)
     assert share() == pytest.approx(0.35)
     for second in range(100):
-        lane.answered(stored=True, failed=False, throttled=False, sent_at=9.0, now=10.0 + second)
+        lane.answered({Outcome.DELIVERED}, 9.0, 10.0 + second)
     assert share() == 1.0
 
 

@@ -7,16 +7,9 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
-from hypothesis.stateful import (
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import run_state_machine_as_test
 
-from kpl_codec.producer import (
-    Delivery,
-    Outcome,
-    Pending,
-    ProducerCore,
-)
+from kpl_codec.producer import Delivery, Outcome, Pending, ProducerCore
 from kpl_codec.producer.kinesis_record import Outgoing
 
 from .machine import ProducerMachine

@@ -19,15 +19,7 @@ def sequence_number(shard_index: int, created: int, time: int, index: int = 0) -
 
 def replace(shard: Shard, **changes) -> Shard:
     """``shard`` with other facts."""
-    names = (
-        "shard_id",
-        "hash_key_range",
-        "parent_shard_id",
-        "adjacent_parent_shard_id",
-        "starting_sequence_number",
-        "ending_sequence_number",
-    )
-    return Shard(**{**{name: getattr(shard, name) for name in names}, **changes})
+    return shard._replace(**changes)
 
 
 class ModelStream:
@@ -56,14 +48,7 @@ class ModelStream:
     def _close(self, shard: Shard) -> None:
         index = self.shards.index(shard)
         end = sequence_number(index, 0, self.now, 2**63 - 1)
-        self.shards[index] = Shard(
-            shard.shard_id,
-            shard.hash_key_range,
-            shard.parent_shard_id,
-            shard.adjacent_parent_shard_id,
-            shard.starting_sequence_number,
-            end,
-        )
+        self.shards[index] = shard._replace(ending_sequence_number=end)
 
     def open_shards(self) -> list[Shard]:
         return sorted((s for s in self.shards if s.open), key=lambda s: s.hash_key_range)

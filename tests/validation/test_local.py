@@ -12,14 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
 from kpl_codec.captures import Location, Piece, plan
 from kpl_codec.cli import engine as cli_engine
 from kpl_codec.validation import LocalEngine, local, validate
-from kpl_codec.validation.results import FormatError
 from kpl_codec.validation.task import Job
 
 from ..captures.test_captures import answer
@@ -40,25 +38,6 @@ def capture(folder: Path, files: int) -> int:
     return files * 20 * len(users)
 
 
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-17", "SPK-22", "SPK-43")
-def test_several_processes_do_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = capture(tmp_path / "in", 6)
-    found = []
-    for name, least in (("one", 1 << 40), ("several", 0)):
-        monkeypatch.setattr(local, "IN_PROCESS_BYTES", least)
-        engine = LocalEngine(cores=3)
-        output = tmp_path / name
-        validate([str(tmp_path / "in")], MAP, str(output), engine=engine, task_bytes=1000)
-        assert engine.progress() == (6, 6)
-        users = pq.read_table(output / "user-records").sort_by(
-            [("file", "ascending"), ("position", "ascending")]
-        )
-        assert users.num_rows == count
-        found.append((users.to_pylist(), (output / "summary.txt").read_bytes()))
-    assert found[0] == found[1]
-
-
 @pytest.mark.requirement("SPK-42")
 def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> None:
     capture(tmp_path / "in", 1)
@@ -68,16 +47,6 @@ def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> N
     with pytest.raises(local.WorkerLost, match="status -9"):
         worker.do(0)
     worker.kill()
-
-
-@pytest.mark.requirement("SPK-42")
-def test_an_error_of_a_worker_is_raised_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "IN_PROCESS_BYTES", 0)
-    capture(tmp_path / "in", 2)
-    pieces = plan([str(tmp_path / "in")])
-    job = Job([[piece] for piece in pieces], MAP, Location(tmp_path / "no" / "such" / "folder"))
-    with pytest.raises(OSError, match="folder"):
-        LocalEngine(cores=2).run(job)
 
 
 @pytest.mark.requirement("SPK-42")
@@ -164,8 +133,8 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -
     capture(tmp_path / "in", 2)
 
     class Failing(LocalEngine):
-        def run(self, job: Job, output_format: str = "parquet") -> None:
-            super().run(job, output_format)
+        def run(self, job: Job) -> None:
+            super().run(job)
             raise error
 
     out = tmp_path / "out"
@@ -199,8 +168,7 @@ def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
     ("given", "is_local"),
     [
         ({}, True),
-        ({"format": "orc"}, False),
-        ({"engine": "local", "format": "orc"}, True),
+        ({"engine": "local"}, True),
         ({"engine": "spark"}, False),
         ({"bytes": cli_engine.LOCAL_BYTES}, True),
         ({"bytes": cli_engine.LOCAL_BYTES + 1}, False),
@@ -209,9 +177,7 @@ def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
     ],
 )
 def test_what_auto_takes(given: dict[str, Any], is_local: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    args = argparse.Namespace(
-        engine=given.get("engine", "auto"), output_format=given.get("format", "parquet")
-    )
+    args = argparse.Namespace(engine=given.get("engine", "auto"))
     size = given.get("bytes", 5)
     pieces = [] if size is None else [Piece("f", 0, size, size)]
     if "submitted" in given:
@@ -227,11 +193,6 @@ def test_memory_bounds_the_workers() -> None:
     assert LocalEngine(cores=8, memory_bytes=1).cores == 1
     assert LocalEngine(cores=1).cores == 1
     assert 1 <= LocalEngine().cores <= (os.cpu_count() or 1)
-
-
-def test_the_local_engine_writes_parquet_only(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="Spark"):
-        LocalEngine().run(Job([], MAP, Location(tmp_path)), "orc")
 
 
 @pytest.mark.parametrize("option", ["--cores=many", "--cores=0", "--memory=lots", "--memory=2", "--engine=x"])

@@ -44,20 +44,22 @@ def row_group(path: Path) -> int:
 
 
 def one_value(path: Path) -> int:
-    """JSON of one value of 130 MB in one line."""
+    """JSON of one list of 130 MB in one line, of 20 answers."""
     data = base64.b64encode(random.Random(2).randbytes(50_000)).decode()
     with path.open("w") as out:
-        out.write(f'{{"ShardId": "{LOWER}", "Records": [')
-        for number in range(2_000):
-            out.write("," * bool(number))
-            json.dump({"SequenceNumber": str(number), "Data": data, "PartitionKey": "k"}, out)
-        out.write("]}")
+        for start in range(0, 2_000, 100):
+            records = [
+                {"SequenceNumber": str(number), "Data": data, "PartitionKey": "k"}
+                for number in range(start, start + 100)
+            ]
+            out.write(("," if start else "[") + json.dumps({"ShardId": LOWER, "Records": records}))
+        out.write("]")
     return 2_000
 
 
 def one_record(path: Path) -> int:
-    """JSON of one record of 60 MiB."""
-    record = {"SequenceNumber": "1", "Data": "A" * (60 << 20), "PartitionKey": "k"}
+    """JSON of one record of 30 MiB."""
+    record = {"SequenceNumber": "1", "Data": "A" * (30 << 20), "PartitionKey": "k"}
     path.write_text(json.dumps({"ShardId": LOWER, "Records": [record]}))
     return 1
 

@@ -81,18 +81,3 @@ def test_a_perfect_repair_is_clean(run: Run, tmp_path: Path) -> None:
     (found,) = run.findings()
     assert (found["kind"], found["userRecords"], found["sequenceNumber"]) == ("repaired", count, "7")
     assert "put again by a repair" in run.out.replace("\n", " ")
-
-
-def test_half_a_repair_is_not(run: Run) -> None:
-    users = sorted_by_shard(60)
-    mixed = [*users[LOWER][:10], *users[UPPER][:10]]
-    copy = users[LOWER][0]._replace(tags=(kpl.Tag(TAG, tag_value((LOWER, "7", 0))),))
-    pages = [
-        answer(kpl.encode(mixed), shard=LOWER, first=7),
-        answer(kpl.encode([copy]), shard=LOWER, first=9),
-    ]
-    (run.input / "a.jsonl").write_text("\n".join(map(json.dumps, pages)))
-    assert run() == 1
-    fates = Counter(row["kcl"] for row in run.user_records())
-    assert (fates["dropped"], fates["repaired"]) == (19, 1)
-    assert "mixed-aggregate" in [kind for kind, _, _ in run.kinds()]

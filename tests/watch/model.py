@@ -54,7 +54,7 @@ class ModelStream:
         if code is not None:
             return Failure(code)
         records = self.records.get(call.shard_id, [])
-        if call.operation in ("GetShardIterator", "SubscribeToShard"):
+        if call.operation == "GetShardIterator":
             kind = call.arguments["ShardIteratorType"]
             if kind == "AT_TIMESTAMP":
                 first = round(call.arguments["Timestamp"].timestamp() * 1000)
@@ -90,12 +90,6 @@ class ModelStream:
             del answer["NextShardIterator"]
         return answer
 
-    def silence(self, call: Call, now: float) -> float:
-        """Seconds until the next event of a subscription: the next record, or an empty event after 5 s."""
-        records = self.records.get(call.shard_id, [])
-        begin = bisect_left(records, int(call.arguments["ShardIterator"]), key=lambda p: p.number)
-        return min([5.0, *(max(0.0, put.at_ms / 1000 - now) for put in records[begin : begin + 1])])
-
 
 def run(
     watch: Watch,
@@ -116,8 +110,7 @@ def run(
         call = watch.next_call(now) if under_way < at_once else None
         if call is not None:
             order, under_way = order + 1, under_way + 1
-            wait = stream.silence(call, now) if call.operation == "NextEvent" else 0.0
-            heapq.heappush(events, (now + wait + latency, order, call))
+            heapq.heappush(events, (now + latency, order, call))
             continue
         wake = watch.timer() if under_way < at_once else float("inf")
         now = max(now, min([wake, end, *(at for at, *_ in events[:1])]))

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import gc
+import random
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 
-from .day import simulated_day
+from kpl_codec.watch import Watch
+
+from .model import START, ModelStream, open_map, run
+from .test_watch import Traffic, watched
+
+
+def simulated_day(rate: float) -> Iterator[Watch]:
+    """The watch after each of 24 hours. ``rate``: aggregates a second on each of two shards, one in twenty
+    naive; one call in twenty fails."""
+    rng = random.Random(3)
+    codes = ["InternalFailure", "ProvisionedThroughputExceededException"]
+    stream = ModelStream(
+        open_map(2), refuse=lambda call, now: rng.choice(codes) if rng.random() < 0.05 else None
+    )
+    traffic = Traffic(stream, rate=rate, naive=0.05)
+    watch = watched(stream)
+    for minute in range(24 * 60):
+        now = START + 60 * minute
+        traffic.fill(now, now + 60)
+        stream.forget(now - 120)
+        stream.calls.clear()
+        stream.sizes.clear()
+        traffic.lost.clear()
+        run(watch, stream, now, now + 60)
+        if minute % 60 == 59:
+            gc.collect()  # else what is measured depends on when it ran last
+            yield watch
 
 
 @pytest.mark.slow

@@ -50,12 +50,12 @@ def test_a_watch_that_reads_behind_tells_its_lag_and_one_that_keeps_up_does_not(
 @pytest.mark.requirement("WCH-32")
 def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end():
     stream = ModelStream(open_map(1))
-    traffic = Traffic(stream, rate=5)
+    traffic = Traffic(stream, rate=2)
     traffic.fill(START - 600, START + 100)
-    traffic.rate = 200
+    traffic.rate = 80
     traffic.fill(START + 100, START + 400)
     size = len(stream.records["shardId-000000000000"][0].data)
-    watch = watched(stream, share=1.0, since=600, limits=Limits(5, 50, size * 60, 1e7))
+    watch = watched(stream, share=1.0, since=600, limits=Limits(5, 50, size * 24, 1e7))
     (lag,) = run(watch, stream, START, START + 400)  # 600 s behind at first: that was asked for
     assert lag.kind == "lag"
     assert START + 160 < lag.last_seen < START + 230

@@ -54,27 +54,13 @@ class Access:
         """In ms since 1970, by this machine's clock."""
         return int(self.now() * 1000)
 
-    def pace(self, share: float = 1.0) -> Pace:
-        """A pace that takes this share of what the options allow on a shard."""
+    def pace(self) -> Pace:
+        """A pace that takes what the options allow on a shard."""
         options = self.options
-        return Pace(
-            options.calls_per_second * share,
-            options.bytes_per_second * share,
-            clock=self.clock,
-            sleep=self.sleep,
-        )
+        return Pace(options.calls_per_second, options.bytes_per_second, clock=self.clock, sleep=self.sleep)
 
-    def cursor(
-        self,
-        shard_id: str,
-        place: Place,
-        pace: Pace,
-        *,
-        iterator: str | None = None,
-        consumer: str | None = None,
-    ) -> ShardCursor:
-        """A cursor at a place; ``iterator`` is one that stands there. ``consumer``: the ARN of the consumer
-        that subscribes, None to poll."""
+    def cursor(self, shard_id: str, place: Place, pace: Pace, consumer: str | None = None) -> ShardCursor:
+        """A cursor at a place. ``consumer``: the ARN of the consumer that subscribes, None to poll."""
         settings: dict[str, Any] = {
             "patience": self.options.retry_timeout,
             "clock": self.clock,
@@ -83,15 +69,12 @@ class Access:
         }
         if consumer is not None:
             return SubscriptionCursor(self._client, consumer, shard_id, place, **settings)
-        stream = self.options.called
-        return ShardCursor(self._client, stream, shard_id, place, pace=pace, iterator=iterator, **settings)
+        return ShardCursor(self._client, self.options.called, shard_id, place, pace=pace, **settings)
 
     def lineage(self) -> Lineage:
         """The shards that hold records, closed ones too. Raises StreamUnavailable."""
         options = self.options
-        return fetch_lineage(
-            self._client, options.called, timeout=options.retry_timeout, sleep=self.sleep
-        )
+        return fetch_lineage(self._client, options.called, timeout=options.retry_timeout, sleep=self.sleep)
 
     def retention(self) -> int:
         """The stream's retention in ms; the shortest there is where the role may not ask."""

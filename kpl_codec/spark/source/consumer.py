@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...aws.stream_consumer import StreamConsumers
-from .offsets import Piece
 from .option_table import changes_nothing
 from .positions import OptionError
 
@@ -25,18 +24,17 @@ _ARN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """``name``: of a consumer that is registered if it is not there and ``may_register``; or ``arn``, of one
-    that is there. ``deregister`` when the query ends."""
+    """``name``: of a consumer that is registered if it is not there; or ``arn``, of one that is there.
+    ``deregister`` when the query ends."""
 
     name: str | None = None
     arn: str | None = None
-    may_register: bool = True
     deregister: bool = False
 
     def find(self, client: Any, stream: str, patience: float) -> str:
         """The ARN of the consumer, once it is active. ``stream``: name or ARN. Raises StreamUnavailable."""
         consumers = StreamConsumers(client, patience=patience)
-        return consumers.active(stream, self.arn or str(self.name), may_register=self.may_register)
+        return consumers.active(stream, self.arn or str(self.name))
 
     def end(self, client: Any, arn: str) -> None:
         """The query has ended."""
@@ -49,8 +47,7 @@ class Consumer:
 def consumer_option(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
     """The consumer that the options name, None to poll. Raises OptionError."""
     glue, subscribes = values["fanoutConsumerARN"], values["consumerType"]
-    name, prefix, arn = values["consumerName"], values["consumerNamePrefix"], values["consumerArn"] or glue
-    by_name = values["registeredConsumerIdType"].lower() == "name"
+    name, arn = values["consumerName"], values["consumerArn"] or glue
     deregister = values["requireConsumerDeregistration"]
     if not (glue if subscribes is None else subscribes):
         if name or arn:
@@ -61,26 +58,12 @@ def consumer_option(values: Mapping[str, Any], stream_name: str) -> Consumer | N
     if name is None and deregister:
         expected = "false: a consumer that is given by consumerArn is not the query's"
         raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
-    if arn is not None and by_name:
-        return Consumer(arn, may_register=False)
     if arn is not None:
         match = _ARN.fullmatch(arn)
         if match is None or match[1] != stream_name:
             expected = f"arn:aws:kinesis:REGION:ACCOUNT:stream/{stream_name}/consumer/NAME:TIME"
             raise OptionError(option="consumerArn", value=arn, expected=expected)
         return Consumer(arn=arn)
-    full = f"{prefix}{name}"
-    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", full):
-        raise OptionError(option="consumerName", value=full, expected="1 to 128 of a-z A-Z 0-9 _ . -")
-    return Consumer(full, deregister=deregister)
-
-
-def joined(pieces: list[Piece]) -> list[Piece]:
-    """The pieces of each shard as one: a consumer has one subscription to a shard at a time."""
-    # EFO-9: "Two pieces of one shard MUST NOT be read at the same time by one consumer."
-    by_shard: dict[str, Piece] = {}
-    for piece in pieces:
-        first = by_shard.setdefault(piece.shard_id, piece)
-        if first is not piece:
-            by_shard[piece.shard_id] = first._replace(end=piece.end, siblings=1, records=None)
-    return [piece._replace(siblings=1) for piece in by_shard.values()]
+    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", name):
+        raise OptionError(option="consumerName", value=name, expected="1 to 128 of a-z A-Z 0-9 _ . -")
+    return Consumer(name, deregister=deregister)

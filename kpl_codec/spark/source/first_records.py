@@ -69,7 +69,7 @@ class Look:
     ``asked_at``: when the call was made, by this machine's clock. ``at_tip``: nothing follows ``arrivals``;
     ``ended``: and the shard is closed. ``cursor`` is after ``arrivals``. ``start_gone``: the record of the
     place is past retention; ``lost``: records after it may be, too. ``records``: as boto3 gives them, as long
-    as they are wanted; ``iterator``: stands at the place, and a task that uses it skips nothing."""
+    as they are wanted."""
 
     arrivals: list[Arrival]
     now: int
@@ -80,23 +80,18 @@ class Look:
     start_gone: bool = False
     lost: bool = False
     records: list[dict[str, Any]] = field(default_factory=list)
-    iterator: str | None = None
 
 
 @dataclass(slots=True)
 class Kept:
-    """A cursor that stands at ``place``, or behind ``ahead``, the record right behind it. ``last``: the
-    record right before the place; ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970). ``now`` with
-    ``ahead`` or ``busy``: as in `Look`. ``empty``: looks in a row that found nothing; ``busy``: the last plan
-    found far more than a look gives. ``used`` and, unless it is given, ``seen`` are set when it is kept."""
+    """A cursor that stands at ``place``. ``last``: the record right before it; ``at_tip``: nothing lay behind
+    it at ``seen`` (ms since 1970). ``empty``: looks in a row that found nothing. ``used`` and, unless it is
+    given, ``seen`` are set when it is kept."""
 
     place: Place
     cursor: ShardCursor
     last: Arrival | None
     at_tip: bool = False
-    ahead: Arrival | None = None
-    now: int = 0
-    busy: bool = False
     empty: int = 0
     used: float = 0.0
     seen: int = 0
@@ -139,12 +134,8 @@ class FirstRecords:
             return None
         return replace(start, since=kept.seen)
 
-    def look(self, start: BatchEnd, most: int | None = None, *, may_skip: bool = False) -> Look:
-        """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable.
-
-        ``may_skip``: of a busy shard no record is asked for; the record right before ``start`` stands for
-        them.
-        """
+    def look(self, start: BatchEnd, most: int | None = None) -> Look:
+        """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable."""
         kept, self._kept = self._kept, None
         if kept is not None and kept.place != start.place:
             kept = None
@@ -152,7 +143,7 @@ class FirstRecords:
         limit = min(limit, most or limit)
         look = None
         if kept is not None and self._access.clock() - kept.used < _ITERATOR_LIFE:
-            look = self._look_from(kept, limit, may_skip=may_skip)
+            look = self._look_on(kept, limit)
         if look is None:
             # An iterator near its end would be made again at a record that was not checked again.
             since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
@@ -167,40 +158,20 @@ class FirstRecords:
             self.keep(Kept(start.place, look.cursor, last, at_tip=True, empty=empty, seen=seen))
         return look
 
-    def _look_from(self, kept: Kept, limit: int, *, may_skip: bool) -> Look | None:
+    def _look_on(self, kept: Kept, limit: int) -> Look | None:
         """A look from a kept cursor; None if its iterator is of something that is gone."""
-        iterator = kept.cursor.iterator
-        if kept.busy and may_skip and kept.last is not None:
-            look = self._known(kept, kept.last)
-        elif kept.ahead is not None:
-            iterator, look = kept.cursor.came_from, self._known(kept, kept.ahead)
-        else:
-            try:
-                look = self._look_on(kept, limit)
-            except StreamUnavailable as error:
-                if error.code not in GONE:
-                    raise
-                return None
-        # No record can have left the stream between a young one, or the tip, and the iterator's use.
-        if kept.at_tip or (kept.last is not None and not self._old(kept.last)):
-            look.iterator = iterator
-        return look
-
-    def _known(self, kept: Kept, arrival: Arrival) -> Look:
-        now = kept.now + int((self._access.clock() - kept.used) * 1000)
-        return Look([arrival], now, kept.seen, at_tip=False, ended=False, cursor=kept.cursor)
-
-    def _look_on(self, kept: Kept, limit: int) -> Look:
-        look = self._read(kept.cursor, limit)
-        if kept.at_tip and kept.place.names_record:
+        try:
+            look = self._read(kept.cursor, limit)
+        except StreamUnavailable as error:
+            if error.code not in GONE:
+                raise
+            return None
+        if look.arrivals and kept.at_tip and kept.place.names_record:
             # Nothing is missing before the first record, because nothing followed the place a moment ago. The
             # record before the place may be too old for a task to find.
-            look.start_gone = bool(look.arrivals) and (kept.last is None or self._old(kept.last))
+            last = kept.last
+            look.start_gone = last is None or self._access.now_ms() - last.time > SHORTEST_RETENTION // 2
         return look
-
-    def _old(self, arrival: Arrival) -> bool:
-        """Whether a record may be past retention soon."""
-        return self._access.now_ms() - arrival.time > SHORTEST_RETENTION // 2
 
     def _read(self, cursor: ShardCursor, limit: int) -> Look:
         while True:
@@ -247,20 +218,16 @@ class FirstRecords:
         # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
         # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
         place, code, reason = start.place, "", ""
+        skipped = int(place.kind == "AFTER_SEQUENCE_NUMBER")
         for attempt in range(_TRIES):
             if attempt:
                 self._access.sleep(0.5)
             cursor = self.cursor(at_record(place.sequence_number))
             try:
-                if place.kind == "AT_SEQUENCE_NUMBER":
-                    look = self._read(cursor, limit)
-                    if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
-                        return look
-                else:
-                    look = self._read(cursor, limit + 1)
-                    if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
-                        look.arrivals, look.records = look.arrivals[1:], look.records[1:]
-                        return look if look.arrivals or look.at_tip else self._read(cursor, limit)
+                look = self._read(cursor, limit + skipped)
+                if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
+                    look.arrivals, look.records = look.arrivals[skipped:], look.records[skipped:]
+                    return look if look.arrivals or look.at_tip else self._read(cursor, limit)
                 code, reason = "trimmed", "the record is past retention, or of an earlier life of the stream"
             except StreamUnavailable as error:
                 if error.code not in GONE:

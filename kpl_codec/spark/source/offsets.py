@@ -2,7 +2,7 @@
 
     {"stream": "orders", "version": 1, "listed": 1763719200000, "shards": {
         "shardId-000000000000": {"after": "4957...", "end": true},
-        "shardId-000000000001": {"before": "4958...", "first": "4958...", "marks": ["4958..."]},
+        "shardId-000000000001": {"before": "4958...", "first": "4957..."},
         "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000, "began": "4959..."}}}
 
 The first is drained: its children may start. The last waits for its parent.
@@ -35,8 +35,8 @@ _KINDS: Final[dict[str, PlaceKind]] = {
 #: How the notes are written: the field of `BatchEnd`, and its type in JSON.
 _NOTES: Final[dict[str, tuple[str, type]]] = {
     "end": ("drained", bool), "since": ("since", int), "began": ("began", str), "first": ("first", str),
-    "lost": ("start_gone", bool), "initial": ("initial", str), "marks": ("marks", list),
-    "records": ("records", int), "behind": ("behind", int),
+    "lost": ("start_gone", bool), "initial": ("initial", str), "records": ("records", int),
+    "behind": ("behind", int),
 }  # fmt: skip
 #: Of a sequence number: 56 at AWS, up to 129 by its rules.
 _MOST_DIGITS: Final = 129
@@ -77,19 +77,15 @@ class Piece(NamedTuple):
     """Consecutive records of one shard for one task: from ``start`` to ``end``.
 
     If ``start`` names a record, it must still exist. ``end`` names a record: with AFTER_SEQUENCE_NUMBER it is
-    in the piece, with AT_SEQUENCE_NUMBER it is not. ``siblings``: how many pieces of this shard the batch
-    has. ``records``: how many Kinesis records the piece has, None where that is not known.
-
-    Hints for the task that reads it: ``iterator`` stands right before its first record; ``not_before``: no
-    call on the shard before that time (seconds since 1970).
+    in the piece, with AT_SEQUENCE_NUMBER it is not. ``records``: how many Kinesis records the piece has, None
+    where that is not known. ``not_before``: the task makes no call on the shard before that time (seconds
+    since 1970).
     """
 
     shard_id: str
     start: Place
     end: Place
-    siblings: int = 1
     records: int | None = None
-    iterator: str | None = None
     not_before: float = 0.0
 
 
@@ -104,9 +100,8 @@ class BatchEnd:
 
     About the batch that ends here: ``first``: its first record, if its start names none; ``start_gone``: the
     record of its start is past retention, use ``first``; ``initial``: the first record of the query's first
-    batch, "" for none, used instead of ``first``; ``marks``: records at which it is cut into pieces;
-    ``records``: how many it has, if known; ``behind``: milliseconds from its first record to the tip of the
-    shard, when it was planned.
+    batch, "" for none, used instead of ``first``; ``records``: how many it has, if known; ``behind``:
+    milliseconds from its first record to the tip of the shard, when it was planned.
     """
 
     place: Place
@@ -116,18 +111,13 @@ class BatchEnd:
     first: str | None = None
     start_gone: bool = False
     initial: str | None = None
-    marks: tuple[str, ...] = ()
     records: int | None = None
     behind: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         kind, value = self.place
         notes = {name: getattr(self, note) for name, (note, _) in _NOTES.items()}
-        written = {
-            name: list(note) if isinstance(note, tuple) else note
-            for name, note in notes.items()
-            if note is not None and note is not False and note != ()
-        }
+        written = {name: note for name, note in notes.items() if note is not None and note is not False}
         return {_NAMES[kind]: kind if value is None else value, **written}
 
     @classmethod
@@ -140,7 +130,7 @@ class BatchEnd:
                 raise OffsetError(reason=f"a shard's {name} is {value!r}")
         place = TRIM_HORIZON if names[0] == "at" else Place(_KINDS[names[0]], text[names[0]])
         notes = {_NOTES[name][0]: value for name, value in text.items() if name in _NOTES}
-        return cls(place, **{**notes, "marks": tuple(text.get("marks", ()))})
+        return cls(place, **notes)
 
 
 def _sound(name: str, value: Any) -> bool:
@@ -152,8 +142,7 @@ def _sound(name: str, value: Any) -> bool:
         return False
     if isinstance(value, int):  # also what is true: false is not written
         return value >= (name == "end" or name == "lost")
-    numbers = value if isinstance(value, list) else [value]
-    return all(is_sequence_number(number) or (name == "initial" and number == "") for number in numbers)
+    return is_sequence_number(value) or (name == "initial" and value == "")
 
 
 def is_sequence_number(value: object) -> bool:
@@ -202,40 +191,33 @@ class StreamOffset:
         return cls(stream, {key: BatchEnd.from_json(value) for key, value in shards.items()}, listed)
 
 
-def pieces(shard_id: str, start: Place | None, end: BatchEnd) -> list[Piece]:
-    """The pieces of a shard that a batch from ``start`` to ``end`` reads, cut at the marks. No ``start``: the
-    shard is new, and the batch begins with ``end.first``."""
+def piece_of(shard_id: str, start: Place | None, end: BatchEnd) -> Piece | None:
+    """What a batch from ``start`` to ``end`` reads of a shard; None for nothing. No ``start``: the shard is
+    new, and the batch begins with ``end.first``."""
     if not end.place.names_record or start == end.place:
-        return []
+        return None
     # SPK-50: "What a micro-batch reads MUST be fixed before it is read, by sequence numbers of records,
     # so that every attempt at it, whenever and by whomever, reads the same records."
     # SPK-53: "A batch MUST be read between records named in its offsets; where its start names none,
     # the end offset names the first record."
     if end.first is not None and (start is None or end.start_gone or not start.names_record):
         start = at_record(end.first)
-    if start is None:
-        return []  # the new shard is not read yet
-    cuts = [start, *map(at_record, end.marks), end.place]
-    siblings = len(cuts) - 1
-    return [
-        Piece(shard_id, cuts[n], cuts[n + 1], siblings, end.records if siblings == 1 else None)
-        for n in range(siblings)
-    ]
+    # A new shard without a first record is not read yet.
+    return None if start is None else Piece(shard_id, start, end.place, end.records)
 
 
 def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
     """The pieces of a batch, shard by shard."""
+    # EFO-9: "A batch MUST have at most one piece of each shard."
     shards = end.shards
     if not start.shards:
         shards = {
             key: ends if ends.initial is None else replace(ends, first=ends.initial or None)
             for key, ends in shards.items()
         }
-    batch: list[Piece] = []
-    for shard_id, ends in shards.items():
-        begins = start.shards.get(shard_id)
-        batch += pieces(shard_id, begins.place if begins else None, ends)
-    return batch
+    starts = {shard_id: ends.place for shard_id, ends in start.shards.items()}
+    batch = (piece_of(shard_id, starts.get(shard_id), ends) for shard_id, ends in shards.items())
+    return [piece for piece in batch if piece is not None]
 
 
 def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:

@@ -115,15 +115,10 @@ OPTIONS: Final = _table(
     ("failOnDataLoss", "true", _FLAG),
     ("maxFetchRecordsPerShard", "0", _limit()),
     ("maxSecondsPerShard", "600", _limit(1000)),
-    ("maxSecondsPerPartition", "300", _limit(1000)),
-    ("shardsPerTask", "0", _limit()),
     ("idleTimeBetweenReadsInMs", "250", _seconds("ms")),
     ("describeShardInterval shardFetchInterval", "10s", _seconds()),
     ("fetchCallsPerSecondPerShard", "4", _number(0, float)),
-    ("getRecords.fetchIntervalMs fetchIntervalMs", "0", _seconds("ms")),  # the inverse of it
-    ("minFetchPeriod", "0", _seconds()),  # the same in seconds
     ("fetchBytesPerSecondPerShard", "2097152", _number(0, float)),
-    ("maxFetchRate", None, _number(0, float)),  # the same in MiB
     ("retryTimeoutSeconds", "300", _seconds()),
     ("maxBatchBytes", "4194304", _number(1024)),
     ("maxPartitions", "0", _limit()),
@@ -133,15 +128,9 @@ OPTIONS: Final = _table(
         Kind("polling (or GetRecords), efo (or SubscribeToShard)", lambda text: _CONSUMERS[text.lower()]),
     ),
     ("consumerName", None, _TEXT),
-    ("consumerNamePrefix", "", _TEXT),
     ("consumerArn registeredConsumerId", None, _TEXT),
-    ("registeredConsumerIdType", "ARN", _TEXT),
     ("fanoutConsumerARN", None, _TEXT),
     ("requireConsumerDeregistration", "false", _FLAG),
-    ("proxyAddress", None, _TEXT),
-    ("proxyPort", "", _TEXT),
-    ("proxyUsername", "", _TEXT),
-    ("proxyPassword", "", _TEXT),
     ("sink.aggregationEnabled", "true", _FLAG),
     ("sink.recordMaxBufferedTimeMs", "100", _number(0)),
     ("sink.maxConnections", "24", _number(1)),
@@ -151,48 +140,19 @@ OPTIONS: Final = _table(
 )
 
 
-def _reasons(*rows: tuple[str, str]) -> dict[str, str]:
-    return {name: reason for names, reason in rows for name in names.split()}
-
-
-#: Options of the other connectors that change nothing here, and why. Accepted with a warning.
-NOT_NEEDED: Final = _reasons(
-    (
-        "subscribeToShard.timeoutSec subscribeToShard.maxRetries clientNumRetries clientRetryIntervalsMs "
-        "clientMaxRetryIntervalMs numRetries retryIntervalMs maxRetryIntervalMs",
-        "retryTimeoutSeconds says how long a call is tried again",
-    ),
-    (
-        "minBatchesToRetain metadataCommitterType metadataPath metadataNumRetries metadataRetryIntervalsMs "
-        "metadataMaxRetryIntervalMs dynamodb.tableName internal.maintenanceTaskIntervalSec",
-        "Spark's checkpoint is all that is kept",
-    ),
-    (
-        "maxFetchTimePerShardSec maxFetchTimeInMs maxFetchDuration",
-        "the end of a batch is fixed before it is read; maxSecondsPerShard limits it",
-    ),
-    (
-        "internal.dataQueueCapacity internal.maxDataQueueEmptyCount internal.dataQueueWaitTimeoutSec",
-        "a task ends with the last record of its batch, which is known",
-    ),
-    (
-        "getRecords.numberOfRecordsPerFetch maxRecordsPerFetch maxRecordPerRead",
-        "the offset says how many records a task asks for",
-    ),
-    ("coalesceThresholdBlockSize coalesce coalesceBinSize", "records are not kept in blocks"),
-    ("avoidEmptyBatches internal.avoidEmptyBatches", "a batch is only made where there are records"),
-    (
-        "consumerRefreshInterval",
-        "it is looked up when a query starts and when a task does not find it",
-    ),
-    ("checkNewRecordThreads", "the driver uses 32 threads"),
-    ("fetchBufferSize", "nothing is read before its batch begins"),
-    ("maxShardsPerDescribe", "a listing has as many pages as it needs"),
-    ("addIdleTimeBetweenReads", "fetchCallsPerSecondPerShard limits the calls"),
-    ("addRecordTimestamp", "the column approximateArrivalTimestamp is always there"),
-    ("emitConsumerLagMetrics", "the query's progress says how far behind it is"),
-    ("sink.flushWaitTimeMs", "a task waits until each of its rows is in the stream"),
-)
+_CHANGES_NOTHING: Final = """
+addIdleTimeBetweenReads addRecordTimestamp avoidEmptyBatches checkNewRecordThreads clientMaxRetryIntervalMs
+clientNumRetries clientRetryIntervalsMs coalesce coalesceBinSize coalesceThresholdBlockSize
+consumerRefreshInterval dynamodb.tableName emitConsumerLagMetrics fetchBufferSize
+getRecords.numberOfRecordsPerFetch internal.avoidEmptyBatches internal.dataQueueCapacity
+internal.dataQueueWaitTimeoutSec internal.maintenanceTaskIntervalSec internal.maxDataQueueEmptyCount
+maxFetchDuration maxFetchTimeInMs maxFetchTimePerShardSec maxRecordPerRead maxRecordsPerFetch
+maxRetryIntervalMs maxShardsPerDescribe metadataCommitterType metadataMaxRetryIntervalMs metadataNumRetries
+metadataPath metadataRetryIntervalsMs minBatchesToRetain numRetries retryIntervalMs sink.flushWaitTimeMs
+subscribeToShard.maxRetries subscribeToShard.timeoutSec
+"""
+#: Options of the other connectors that change nothing here: section 7.9 says why. Accepted with a warning.
+NOT_NEEDED: Final = _CHANGES_NOTHING.split()
 
 
 def option_values(options: Mapping[str, str]) -> dict[str, Any]:
@@ -217,9 +177,9 @@ def option_values(options: Mapping[str, str]) -> dict[str, Any]:
             values[names[0]] = None if value is None else kind.value(value)
         except (ValueError, KeyError):
             raise OptionError(option=given[0][0], value=value, expected=kind.expected) from None
-    for name, reason in NOT_NEEDED.items():
+    for name in NOT_NEEDED:
         if left.pop(name.lower(), None) is not None:
-            changes_nothing(name, reason)
+            changes_nothing(name, "spec/07-spark-source.md, 7.9, says what to use instead")
     # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
     # anything is read, with its name and what was expected."
     for short, (name, text) in left.items():

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal
-from urllib.parse import quote
 
 from ...deaggregation.policies import Policy
 from ...producer.config import ConfigError, ProducerConfig
@@ -23,11 +22,10 @@ from .positions import OptionError, Position, parse_position
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secrets:
-    """Texts that must not be printed. The URL of a proxy may have a password."""
+    """Texts that must not be printed."""
 
     secret_access_key: str | None = None
     session_token: str | None = None
-    proxy_url: str | None = None
 
     # SPK-66: "A secret among the options MUST NOT show in a text form of them."
     def __repr__(self) -> str:
@@ -65,7 +63,7 @@ def _client(_process: int, connection: Connection) -> Any:
 class Options:
     """All options, checked. ``repr`` hides secrets. It is pickled for every task.
 
-    Times are seconds, but ``max_span`` and ``max_piece``, which are milliseconds of arrival time.
+    Times are seconds, but ``max_span``, which is milliseconds of arrival time.
     """
 
     stream_name: str
@@ -80,8 +78,6 @@ class Options:
     fail_on_data_loss: bool
     max_records: int | None
     max_span: int | None
-    max_piece: int | None
-    shards_per_task: int | None
     max_partitions: int | None
     idle_time: float
     describe_interval: float
@@ -109,10 +105,6 @@ def parse_options(options: Mapping[str, str]) -> Options:
     """
     values = option_values(options)
     stream = _stream(values["streamName"])
-    calls_per_second, bytes_per_second = values["fetchCallsPerSecondPerShard"], values["maxFetchRate"]
-    interval = values["getRecords.fetchIntervalMs"] or values["minFetchPeriod"]
-    if bytes_per_second is None:
-        bytes_per_second = values["fetchBytesPerSecondPerShard"] / 2**20
     if values["policy"] == "none" and (values["placement"] or values["tags"] or values["decompress"]):
         expected = "strict, kcl or report with placement, tags or decompress"
         raise OptionError(option="policy", value="none", expected=expected)
@@ -129,13 +121,11 @@ def parse_options(options: Mapping[str, str]) -> Options:
         fail_on_data_loss=values["failOnDataLoss"],
         max_records=values["maxFetchRecordsPerShard"],
         max_span=values["maxSecondsPerShard"],
-        max_piece=values["maxSecondsPerPartition"],
-        shards_per_task=values["shardsPerTask"],
         max_partitions=values["maxPartitions"],
         idle_time=values["idleTimeBetweenReadsInMs"],
         describe_interval=values["describeShardInterval"],
-        calls_per_second=min(calls_per_second, 1 / interval) if interval else calls_per_second,
-        bytes_per_second=bytes_per_second * 2**20,
+        calls_per_second=values["fetchCallsPerSecondPerShard"],
+        bytes_per_second=values["fetchBytesPerSecondPerShard"],
         retry_timeout=values["retryTimeoutSeconds"],
         max_batch_bytes=values["maxBatchBytes"],
         producer=_producer(values),
@@ -168,20 +158,8 @@ def _connection(values: Mapping[str, Any], region_of_arn: str | None) -> Connect
         role_external_id=values["roleExternalId"],
         sts_endpoint_url=values["stsEndpointUrl"],
         access_key_id=values["awsAccessKeyId"],
-        secrets=Secrets(values["awsSecretAccessKey"], values["awsSessionToken"], _proxy_url(values)),
+        secrets=Secrets(values["awsSecretAccessKey"], values["awsSessionToken"]),
     )
-
-
-def _proxy_url(values: Mapping[str, Any]) -> str | None:
-    address, port = values["proxyAddress"], values["proxyPort"]
-    user, password = values["proxyUsername"], values["proxyPassword"]
-    if address is None:
-        if port or user or password:
-            raise OptionError(option="proxyAddress", value=None, expected="the host of an HTTP proxy")
-        return None
-    scheme, _, host = address.rpartition("://")
-    who = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user else ""
-    return f"{scheme or 'http'}://{who}{host}{f':{port}' if port else ''}"
 
 
 def _producer(values: Mapping[str, Any]) -> ProducerConfig:

@@ -152,22 +152,21 @@ class Planner:
         self.hints.begin()
         lineage = self.lineage()
         anew = self._begun_anew(start, lineage)
-        begun = replace(start, shards={**start.shards, **anew})
-        listed = with_listed(begun, lineage, self._listed)
-        readable = [key for key in listed.shards if self._readable(key, listed, lineage)]
+        listed = with_listed(replace(start, shards={**start.shards, **anew}), lineage, self._listed)
         if self._tips is not None:
             # A later shard has nothing for this run, and must not prolong it.
-            mine = self._tips.keys() | begun.shards.keys()
+            mine = self._tips.keys() | start.shards.keys()
             listed = replace(listed, shards={key: ends for key, ends in listed.shards.items() if key in mine})
-        moved = self._moved({key: listed.shards[key] for key in readable}, caps)
+        starts = {key: ends for key, ends in listed.shards.items() if self._readable(key, listed, lineage)}
+        moved = self._moved(starts, caps)
         if self._was_created_again(listed, moved):
             return self.advance(start, caps)
-        for shard_id in anew.keys() & moved.keys():
-            moved[shard_id] = replace(moved[shard_id], start_gone=True)
         for shard_id, ends in moved.items():
-            if ends.drained:
+            if ends.drained:  # its children are listed now
                 self._shards.pop(shard_id, None)
                 self._lineage = None
+            if shard_id in anew:
+                moved[shard_id] = replace(ends, start_gone=True)
         return replace(listed, shards={**listed.shards, **moved})
 
     def _readable(self, shard_id: str, listed: StreamOffset, lineage: Lineage) -> bool:
@@ -180,12 +179,11 @@ class Planner:
     def _moved(self, starts: dict[str, BatchEnd], caps: Caps) -> dict[str, BatchEnd]:
         """Where the batch ends on each shard."""
         tips = self._tips or {}
-        may_skip = self._tips is None and caps.records is None
         idle = {key: self.shard(key).not_due(start, len(starts)) for key, start in starts.items()}
         due = [key for key, end in idle.items() if end is None]
 
         def look(shard_id: str) -> Look:
-            first = self.shard(shard_id).look(starts[shard_id], caps.records, may_skip=may_skip)
+            first = self.shard(shard_id).look(starts[shard_id], caps.records)
             if not self.hints.may_keep(first.records):
                 first.records = []
             return first

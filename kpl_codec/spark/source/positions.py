@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timezone
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...errors import KplError
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
@@ -23,17 +21,6 @@ _LAST_TIME: Final = 253_402_300_799_999
 #: Of the shards of a stream, in an error; of the characters of a text.
 _SOME_SHARDS: Final = 10
 _MOST_SHOWN: Final = 100
-#: Letters of Java's DateTimeFormatter, as the Databricks source takes them, and what Python calls them.
-_JAVA_FIELDS: Final = {
-    "yyyy": "%Y", "uuuu": "%Y", "yy": "%y", "MM": "%m", "MMM": "%b", "MMMM": "%B", "dd": "%d", "HH": "%H",
-    "hh": "%I", "mm": "%M", "ss": "%S", "SSS": "%f", "SSSSSS": "%f", "a": "%p", "EEE": "%a", "DDD": "%j",
-}  # fmt: skip
-_ZONE_LETTERS: Final = re.compile(r"(Z+|z+|X+|x+|V+)$")
-#: Hours from UTC of the zones that Java's short names stand for.
-_ZONES: Final = {
-    "UTC": 0, "GMT": 0, "Z": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8,
-    "PDT": -7,
-}  # fmt: skip
 
 
 class OptionError(KplError, ValueError):
@@ -60,7 +47,7 @@ class _NoPosition(Exception):
 def parse_position(option: str, text: str) -> Position:
     """TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970; AT_TIMESTAMP may stand before it), or JSON:
     {shard id: any of these, or a sequence number, or {"iteratorType": ..., "iteratorPosition": ...}}, or
-    {"at_timestamp": time, "format": pattern of Java}.
+    {"at_timestamp": time}.
 
     A sequence number is included, as a start and as an end. Raises OptionError.
     """
@@ -80,10 +67,9 @@ def _by_shard(text: str, *, start: bool) -> Position:
     except (ValueError, RecursionError):
         raise _NoPosition(text, "JSON") from None
     if "at_timestamp" in members:
-        when, pattern = members["at_timestamp"], members.get("format")
-        if not isinstance(when, str) or not isinstance(pattern, str | None):
-            raise _NoPosition(text, "at_timestamp and format as texts")
-        return _at(when, _iso_time(when) if pattern is None else _java_time(when, pattern))
+        if len(members) > 1 or not isinstance(members["at_timestamp"], str):
+            raise _NoPosition(text, "at_timestamp alone, as 2026-11-21T10:00:00Z")
+        return _place(members["at_timestamp"])
     return {
         shard_id: _shard_place(value, start=start)
         for shard_id, value in members.items()
@@ -161,36 +147,6 @@ def _iso_time(text: str) -> datetime:
         # A time without a zone depends on the machine.
         raise _NoPosition(text, "a time with its zone, as 2026-11-21T10:00:00Z")
     return moment
-
-
-def _java_time(text: str, pattern: str) -> datetime:
-    """A time as the Databricks source takes it: with the zone as its last word."""
-    expected = f"a time written as {pattern!r}, with its zone as the last word"
-    fields = _ZONE_LETTERS.sub("", pattern).rstrip()
-    when, _, zone = text.rpartition(" ")
-    if fields == pattern.rstrip() or not when:
-        raise _NoPosition(text, expected)
-    python = re.sub(r"'([^']*)'|([A-Za-z])\2*", _python_field, fields)
-    try:
-        return datetime.strptime(when, python).replace(tzinfo=_zone(zone))
-    except (ValueError, ZoneInfoNotFoundError, OSError, re.error):  # a field twice is an error of a pattern
-        raise _NoPosition(text, expected) from None
-
-
-def _python_field(java: re.Match[str]) -> str:
-    if java[1] is not None:
-        return java[1].replace("%", "%%")  # quoted text
-    return _JAVA_FIELDS.get(java[0], "\0")  # matches nothing
-
-
-def _zone(name: str) -> tzinfo:
-    offset = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)", name)
-    if offset:
-        minutes = int(offset[2]) * 60 + int(offset[3])
-        return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
-    if name.upper() in _ZONES:
-        return timezone(timedelta(hours=_ZONES[name.upper()]))
-    return ZoneInfo(name)
 
 
 def _shard_place(value: Any, *, start: bool) -> Place:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
@@ -17,8 +18,7 @@ from ...arrow import coalesce
 from ...aws.subscription import REFUSED_FOR
 from ...shards.place import LATEST, TRIM_HORIZON, Place
 from .access import Access
-from .consumer import joined
-from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, pieces
+from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, piece_of
 from .options import Options
 from .planner import Planner, moves
 from .positions import Position, check_order
@@ -65,14 +65,10 @@ class _Reader(TaskReader):
         options, hints = self.options, self.planner.hints
         judged = bool(pieces) and (options.placement or options.policy == "kcl")
         listing = name_of(self.planner.lineage()) if judged else None
-        known, left = hints.split(pieces if options.consumer is None else joined(pieces))
+        known, left = hints.split(pieces)
         carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
         arn = self.consumer() if pieces else None
-        if options.max_partitions is None:
-            runs = shared_out(left, options.shards_per_task)
-        else:
-            count = min(options.max_partitions, len(left))
-            runs = [tuple(left[number::count]) for number in range(count)]
+        runs = shared_out(left, options.max_partitions)
         return [
             *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), CARRIED_BY_TASK)),
             # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
@@ -95,32 +91,26 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         for shard_id, start in starts.items():
             check_order(shard_id, start, ends[shard_id])
 
-        def pieces_of(shard_id: str) -> list[Piece]:
-            return self._pieces(planner.shard(shard_id), starts[shard_id], ends[shard_id])
+        def piece(shard_id: str) -> Piece | None:
+            return self._piece(planner.shard(shard_id), starts[shard_id], ends[shard_id])
 
-        batch = [piece for run in planner.each(pieces_of, starts).values() for piece in run]
-        return self.partitions_of(batch)
+        batch = planner.each(piece, starts).values()
+        return self.partitions_of([piece for piece in batch if piece is not None])
 
-    def _pieces(self, shard: ShardPlanner, start: Place, end: Place) -> list[Piece]:
-        shard_id = shard.shard_id
-        if start == LATEST:
-            return []
-        caps = Caps(piece=self.options.max_piece)
+    def _piece(self, shard: ShardPlanner, start: Place, end: Place) -> Piece | None:
+        """What lies between two places of a shard; None for nothing."""
+        if start == LATEST or end == TRIM_HORIZON:
+            return None
         if end.names_record:
-            if start.names_record:
-                return pieces(shard_id, start, BatchEnd(end))
-            first = shard.first(start)
-            if first is None or int(first) >= end.lowest:
-                return []
-            return pieces(shard_id, start, BatchEnd(end, first=first))
-        if end == TRIM_HORIZON:
-            return []
+            first = None if start.names_record else shard.first(start)
+            if not start.names_record and (first is None or int(first) >= end.lowest):
+                return None
+            return piece_of(shard.shard_id, start, BatchEnd(end, first=first))
         tip = shard.tip() if end == LATEST else shard.before(end.time_ms)
-        parts: list[Piece] = []
-        for reached in shard.ends(start, caps, tip):
-            parts += pieces(shard_id, start, reached)
-            start = reached.place
-        return [piece._replace(siblings=len(parts)) for piece in parts]
+        begin, *rest = shard.ends(start, Caps(), tip)
+        last = rest[-1].place if rest else begin.place
+        known = begin.records if last == begin.place else None
+        return piece_of(shard.shard_id, start, replace(begin, place=last, records=known))
 
 
 def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Place]:
@@ -181,8 +171,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     def _caps(self, limit: Any) -> Caps:
         options = self.options
         if ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable):
-            return Caps(piece=options.max_piece)
-        return Caps(options.max_records, options.max_span, options.max_piece)
+            return Caps()
+        return Caps(options.max_records, options.max_span)
 
     def _idle(self) -> None:
         """After an empty answer Spark asks again at once; this asks the shards less often."""

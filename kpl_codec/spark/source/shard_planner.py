@@ -1,13 +1,12 @@
 """Finds where the next batch ends on one shard, with few and small reads.
 
-    peek     the first unread records (one call; none where the last batch left them). None: nothing to do.
-             At the tip: the batch ends there.
+    peek     the first unread records (one call). None: nothing to do. At the tip: the batch ends there.
     jump     far behind: the records near the tip, or one record near the end of what a batch may cover,
              found by time and named by sequence number. A time only guides to a record: no record is in a
              batch or out of it because of one.
     walk     full reads from there to the tip, or where the jump found nothing new.
 
-A quiet shard needs one call, a busy one two: `first_records` keeps iterators from batch to batch. With an
+A quiet shard needs one call, a busy one three: `first_records` keeps iterators from batch to batch. With an
 exact limit of records the driver reads all of the batch. What tasks can use of that is in `task_hints`.
 Specification: spec/07-spark-source.md, SPK-57 to SPK-62.
 """
@@ -23,15 +22,12 @@ from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from .access import GONE, Access
 from .first_records import Arrival, FirstRecords, Kept, Look, next_arrival
-from .offsets import BatchEnd, pieces
+from .offsets import BatchEnd, piece_of
 from .task_hints import CARRIED_OF_SHARD, TaskHints
 
 #: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250
-#: With so many records in one read near the tip a shard is busy: the next plan starts near the tip.
-_BUSY: Final = 50
 _WALK_CALLS: Final = 4
-_MOST_MARKS: Final = 63
 #: For so many milliseconds a batch that ends with a record needs no planning time.
 _FRESH: Final = 3600 * 1000
 
@@ -39,11 +35,10 @@ _FRESH: Final = 3600 * 1000
 @dataclass(frozen=True, slots=True)
 class Caps:
     """Limits, None for no limit: Kinesis records of a shard in a batch (exact, but the driver reads them,
-    too), milliseconds of arrival time in a batch, and in a piece."""
+    too), and milliseconds of arrival time in a batch."""
 
     records: int | None = None
     span: int | None = None
-    piece: int | None = None
 
 
 def _beyond(tip: Tip) -> str | None:
@@ -85,9 +80,7 @@ class ShardPlanner(FirstRecords):
                 return
             start = end.place
 
-    def plan(
-        self, start: BatchEnd, caps: Caps, tip: Tip | None = None, look: Look | None = None
-    ) -> BatchEnd:
+    def plan(self, start: BatchEnd, caps: Caps, tip: Tip | None = None, look: Look | None = None) -> BatchEnd:
         """Where the batch after ``start`` ends, not beyond ``tip``. ``look``: at its first records, if that
         was taken already. Raises DataLoss, StreamUnavailable."""
         try:
@@ -116,13 +109,9 @@ class ShardPlanner(FirstRecords):
         if not start.place.names_record or look.start_gone:
             end = replace(end, first=first.sequence_number, start_gone=look.start_gone)
         end = replace(end, behind=max(0, look.now - first.time, self._access.now_ms() - first.time))
-        if caps.piece is not None and look.now - first.time > caps.piece:
-            end = replace(end, marks=self._marks(first, end.place, caps.piece))
-        parts = pieces(self.shard_id, start.place, end)
-        if len(parts) == 1 and end.records == len(records):
-            self._hints.has_read(parts[0], records)
-        if parts and look.iterator is not None:
-            self._hints.stands_at(parts[0], look.iterator)
+        piece = piece_of(self.shard_id, start.place, end)
+        if piece is not None and end.records == len(records):
+            self._hints.has_read(piece, records)
         return end
 
     def _end(self, look: Look, caps: Caps) -> BatchEnd:
@@ -136,39 +125,37 @@ class ShardPlanner(FirstRecords):
         if look.at_tip and (edge is None or last.time < edge or last == first):
             return self._ends_after(look, last, look.cursor, True, records=len(look.arrivals))
         if edge is not None and edge < look.now:
-            arrival, cursor = self._probe(edge)
+            arrival = next_arrival(self.cursor(at_time(edge)))
             if arrival is not None and arrival.after(first):
-                place = at_record(arrival.sequence_number)
-                self.keep(Kept(place, cursor, arrival, ahead=arrival, now=look.now))
-                return BatchEnd(place)
+                return BatchEnd(at_record(arrival.sequence_number))
         # Nothing at or after the edge: all records are before it.
         return self._to_tip(look)
 
     def _to_tip(self, look: Look) -> BatchEnd:
         """The last record of the shard, or a late one if records come faster than they are read."""
-        cursor, last, lag, busy = look.cursor, look.arrivals[-1], _FIRST_LAG, False
+        cursor, last, lag = look.cursor, look.arrivals[-1], _FIRST_LAG
         answer: Answer | None = None
         while answer is None and look.now - lag > last.time:
             near = self.cursor(at_time(look.now - lag))
             jump = near.fetch(MOST_RECORDS)
             if jump.records and Arrival.of(jump.records[-1]).after(last):
-                cursor, answer, busy = near, jump, len(jump.records) >= _BUSY
+                cursor, answer = near, jump
             lag *= 8
         for _ in range(_WALK_CALLS):
             answer = answer or cursor.fetch(MOST_RECORDS)
             if answer.records:
                 last = Arrival.of(answer.records[-1])
-            behind, at_tip = answer.behind, answer.at_tip(MOST_RECORDS)
+            at_tip = answer.at_tip(MOST_RECORDS)
             if at_tip:
                 break
             answer = None
-        return self._ends_after(look, last, cursor, at_tip, behind=behind, busy=busy)
+        return self._ends_after(look, last, cursor, at_tip)
 
     def _walk_exactly(self, look: Look, most: int) -> BatchEnd:
         """At most ``most`` records."""
         # SPK-57: "A limit of records per shard and batch MUST hold exactly."
         last, count = look.arrivals[-1], len(look.arrivals)
-        at_tip, behind = look.at_tip, look.now - last.time
+        at_tip = look.at_tip
         while count < most and not at_tip:
             limit = min(MOST_RECORDS, most - count)
             answer = look.cursor.fetch(limit)
@@ -176,46 +163,16 @@ class ShardPlanner(FirstRecords):
             if sum(len(record["Data"]) for record in look.records) < CARRIED_OF_SHARD:
                 look.records = [*look.records, *answer.records]
             last = Arrival.of(answer.records[-1]) if answer.records else last
-            at_tip, behind = answer.at_tip(limit), answer.behind
-        return self._ends_after(look, last, look.cursor, at_tip, behind=behind, records=count)
+            at_tip = answer.at_tip(limit)
+        return self._ends_after(look, last, look.cursor, at_tip, records=count)
 
     def _ends_after(
-        self,
-        look: Look,
-        last: Arrival,
-        cursor: ShardCursor,
-        at_tip: bool,
-        *,
-        behind: int = 0,
-        records: int | None = None,
-        busy: bool = False,
+        self, look: Look, last: Arrival, cursor: ShardCursor, at_tip: bool, *, records: int | None = None
     ) -> BatchEnd:
         """The batch ends after ``last``, at ``cursor``."""
         place = after_record(last.sequence_number)
-        now = last.time + behind
-        self.keep(Kept(place, cursor, last, at_tip=at_tip, now=now, busy=busy))
+        self.keep(Kept(place, cursor, last, at_tip=at_tip))
         # A record that arrived now does not leave the stream before later ones.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
         return BatchEnd(place, drained=cursor.ended, since=since, records=records)
-
-    def _probe(self, when: int) -> tuple[Arrival | None, ShardCursor]:
-        """The first record at or after a time, and the cursor behind it."""
-        cursor = self.cursor(at_time(when))
-        return next_arrival(cursor), cursor
-
-    def _marks(self, first: Arrival, end: Place, piece: int) -> tuple[str, ...]:
-        """Records that cut a long batch into pieces of about ``piece`` ms of arrival time."""
-        last = next_arrival(self.cursor(at_record(end.sequence_number)))
-        if last is None:
-            return ()
-        span = last.time - first.time
-        count = min(-(-span // piece), _MOST_MARKS + 1)
-        marks: list[str] = []
-        at = first
-        for number in range(1, count):
-            arrival, _ = self._probe(first.time + span * number // count)
-            if arrival is not None and arrival.after(at) and int(arrival.sequence_number) < end.lowest:
-                marks.append(arrival.sequence_number)
-                at = arrival
-        return tuple(marks)

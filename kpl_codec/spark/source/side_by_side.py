@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
 from typing import Final, TypeVar
 
 #: Items that are read at the same time.
@@ -18,44 +17,26 @@ _Result = TypeVar("_Result")
 def side_by_side(
     read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = THREADS
 ) -> Iterator[tuple[_Item, _Result]]:
-    """``read`` of each item, in threads; the results of an item keep their order. At most two results per
-    thread wait. The first error of a thread is raised here."""
+    """``read`` of each item, in threads; the results of an item keep their order. At most one result of each
+    thread waits. The first error of a thread is raised here."""
     if len(items) == 1:
         yield from ((items[0], result) for result in read(items[0]))
         return
-    threads = min(threads, len(items))
-    ready: queue.Queue[tuple[_Item, _Result] | BaseException | None] = queue.Queue(2 * threads)
-    stopped = threading.Event()
-
-    def hand_over(result: tuple[_Item, _Result] | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                return ready.put(result, timeout=0.5)
-            except queue.Full:
-                continue
-
-    def run(item: _Item) -> None:
-        try:
-            for result in () if stopped.is_set() else read(item):
-                hand_over((item, result))
-                if stopped.is_set():
-                    return
-            hand_over(None)
-        except BaseException as error:  # noqa: BLE001 - raised by the caller's thread
-            hand_over(error)
-
+    left = iter(items)
+    asked: dict[Future[_Result | None], tuple[_Item, Iterator[_Result]]] = {}
     with ThreadPoolExecutor(threads, "kpl-codec read") as pool:
-        try:
-            for item in items:
-                pool.submit(run, item)
-            left = len(items)
-            while left:
-                result = ready.get()
-                if isinstance(result, BaseException):
-                    raise result
-                if result is None:
-                    left -= 1
-                else:
-                    yield result
-        finally:
-            stopped.set()
+
+        def ask(item: _Item, results: Iterator[_Result]) -> None:
+            asked[pool.submit(next, results, None)] = item, results
+
+        for item in islice(left, threads):
+            ask(item, read(item))
+        while asked:
+            for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                item, results = asked.pop(future)
+                result = future.result()
+                if result is not None:
+                    ask(item, results)
+                    yield item, result
+                elif (following := next(left, None)) is not None:
+                    ask(following, read(following))

@@ -1,9 +1,8 @@
 """What the planner gives the tasks besides the offsets: only to save calls, never to decide what is read.
 
     records      of a small batch, which the planner has read to find its end: nothing is left to read
-    iterators    at the start of a piece: the task needs no GetShardIterator
-    when         the planner's last call leaves the shard free again: tasks begin then, pieces of a shard one
-                 after the other; the planner waits after the tasks in the same way
+    when         the planner's last call leaves the shard free again: tasks begin then; the planner waits
+                 after the tasks in the same way
 
 Nothing of it is written down. After a restart the tasks read the same records by the offsets alone.
 Specification: spec/07-spark-source.md, SPK-61, SPK-85.
@@ -37,7 +36,6 @@ class TaskHints:
         self._paces: dict[str, Pace] = {}
         self._records: dict[Piece, Records] = {}
         self._size = self._seen = 0
-        self._iterators: dict[Piece, str] = {}
         self._reading: set[str] = set()
         self._lock = threading.Lock()
 
@@ -56,7 +54,6 @@ class TaskHints:
             pace.spent("get_shard_iterator")
         self._reading.clear()
         self._records.clear()
-        self._iterators.clear()
         self._size = self._seen = 0
 
     def may_keep(self, records: Records) -> bool:
@@ -74,27 +71,21 @@ class TaskHints:
                 self._size += size
                 self._records[piece] = records
 
-    def stands_at(self, piece: Piece, iterator: str) -> None:
-        """An iterator that is right before the first record of a piece, and was made a moment ago."""
-        self._iterators[piece] = iterator
-
     def split(self, pieces: Iterable[Piece]) -> tuple[Mapping[Piece, Records], list[Piece]]:
-        """Pieces with their records, and pieces that a task must read, with what it needs to begin."""
-        # SPK-85: "Records and iterators that the planner gives the tasks MUST NOT change what a batch reads."
+        """Pieces with their records, and pieces that a task must read, with the time when it may begin."""
+        # SPK-85: "Records that the planner gives the tasks MUST NOT change what a batch reads."
         # Only a piece that is equal to the planned one gets them.
         carried: dict[Piece, Records] = {}
         left: list[Piece] = []
-        numbers: dict[str, int] = {}
         for piece in pieces:
             records = self._records.get(piece)
             if records is not None:
                 carried[piece] = records
                 continue
-            number = numbers[piece.shard_id] = numbers.get(piece.shard_id, -1) + 1
             pace = self.pace(piece.shard_id)
             wait = max(pace.delay("get_records"), pace.delay("get_shard_iterator"))
-            begin = self._access.now() + wait + number * pace.interval
-            left.append(piece._replace(iterator=self._iterators.get(piece), not_before=begin))
+            begin = self._access.now() + wait
+            left.append(piece._replace(not_before=begin))
             self._reading.add(piece.shard_id)
         return carried, left
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -19,12 +19,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ...arrow import FIELDS, Deaggregator, coalesce, output_schema
-from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
+from ...aws.cursor import MOST_RECORDS, Pace
 from ...aws.shard_map import fetch_shard_map
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
+from ..columns import arrow_schema_of
 from .access import GONE, Access
 from .offsets import Piece
 from .options import Connection, Options
@@ -39,8 +40,7 @@ _SHARED_TASKS: Final = 16
 _SHARDS_PER_TASK: Final = 5
 #: Bytes of records in a partition. Spark warns of tasks of more than a megabyte.
 CARRIED_BY_TASK: Final = 512 * 1024
-#: Seconds of the 300 that an iterator lives, and by which the clocks of two machines may differ.
-_ITERATOR_LIFE: Final = 240.0
+#: Seconds by which the clocks of two machines may differ.
 _CLOCK_SKEW: Final = 5.0
 #: The columns of a Kinesis record, as a task builds them.
 KINESIS_FIELDS = tuple(
@@ -56,17 +56,6 @@ def arrow_schema(options: Options) -> pa.Schema:
     return output_schema(kinesis, options.policy, placement=options.placement, tags=options.tags)
 
 
-def spark_arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of a data source: the names of its arguments have changed."""
-    from inspect import signature
-
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    arrow: pa.Schema = to_arrow_schema(schema, **named)
-    return arrow
-
-
 @dataclass
 class KinesisPartition(InputPartition):
     """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
@@ -79,18 +68,20 @@ class KinesisPartition(InputPartition):
     consumer: str | None = None
 
 
-def shared_out(pieces: list[Piece], shards_per_task: int | None = None) -> list[tuple[Piece, ...]]:
-    """The pieces that each task reads: ``shards_per_task`` of them, the pieces of one shard apart.
+def shared_out(pieces: list[Piece], most: int | None = None) -> list[tuple[Piece, ...]]:
+    """The pieces that each task reads. ``most``: tasks.
 
     None: because a task is slower than reading a few records, small pieces share 16 tasks; of others at most
     five share a task, which can read as fast as five shards allow.
     """
-    alone = [piece for piece in pieces if piece.siblings > 1]
-    few = [p for p in pieces if p.siblings == 1 and p.records is not None and p.records <= _FEW_RECORDS]
-    many = [p for p in pieces if p.siblings == 1 and (p.records is None or p.records > _FEW_RECORDS)]
-    runs: list[tuple[Piece, ...]] = [(piece,) for piece in alone]
-    for shared, most in ((few, len(few)), (many, _SHARDS_PER_TASK)):
-        size = shards_per_task or max(1, min(most, -(-len(shared) // _SHARED_TASKS)))
+    if most is not None:
+        count = min(most, len(pieces))
+        return [tuple(pieces[number::count]) for number in range(count)]
+    few = [piece for piece in pieces if piece.records is not None and piece.records <= _FEW_RECORDS]
+    many = [piece for piece in pieces if piece.records is None or piece.records > _FEW_RECORDS]
+    runs: list[tuple[Piece, ...]] = []
+    for shared, together in ((few, len(few)), (many, _SHARDS_PER_TASK)):
+        size = max(1, min(together, -(-len(shared) // _SHARED_TASKS)))
         runs += [tuple(shared[at : at + size]) for at in range(0, len(shared), size)]
     return runs
 
@@ -108,10 +99,6 @@ def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
     return fetch_shard_map(connection.client(), stream, closed=True)
 
 
-class _FirstGone(Exception):
-    """The place at which a read begins or goes on is gone."""
-
-
 class PieceReader:
     """Reads pieces in a task. ``consumer``: as in `KinesisPartition`."""
 
@@ -122,70 +109,63 @@ class PieceReader:
         """The Kinesis records of a piece, answer by answer. Raises DataLoss, StreamUnavailable."""
         # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
         # and the bytes a second that the options allow."
-        pace = self._access.pace(1 / piece.siblings)
-        yield from self._records(piece, pace)
+        pace = self._access.pace()
+        wait = max(0.0, piece.not_before - self._access.now())
+        pace.begin_in(min(wait, pace.interval + _CLOCK_SKEW))
+        start, count = piece.start, piece.records
+        if start.names_record:
+            # A read after a record begins at that record: if it comes, nothing behind it is missing.
+            first = start.sequence_number
+            # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how
+            # many."
+            count = count and count + (start.kind == "AFTER_SEQUENCE_NUMBER")
+            gone = yield from self._to_end(piece, at_record(first), pace, first, count)
+        else:
+            gone = yield from self._to_end(piece, start, pace, None, count)
+        if gone:
+            yield from self._to_end(piece, TRIM_HORIZON, pace)
         # The planner knows of one more call, not of its bytes.
         self._access.sleep(max(0.0, pace.delay("get_records") - pace.interval))
 
-    def _records(self, piece: Piece, pace: Pace) -> Iterator[list[dict[str, Any]]]:
-        wait = piece.not_before - self._access.now()
-        pace.begin_in(min(max(wait, 0.0), pace.interval + _CLOCK_SKEW))
-        start = piece.start
-        hint = piece.iterator if wait > -_ITERATOR_LIFE and self._consumer is None else None
-        # The planner's iterator is right before the first record of the piece. Without it, a read after a
-        # record begins at that record: if it comes, nothing behind it is missing.
-        one_before = start.kind == "AFTER_SEQUENCE_NUMBER" and hint is None
-        begin = at_record(start.sequence_number) if one_before else start
-        first = begin.sequence_number if begin.kind == "AT_SEQUENCE_NUMBER" else None
-        # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
-        left = None if piece.records is None else piece.records + one_before
-        try:
-            with closing(self._cursor(piece, begin, pace, hint)) as cursor:
-                yield from self._to_end(piece, cursor, first, left)
-        except _FirstGone:
-            with suppress(_FirstGone), closing(self._cursor(piece, TRIM_HORIZON, pace)) as cursor:
-                yield from self._to_end(piece, cursor)
-
-    def _cursor(self, piece: Piece, place: Place, pace: Pace, iterator: str | None = None) -> ShardCursor:
-        consumer = self._consumer
-        return self._access.cursor(piece.shard_id, place, pace, iterator=iterator, consumer=consumer)
-
     def _to_end(
-        self, piece: Piece, cursor: ShardCursor, first: str | None = None, left: int | None = None
-    ) -> Iterator[list[dict[str, Any]]]:
-        """The records of a piece that ``cursor`` gives. ``first``: the record that must come first; ``left``:
-        how many records are asked for. Raises _FirstGone, if loss is allowed."""
+        self, piece: Piece, begin: Place, pace: Pace, first: str | None = None, left: int | None = None
+    ) -> Generator[list[dict[str, Any]], None, bool]:
+        """The records of a piece, read from ``begin`` on. ``first``: the record that must come first;
+        ``left``: how many records are asked for. True: that place is gone, and loss is allowed."""
         last = int(piece.end.sequence_number)
         waits_since: float | None = None
-        while True:
-            limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
-            try:
-                answer = cursor.fetch(limit)
-            except StreamUnavailable as error:
-                if error.code not in GONE:
-                    raise
-                self._report_loss(piece, piece.start, GONE[error.code], error.reason)
-                raise _FirstGone from None
-            if answer.records:
-                if first is not None and answer.records[0]["SequenceNumber"] != first:
-                    self._report_loss(piece, piece.start, "trimmed", "the record is past retention")
-                first = waits_since = None
-                left = None if left is None else left - len(answer.records)
-                if kept := _within(piece, answer.records):
-                    yield kept
-                numbers = [int(record["SequenceNumber"]) for record in answer.records]
-                if numbers[-1] >= last:
-                    if last not in numbers:
-                        self._report_loss(piece, piece.end, "record-missing", "the batch should end there")
-                    return
-            if answer.at_tip(limit):
-                # The driver has seen the end of this piece, but this reader may not see it yet.
-                now = self._access.clock()
-                waits_since = waits_since or now
-                if answer.ended or now - waits_since > _CATCH_UP:
-                    self._report_loss(piece, piece.end, "record-missing", "the shard has ended before it")
-                    return
-                self._access.sleep(0.2)
+        with closing(self._access.cursor(piece.shard_id, begin, pace, self._consumer)) as cursor:
+            while True:
+                limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
+                try:
+                    answer = cursor.fetch(limit)
+                except StreamUnavailable as error:
+                    if error.code not in GONE:
+                        raise
+                    self._report_loss(piece, piece.start, GONE[error.code], error.reason)
+                    return True
+                if answer.records:
+                    numbers = [record["SequenceNumber"] for record in answer.records]
+                    if first is not None and numbers[0] != first:
+                        self._report_loss(piece, piece.start, "trimmed", "the record is past retention")
+                    first = waits_since = None
+                    left = None if left is None else left - len(numbers)
+                    if inside := _within(piece, answer.records):
+                        yield inside
+                    if int(numbers[-1]) >= last:
+                        if piece.end.sequence_number not in numbers:
+                            self._report_loss(
+                                piece, piece.end, "record-missing", "the batch should end there"
+                            )
+                        return False
+                if answer.at_tip(limit):
+                    # The driver has seen the end of this piece, but this reader may not see it yet.
+                    now = self._access.clock()
+                    waits_since = waits_since or now
+                    if answer.ended or now - waits_since > _CATCH_UP:
+                        self._report_loss(piece, piece.end, "record-missing", "the shard has ended before it")
+                        return False
+                    self._access.sleep(0.2)
 
     def _report_loss(self, piece: Piece, place: Place, code: str, reason: str) -> None:
         self._access.report_loss(piece.shard_id, place, code, reason)
@@ -233,7 +213,7 @@ class TaskReader:
         if not isinstance(partition, KinesisPartition):
             return  # Spark makes its own where there are none
         options = self.options
-        out = spark_arrow_schema(self.schema)
+        out = arrow_schema_of(self.schema)
         source: Iterator[pa.RecordBatch] = iter(())
         if partition.carried is not None:
             source = iter((partition.carried,))

@@ -15,10 +15,9 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final
 
@@ -62,10 +61,9 @@ class RowsNotWritten(KplError):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """The result of one task: user records by shard, and bytes of data."""
+    """The result of one task: how many user records are in the stream."""
 
-    user_records: Counter[str] = field(default_factory=Counter)
-    data_bytes: int = 0
+    user_records: int = 0
 
 
 def check_columns(schema: StructType) -> None:
@@ -94,42 +92,33 @@ class _Task:
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._lock = threading.Lock()
-        self.written = Written()
-        self.rows = 0
-        self.failed = 0
+        self.rows = self.written = 0
         self.error: BaseException | None = None
 
     def put(self, record: _Arguments) -> None:
         self.rows += 1
-        future = self._producer.put(*record)
-        future.add_done_callback(lambda done: self._done(done, len(record[1])))
+        self._producer.put(*record).add_done_callback(self._done)
 
-    def _done(self, future: Any, size: int) -> None:
+    def _done(self, future: Any) -> None:
         error = future.exception()
         with self._lock:
-            if error is None:
-                self.written.user_records[future.result().shard_id] += 1
-                self.written.data_bytes += size
-            else:
-                self.failed += 1
-                self.error = self.error or error
+            self.written += error is None
+            self.error = self.error or error
 
     def finish(self) -> Written:
         """Wait for all of them. Raises RowsNotWritten."""
         # SPK-67: "A task MUST NOT succeed before each of its rows is in the stream, and MUST fail with
         # the number of rows that are not."
         self._producer.flush()
-        written = self.written.user_records.total()
-        if self.failed or written != self.rows:
-            error = self.error
-            raise RowsNotWritten(
-                rows=self.rows,
-                failed=self.rows - written,
-                written=written,
-                code=getattr(error, "code", "unknown"),
-                reason=str(error),
-            ) from error
-        return self.written
+        if self.written == self.rows:
+            return Written(self.written)
+        raise RowsNotWritten(
+            rows=self.rows,
+            failed=self.rows - self.written,
+            written=self.written,
+            code=getattr(self.error, "code", "unknown"),
+            reason=str(self.error),
+        ) from self.error
 
 
 class _Writer:
@@ -148,14 +137,13 @@ class _Writer:
             producer.wait_ready()
             for record in map(_arguments, _rows(items)):
                 task.put(record)
-                if task.failed:
+                if task.error is not None:
                     break  # the rest would be written twice
             return task.finish()
 
     def committed(self, messages: list[Any]) -> None:
-        shards: Counter[str] = sum((m.user_records for m in messages if m is not None), Counter())
-        size = sum(m.data_bytes for m in messages if m is not None)
-        _log.info("%s: %s user records, %s bytes: %s", self.options.stream_name, shards.total(), size, shards)
+        written = sum(message.user_records for message in messages if message is not None)
+        _log.info("%s: %s user records", self.options.stream_name, written)
 
 
 def _rows(items: Iterable[Any]) -> Iterator[dict[str, Any]]:

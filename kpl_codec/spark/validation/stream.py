@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...captures import CAPTURE_SCHEMA, Location
+from ...captures.rows import capture_batch
 from ...errors import KplError
 from ...report.counters import Tally
 from ...report.scan import findings_batch
@@ -67,10 +68,6 @@ def in_one_go() -> bool:
     return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
-def _unopened(options: Mapping[str, str]) -> dict[str, str]:
-    return {**options, "policy": "none"}
-
-
 def _judge_and_write(
     shard_map: ShardMap, work: Location, users: Location
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -90,13 +87,12 @@ def _judge_and_write(
 
 def _captured(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch of Kinesis records in the columns of a capture."""
-    arrays = []
-    for field in CAPTURE_SCHEMA:
-        if field.name in batch.schema.names:
-            arrays.append(batch[field.name].cast(field.type))
-        else:
-            arrays.append(pa.nulls(batch.num_rows, field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=CAPTURE_SCHEMA)
+    given = {
+        field.name: batch[field.name].cast(field.type)
+        for field in CAPTURE_SCHEMA
+        if field.name in batch.schema.names
+    }
+    return capture_batch(given, batch.num_rows)
 
 
 def follow(
@@ -127,7 +123,7 @@ def follow(
         validation = _batch(df, number, shard_map, output, options["streamName"], title)
         on_batch(validation, number)
 
-    stream = spark.readStream.format("kpl-kinesis").options(**_unopened(options)).load()
+    stream = spark.readStream.format("kpl-kinesis").options(**{**options, "policy": "none"}).load()
     writer = stream.writeStream.foreachBatch(each).option("checkpointLocation", f"{output}/checkpoint")
     trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval} seconds"}
     return writer.trigger(**trigger).start()

@@ -9,25 +9,30 @@ works as its client only, and prints what it got as one line of JSON.
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from threading import Timer
 from typing import Any
 
 import kpl_codec as kpl
 
+#: Seconds until a server must be up.
+_PATIENCE = 120
 
-def serve(port: int) -> None:
-    """A Connect server, until standard input ends."""
+
+def serve() -> None:
+    """A Connect server on a port that it chooses and prints, until standard input ends."""
     from kpl_codec.spark import local_session
 
     plugin = "org.apache.spark.sql.connect.SparkConnectPlugin"
-    settings = {"spark.plugins": plugin, "spark.connect.grpc.binding.port": port}
-    local_session("kpl-codec connect", cores=2, memory="1g", quick_start=True, settings=settings)
-    print("READY", flush=True)
+    settings = {"spark.plugins": plugin, "spark.connect.grpc.binding.port": 0}
+    session: Any = local_session("connect", cores=2, memory="1g", quick_start=True, settings=settings)
+    service = getattr(session._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+    print("PORT", getattr(service, "MODULE$").localPort(), flush=True)
     sys.stdin.read()
 
 
@@ -35,16 +40,23 @@ def serve(port: int) -> None:
 def connect_session() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "tests.spark.connect.session", "serve", str(port)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+    command = [sys.executable, "-m", "tests.spark.connect.session", "serve"]
+    with (
+        TemporaryFile() as log,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log) as server,
+    ):
+        too_late = Timer(_PATIENCE, server.kill)
+        too_late.start()
         try:
             assert server.stdout is not None
-            assert server.stdout.readline() == b"READY\n"
+            word, _, port = server.stdout.readline().decode().strip().partition(" ")
+            too_late.cancel()
+            if word != "PORT":
+                log.seek(0)
+                raise RuntimeError(f"the Connect server did not come up: {log.read().decode()[-4000:]}")
             yield SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
         finally:
+            too_late.cancel()
             server.kill()
 
 
@@ -108,6 +120,6 @@ def work(spark: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(int(sys.argv[2]))
+        serve()
     else:
         print("RESULT " + json.dumps(main(json.loads(sys.argv[1]))), flush=True)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.spark.source.access import Access
-from kpl_codec.spark.source.consumer import joined
 from kpl_codec.spark.source.offsets import DataLoss, Piece, StreamOffset, batch_pieces
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.planner import Planner, moves
@@ -46,9 +45,7 @@ class ModelQuery:
         stream = self.stream
         self._at_tips = False
         # Sleeps of many threads would add up on the model's one clock.
-        self.access = Access(
-            stream, self.options, clock=stream.clock, now=stream.clock, sleep=stream.sleep
-        )
+        self.access = Access(stream, self.options, clock=stream.clock, now=stream.clock, sleep=stream.sleep)
         self.planner = Planner(self.access, workers=1)
 
     def plan(self) -> list[Piece] | None:
@@ -89,7 +86,6 @@ class ModelQuery:
             if "behind" in ends and shard_id in unread:
                 assert ends["behind"] >= (begun - unread[shard_id]) * 1000 - 2, "it is further behind"
         consumer = self.consumers[len(self.log) % len(self.consumers)]
-        pieces = pieces if consumer is None else joined(pieces)
         carried, left = self.planner.hints.split(pieces)
         rows = [
             (piece.shard_id, record["SequenceNumber"]) for piece in carried for record in carried[piece]
@@ -180,7 +176,6 @@ CAPS = st.builds(
     Caps,
     st.none() | st.sampled_from([1, 7, 60]),
     st.none() | st.sampled_from([5, 1000, 600_000]),
-    st.none() | st.sampled_from([3, 1000]),
 )
 
 #: What GetShardIterator says of a sequence number that it does not know.

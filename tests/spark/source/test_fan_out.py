@@ -13,9 +13,8 @@ import pytest
 from kpl_codec.aws import subscription
 from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.shards.place import TRIM_HORIZON, after_record
+from kpl_codec.shards.place import after_record
 from kpl_codec.spark.source import read, task_hints
-from kpl_codec.spark.source.consumer import joined
 from kpl_codec.spark.source.offsets import DataLoss, Piece
 from kpl_codec.testing.faults import (
     error,
@@ -113,12 +112,10 @@ def test_a_consumer_is_registered_and_deregistered_as_asked(proxied: tuple[Strea
 def test_a_consumer_that_is_not_there_is_said_to_be_missing(proxied: tuple[Stream, FanOutProxy]) -> None:
     stream, proxy = proxied
     stream.put(3)
-    named = efo(proxy, consumerName=None, registeredConsumerId="nobody", registeredConsumerIdType="name")
     gone = f"{stream_arn(stream)}/consumer/nobody:1"
-    for options in (named, efo(proxy, consumerName=None, consumerArn=gone)):
-        with pytest.raises(StreamUnavailable) as caught:
-            Query(stream, **options).until_idle()
-        assert caught.value.code == "ConsumerNotFound"
+    with pytest.raises(StreamUnavailable) as caught:
+        Query(stream, **efo(proxy, consumerName=None, consumerArn=gone)).until_idle()
+    assert caught.value.code == "ConsumerNotFound"
     for lossy in (True, False):
         # A new name, because kinesis-local at times never ends the deregistration of an old one.
         query = Query(stream, **efo(proxy, failOnDataLoss=not lossy, consumerName=f"reader-{lossy}"))
@@ -156,10 +153,3 @@ def test_records_that_are_gone_are_data_loss(proxied: tuple[Stream, FanOutProxy]
     rest = {number for (_, number, _), _, _ in rows_of_piece(stream, piece, **options, failOnDataLoss=False)}
     assert rest == {str(number) for number in numbers if number > int(gone)} if how == "error" else rest
     assert max(rest, key=int) == end
-
-
-def test_pieces_of_a_shard_are_joined() -> None:
-    cuts = [TRIM_HORIZON, *(after_record(str(number)) for number in (5, 7, 9))]
-    found = [Piece("a", cuts[n], cuts[n + 1], 3) for n in range(3)]
-    other = Piece("b", cuts[0], cuts[1], 1, 5)
-    assert joined([*found, other]) == [Piece("a", cuts[0], cuts[3]), other]

@@ -163,29 +163,6 @@ def test_a_shard_that_expired_before_it_was_drained(make_stream: Any, fail: bool
         assert {shard for shard, _, _ in missing} == {gone}  # its children were read, whole
 
 
-@pytest.mark.requirement("SPK-61")
-def test_a_task_keeps_to_what_a_shard_allows() -> None:
-    from kpl_codec.aws.cursor import Pace
-
-    now = [0.0]
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now[0] += seconds
-
-    pace = Pace(4, 2 * 1024 * 1024, sleep=sleep, clock=lambda: now[0])
-    read = 0
-    for size in [10 * 1024 * 1024, 0, 0, 1024 * 1024] * 20:
-        pace.wait("get_records")
-        pace.spent("get_records", size)
-        read += size
-    pace.wait("get_records")
-    assert now[0] >= 80 / 4 / 2
-    assert read / now[0] <= 2 * 1024 * 1024
-    assert min(slept) >= 0.25
-
-
 @pytest.mark.requirement("SPK-63")
 def test_an_idle_query_asks_seldom(make_stream: Any) -> None:
     stream = make_stream(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -10,10 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import TRIM_HORIZON, after_record, at_record, at_time
-from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.spark.source.offsets import BatchEnd, OffsetError, StreamOffset, pieces, ready, with_listed
+from kpl_codec.spark.source.offsets import (
+    BatchEnd,
+    OffsetError,
+    Piece,
+    StreamOffset,
+    piece_of,
+)
 from kpl_codec.spark.source.planner import moves
 
 NUMBERS = st.integers(0, 10**56).map(str)
@@ -31,7 +34,6 @@ ENDS = st.builds(
     first=st.none() | NUMBERS,
     start_gone=st.booleans(),
     initial=st.none() | st.just("") | NUMBERS,
-    marks=st.lists(NUMBERS, max_size=3).map(tuple),
     records=st.none() | st.integers(1, 10**6),
     behind=st.none() | st.integers(0, 10**9),
 )
@@ -52,76 +54,14 @@ def test_an_offset_is_its_text(shards: dict[str, BatchEnd], listed: int | None) 
     assert json.dumps(backwards.to_json()) == text
 
 
-@pytest.mark.requirement("SPK-52")
-def test_a_checkpoint_written_before_places_had_dates_is_read() -> None:
-    """As the version of 2026-11-20 wrote it, every kind of entry."""
-    written = {
-        "shards": {
-            "shardId-000000000000": {"after": "4957", "end": True},
-            "shardId-000000000001": {
-                "before": "4958",
-                "first": "4951",
-                "marks": ["4953", "4955"],
-                "behind": 7,
-            },
-            "shardId-000000000002": {"at": "TRIM_HORIZON"},
-            "shardId-000000000003": {"time": 1763719200000, "first": "5", "initial": ""},
-            "shardId-000000000004": {"after": "4960", "first": "4959", "lost": True, "behind": 0},
-        },
-        "stream": "orders",
-        "version": 1,
-    }
-    offset = StreamOffset.from_json(written, "orders")
-    assert offset == StreamOffset(
-        "orders",
-        {
-            "shardId-000000000000": BatchEnd(after_record("4957"), drained=True),
-            "shardId-000000000001": BatchEnd(
-                at_record("4958"), first="4951", marks=("4953", "4955"), behind=7
-            ),
-            "shardId-000000000002": BatchEnd(TRIM_HORIZON),
-            "shardId-000000000003": BatchEnd(at_time(1763719200000), first="5", initial=""),
-            "shardId-000000000004": BatchEnd(after_record("4960"), first="4959", start_gone=True, behind=0),
-        },
-    )
-    assert json.dumps(offset.to_json()) == json.dumps(written)
-
-
 @pytest.mark.requirement("SPK-53")
-@given(st.lists(st.integers(1, 10**56), min_size=2, max_size=5, unique=True), st.booleans())
-def test_pieces_follow_one_another_without_gap(numbers: list[int], symbolic: bool) -> None:
-    first, *marks, last = map(str, sorted(numbers))
-    start = TRIM_HORIZON if symbolic else after_record("0")
-    end = BatchEnd(after_record(last), first=first if symbolic else None, marks=tuple(marks))
-    found = pieces("s", start, end)
-    assert found[0].start == (at_record(first) if symbolic else start)
-    assert found[-1].end == after_record(last)
-    for left, right in itertools.pairwise(found):
-        assert left.end == right.start
-    assert pieces("s", end.place, end) == []
-
-
-SPLIT = {
-    "Shards": [
-        {
-            "ShardId": "p",
-            "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)},
-            "SequenceNumberRange": {"StartingSequenceNumber": "1", "EndingSequenceNumber": "9"},
-        },
-        {
-            "ShardId": "left",
-            "ParentShardId": "p",
-            "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": str(2**127 - 1)},
-            "SequenceNumberRange": {"StartingSequenceNumber": "10"},
-        },
-        {
-            "ShardId": "right",
-            "ParentShardId": "p",
-            "HashKeyRange": {"StartingHashKey": str(2**127), "EndingHashKey": str(2**128 - 1)},
-            "SequenceNumberRange": {"StartingSequenceNumber": "10"},
-        },
-    ]
-}
+@given(st.integers(1, 10**56), st.integers(1, 10**56), st.booleans())
+def test_a_piece_begins_with_a_record_that_is_named(first: int, more: int, symbolic: bool) -> None:
+    start = TRIM_HORIZON if symbolic else after_record(str(first - 1))
+    end = BatchEnd(after_record(str(first + more)), first=str(first) if symbolic else None, records=3)
+    begin = at_record(str(first)) if symbolic else start
+    assert piece_of("s", start, end) == Piece("s", begin, end.place, 3)
+    assert piece_of("s", end.place, end) is None
 
 
 _VALUES = st.sampled_from(
@@ -132,7 +72,7 @@ _VALUES = st.sampled_from(
 @pytest.mark.requirement("SPK-51", "SPK-52")
 @given(
     st.dictionaries(
-        st.sampled_from(["at", "time", "before", "after", "end", "since", "first", "marks", "began", "more"]),
+        st.sampled_from(["at", "time", "before", "after", "end", "since", "first", "began", "more"]),
         _VALUES,
         min_size=1,
         max_size=3,
@@ -152,24 +92,7 @@ def test_a_checkpoint_is_what_it_says_or_refused(shard: dict[str, Any]) -> None:
     ends = offset.shards["shardId-0"]
     assert ends.place.lowest >= 0
     assert ends.place.kind != "AT_TIMESTAMP" or ends.place.time_ms >= 0
-    assert all(int(number) >= 0 for number in (ends.first, ends.began, *ends.marks) if number)
-
-
-@pytest.mark.requirement("SPK-54", "SPK-55")
-def test_children_wait_for_their_parent_and_a_drained_shard_is_not_new_again() -> None:
-    lineage = ShardMap.from_list_shards([SPLIT]).lineage
-    at = with_listed(StreamOffset("s", {"p": BatchEnd(after_record("5"))}), lineage)
-    assert at.shards["left"] == at.shards["right"] == BatchEnd(TRIM_HORIZON, began="10")
-    assert not ready("left", at, lineage)
-    done = StreamOffset("s", {**at.shards, "p": BatchEnd(after_record("9"), drained=True)})
-    assert ready("left", done, lineage)
-    assert ready("right", done, lineage)
-    assert with_listed(done, lineage) == done
-    later = Lineage([shard for shard in lineage if shard.shard_id != "p"])
-    assert set(with_listed(done, later).shards) == {"left", "right"}
-    # Expired before it was drained: it stays, so that somebody notices.
-    assert "p" in with_listed(at, later).shards
-    assert ready("left", with_listed(at, later), later)
+    assert all(int(number) >= 0 for number in (ends.first, ends.began) if number)
 
 
 @pytest.mark.requirement("SPK-90")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
 from kpl_codec.errors import KplError
-from kpl_codec.shards.place import TRIM_HORIZON, Place, after_record
+from kpl_codec.shards.place import TRIM_HORIZON, Place
 from kpl_codec.spark.source import offsets, planner, tasks
 from kpl_codec.spark.source.first_records import FirstRecords
 from kpl_codec.spark.source.shard_planner import ShardPlanner
@@ -108,15 +108,6 @@ def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
 
 
 @defect
-def a_mark_is_read_by_neither_piece(patch: Patch) -> None:
-    def cut(original: Any, shard_id: str, start: Any, end: Any) -> Any:
-        found = original(shard_id, start, end)
-        return found[:1] + [piece._replace(start=after_record(piece.start.value)) for piece in found[1:]]
-
-    changed(patch, offsets, "pieces", cut)
-
-
-@defect
 def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
     changed(patch, FirstRecords, "report", lambda original, self, place, code, why: code == "trimmed")
     patch.setattr(tasks.PieceReader, "_report_loss", lambda *_: None)
@@ -140,24 +131,6 @@ def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
         return look
 
     changed(patch, FirstRecords, "_read", late)
-
-
-@defect
-def a_cursor_behind_the_first_record_is_taken_for_one_before_it(patch: Patch) -> None:
-    def keep(original: Any, self: Any, kept: Any) -> None:
-        kept.ahead = None
-        original(self, kept)
-
-    changed(patch, FirstRecords, "keep", keep)
-
-
-@defect
-def the_iterator_of_a_piece_stands_behind_its_first_record(patch: Patch) -> None:
-    def behind(original: Any, self: Any, piece: Any, iterator: str) -> None:
-        shard_id, _, made = iterator.split()
-        original(self, piece, f"{shard_id} {int(piece.start.lowest) + 2} {made}")
-
-    changed(patch, TaskHints, "stands_at", behind)
 
 
 @defect

@@ -27,25 +27,16 @@ from .test_plan import Query
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 4), st.none() | st.sampled_from([1, 1000, 1001, 10**6])), max_size=80),
-    st.none() | st.integers(1, 9),
+    st.lists(st.none() | st.sampled_from([1, 1000, 1001, 10**6]), max_size=80), st.none() | st.integers(1, 9)
 )
-def test_every_piece_has_one_task(shards: list[tuple[int, int | None]], per_task: int | None) -> None:
-    pieces = [
-        Piece(f"s{n}", at_record(str(part)), after_record(str(part)), count, records if count == 1 else None)
-        for n, (count, records) in enumerate(shards)
-        for part in range(count)
-    ]
-    runs = shared_out(pieces, per_task)
-    assert sorted(piece for run in runs for piece in run) == sorted(pieces)
-    assert all(len(run) == 1 or len({piece.shard_id for piece in run}) == len(run) for run in runs)
-    if per_task is not None:
-        assert max(map(len, runs), default=0) <= per_task
-        assert sum(len(run) < per_task for run in runs) <= 2 + sum(n for n, _ in shards if n > 1)
-    else:
-        small = [run for run in runs if run[0].records is not None and run[0].records <= 1000]
-        assert len(small) <= 16
-        assert all(len(run) <= 5 for run in runs if run not in small)
+def test_every_piece_has_one_task(records: list[int | None], most: int | None) -> None:
+    pieces = [Piece(f"s{n}", at_record("1"), after_record("2"), count) for n, count in enumerate(records)]
+    runs = shared_out(pieces, most)
+    assert sorted(piece.shard_id for run in runs for piece in run) == sorted(p.shard_id for p in pieces)
+    assert all(runs)
+    small = [run for run in runs if run[0].records is not None and run[0].records <= 1000]
+    assert len(runs) <= most if most is not None else len(small) <= 16
+    assert most is not None or all(len(run) <= 5 for run in runs if run not in small)
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(1, 8))
@@ -81,10 +72,7 @@ def test_an_error_of_a_thread_is_raised_and_the_others_stop() -> None:
 
 
 @pytest.mark.requirement("SPK-90")
-@pytest.mark.parametrize("iterator", [None, "of the earlier life"])
-def test_a_piece_that_begins_in_an_earlier_life_is_read_from_the_shards_first_record(
-    iterator: str | None,
-) -> None:
+def test_a_piece_that_begins_in_an_earlier_life_is_read_from_the_shards_first_record() -> None:
     numbers = [str(number) for number in range(500, 505)]
 
     class Client:
@@ -94,13 +82,11 @@ def test_a_piece_that_begins_in_an_earlier_life_is_read_from_the_shards_first_re
             return {"ShardIterator": "present"}
 
         def get_records(self, **asked: Any) -> dict[str, Any]:
-            if asked["ShardIterator"] == iterator:
-                raise refusal("ExpiredIteratorException", "GetRecords")
             records = [{"SequenceNumber": number, "Data": b""} for number in numbers]
             return {"Records": records, "NextShardIterator": "next", "MillisBehindLatest": 0}
 
     access = Access(Client(), parse_options({"streamName": "s", "failOnDataLoss": "false"}))
-    piece = Piece("s1", after_record("400"), after_record("504"), 1, None, iterator, time.time())
+    piece = Piece("s1", after_record("400"), after_record("504"))
     rows = [record["SequenceNumber"] for rows in PieceReader(access).records(piece) for record in rows]
     assert rows == numbers
 
@@ -120,7 +106,7 @@ def test_the_shard_map_is_asked_for_once_and_not_carried(
             fetched.append(1) or fetch(*arguments, **named)
         ),
     )
-    query = Query(stream, placement=True, shardsPerTask=1)
+    query = Query(stream, placement=True)
     for _ in range(3):
         stream.put(6)
         query.until_idle()

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[3]
 VERSIONS = ["3.5.9", "4.0.5", "4.1.4", "4.2.1"]
 FILES = [
     "tests/spark/test_functions.py",
-    "tests/spark/test_generate.py",
-    "tests/spark/validation/test_job.py",
+    "tests/captures",
+    "tests/validation/test_job.py",
 ]
 #: What needs the data source.
 STREAMS = [

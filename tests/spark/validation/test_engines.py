@@ -19,10 +19,9 @@ from kpl_codec.cli.progress import SparkFailed, spark_errors
 from kpl_codec.errors import CaptureError
 from kpl_codec.validation import LocalEngine, validate
 from tests.captures.test_captures import WHEN, answer, lambda_event
-from tests.validation.test_job import LOWER, MAP, UPPER, Run, run, sorted_by_shard
+from tests.validation.test_job import LOWER, MAP, UPPER, sorted_by_shard
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-__all__ = ["run"]
 
 
 def every_form(folder: Path) -> None:
@@ -111,29 +110,3 @@ def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Except
         spark.range(1).mapInArrow(fails, "id long").collect()
     assert caught.value.reason == told
     assert "Traceback" in log.read_text()
-
-
-@pytest.mark.requirement("SPK-17")
-def test_other_formats_of_spark(spark: Any, run: Run) -> None:
-    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
-    assert run("--engine", "auto", "--output-format", "orc") in (0, 1)
-    assert list((run.output / "user-records").glob("*.orc"))
-
-
-@pytest.mark.requirement("SPK-19")
-def test_text_formats_leave_nothing_behind(spark: Any, run: Run) -> None:
-    """A format that cannot say which columns there are is no hindrance."""
-    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=None)))
-    assert run("--engine", "auto", "--output-format", "json") == 1
-    assert not (run.output / "_work").exists()
-    assert (run.output / "shards.json").exists()
-
-
-@pytest.mark.requirement("SPK-19")
-def test_a_format_that_this_spark_has_not(spark: Any, run: Run) -> None:
-    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x", shard=LOWER)))
-    assert run("--engine", "auto", "--output-format", "delta") == 2
-    told = run.err.strip().splitlines()
-    assert len(told) == 1
-    assert "no format delta" in told[0]
-    assert run("--engine", "auto", "--output-format", "orc") in (0, 1)  # nothing was left behind

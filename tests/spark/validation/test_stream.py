@@ -56,16 +56,3 @@ def test_a_batch_that_fails_half_way_is_counted_once(
     assert read(out) == stream.sent
     summary = (out / "summary.txt").read_text().replace(",", "")
     assert " 200 " in summary
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-43")
-def test_both_engines_read_the_same(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    stream.put(10)
-    stream.split()
-    stream.put(5, naive=True)
-    for engine in ("local", "spark"):
-        assert stream.validate(tmp_path / engine, "--engine", engine) == 1
-    assert read(tmp_path / "local") == read(tmp_path / "spark") == stream.sent
-    told = [(tmp_path / engine / "summary.txt").read_text() for engine in ("local", "spark")]
-    assert told[0] == told[1]

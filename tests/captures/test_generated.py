@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpl_codec.captures import generated as module
+from kpl_codec.captures import generated
 from kpl_codec.captures.generated import Generation, Recipe
 from kpl_codec.captures.location import Location
 from kpl_codec.cli.main import main
 from kpl_codec.validation import LocalEngine
-from tests.benchmarks.spark_generate import generated
-
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def digest(df: Any) -> str:
-    rows = sorted((row.shardId, row.sequenceNumber, bytes(row.data)) for row in df.collect())
-    return hashlib.sha256(repr(rows).encode()).hexdigest()
+def test_the_same_however_many_tasks_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(seed: int, file_bytes: int) -> pa.Table:
+        monkeypatch.setattr(generated, "_FILE_BYTES", file_bytes)
+        folder = Location(tmp_path / f"{seed}-{file_bytes}").make_folder()
+        generation = Generation(Recipe(5_001, shards=3, per_aggregate=50, seed=seed), folder)
+        assert (generation.tasks > 5) == (file_bytes == 50_000)
+        LocalEngine(cores=1).run_all(generation, generation.tasks)
+        return pq.read_table(folder.path)
 
-
-def test_the_same_however_many_tasks_make_it(spark: Any) -> None:
-    recipe = Recipe(5_001, shards=3, per_aggregate=50, seed=7)
-    assert digest(generated(spark, recipe, tasks=1)) == digest(generated(spark, recipe, tasks=5))
-    assert digest(generated(spark, Recipe(5_001, shards=3, per_aggregate=50, seed=8))) != digest(
-        generated(spark, recipe)
-    )
-
-
-def test_the_local_engine_makes_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FILE_BYTES", 50_000)
-    generation = Generation(Recipe(5_001, shards=3, per_aggregate=50, seed=7), Location(str(tmp_path)))
-    assert generation.tasks > 5
-    LocalEngine(cores=1).run_all(generation, generation.tasks)
-    assert digest(spark.read.parquet(str(tmp_path))) == digest(generated(spark, generation.recipe))
+    assert made(7, 50_000) == made(7, 10**9) != made(8, 10**9)
 
 
 def test_generated_and_validated(tmp_path: Path, capsys: Any) -> None:

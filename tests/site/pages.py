@@ -1,0 +1,154 @@
+"""The pages of the site that are made: the API, the command line, error codes, findings.
+
+Every public name of `tests.test_surface.PUBLIC` gets an entry, from its docstring and annotations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import kpl_codec.errors
+from kpl_codec.cli.main import COMMANDS, _parser
+from kpl_codec.findings import KINDS, SEVERITIES
+
+from ..test_surface import OBJECTS, PUBLIC
+
+#: What a page of the API is called in the navigation, in this order; its module's name after kpl_codec.
+TITLES = {
+    "": "kpl_codec",
+    ".aws": "kpl_codec.aws: streams and producers",
+    ".producer": "kpl_codec.producer: settings and results",
+    ".aws_lambda": "kpl_codec.aws_lambda",
+    ".aws_lambda.aio": "kpl_codec.aws_lambda.aio: asyncio",
+    ".aws_lambda.firehose": "kpl_codec.aws_lambda.firehose",
+    ".adapters": "kpl_codec.adapters: answers and events",
+    ".adapters.json_stream": "kpl_codec.adapters.json_stream",
+    ".arrow": "kpl_codec.arrow: tables and batches",
+    ".spark": "kpl_codec.spark",
+    ".shards": "kpl_codec.shards",
+    ".shards.live_shard_map": "kpl_codec.shards.live_shard_map",
+    ".deaggregation": "kpl_codec.deaggregation",
+    ".deaggregation.kcl": "kpl_codec.deaggregation.kcl: what the KCL does",
+    ".findings": "kpl_codec.findings",
+    ".validation": "kpl_codec.validation",
+    ".report.model": "kpl_codec.report.model: summary.json",
+    ".captures": "kpl_codec.captures",
+    ".testing.strategies": "kpl_codec.testing.strategies",
+    ".testing.faults": "kpl_codec.testing.faults",
+    ".testing.local_kinesis": "kpl_codec.testing.local_kinesis",
+}
+
+
+def file_of(module: str) -> str:
+    """The page of a public module, in ``api/``."""
+    return f"{module.removeprefix('.') or 'kpl_codec'}.md"
+
+
+def _home(name: str, thing: Any) -> str:
+    """Where ``thing`` is defined, which its docstring can be read from."""
+    if inspect.isclass(thing) or inspect.isfunction(thing):
+        return f"{thing.__module__}.{thing.__name__}"
+    return name
+
+
+def _rank(thing: Any) -> int:
+    """Functions come first, then classes, constants, errors."""
+    if inspect.isclass(thing):
+        return 3 if issubclass(thing, kpl_codec.errors.KplError) else 1
+    return 0 if inspect.isfunction(thing) else 2
+
+
+def _names_of(package: str) -> list[tuple[str, Any]]:
+    """The public names of a module with what they name, as its page shows them."""
+    found = [(key.split(":")[1], thing) for key, thing in OBJECTS.items() if key.split(":")[0] == package]
+    return sorted(found, key=lambda entry: _rank(entry[1]))
+
+
+def api_pages() -> Iterator[tuple[str, str]]:
+    """(file, Markdown) of each public module. What several modules offer has its entry in the first."""
+    places: dict[int, str] = {}
+    for module in TITLES:
+        text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
+        lines = [f"# {TITLES[module]}", "", text, ""]
+        for name, thing in _names_of(f"kpl_codec{module}"):
+            public = f"kpl_codec{module}.{name}"
+            if (inspect.isclass(thing) or inspect.isfunction(thing)) and id(thing) in places:
+                lines += [f"## {name} {{#{public}}}", "", f"The same as [{places[id(thing)]}][].", ""]
+                continue
+            places[id(thing)] = public
+            lines += [f"[](){{#{public}}}", "", f"::: {_home(public, thing)}", "    options:"]
+            lines += [f"      heading: {name}"]
+            if _rank(thing) == 3:  # its fields are beside its codes
+                lines += ["      members: false", "", f"[Its codes](../errors.md#{name})."]
+            lines += [""]
+        yield file_of(module), "\n".join(lines)
+
+
+def _help_of(parser: argparse.ArgumentParser) -> str:
+    return f"```text\n{parser.format_help().rstrip()}\n```\n"
+
+
+def command_page() -> str:
+    """Every command with its help, and its subcommands."""
+    os.environ["COLUMNS"] = "100"
+    lines = ["# Commands", "", "Exit status: 0 clean, 1 findings, 2 failure, 130 interrupted.", ""]
+    for name, what in COMMANDS.items():
+        (commands,) = (a for a in _parser([name])._actions if isinstance(a, argparse._SubParsersAction))
+        parser = commands.choices[name]
+        lines += [f"## kpl-codec {name} {{#{name}}}", "", what, "", _help_of(parser)]
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for below, inner in action.choices.items():
+                    lines += [f"### kpl-codec {name} {below}", "", _help_of(inner)]
+    return "\n".join(lines)
+
+
+def errors() -> Iterator[type[kpl_codec.errors.KplError]]:
+    """Every error class of the library, those of all its modules."""
+    for module in PUBLIC:
+        import_module(f"kpl_codec{module}")
+
+    def below(parent: type[kpl_codec.errors.KplError]) -> Iterator[type[kpl_codec.errors.KplError]]:
+        for child in parent.__subclasses__():
+            yield child
+            yield from below(child)
+
+    yield from {
+        f"{error.__module__}.{error.__name__}": error for error in below(kpl_codec.errors.KplError)
+    }.values()
+
+
+def error_page() -> str:
+    """Every error class with its codes: what each says, whom it concerns."""
+    lines = ["# Error codes", "", "`kpl-codec explain CODE` prints the same in a terminal.", ""]
+    for error in sorted(errors(), key=lambda error: error.__name__):
+        own = vars(error)
+        codes = own.get("codes") or ((error.code,) if "code" in own else ())
+        meaning = (inspect.getdoc(error) or "").split("\n\n")[0].replace("\n", " ")
+        lines += [f"## {error.__name__} {{#{error.__name__}}}", "", meaning, ""]
+        requirement = f" Requirement: {error.requirement}." if error.requirement else ""
+        if codes:
+            lines += [f"Codes: {', '.join(f'`{code}`' for code in codes)}.{requirement}", ""]
+        lines += [f"**Whom it concerns:** {error.concerns}", ""]
+    return "\n".join(lines)
+
+
+def finding_page() -> str:
+    """Every kind of finding, worst first."""
+    lines = ["# Findings", "", "What `validate`, `watch` and the Lambda helpers report. Worst first.", ""]
+    for severity in SEVERITIES:
+        lines += [f"## {severity.capitalize()}", ""]
+        for kind in KINDS.values():
+            if kind.severity == severity:
+                requirement = f" ({kind.requirement})" if kind.requirement else ""
+                lines += [
+                    f"### {kind.name} {{#{kind.name}}}", "",
+                    f"**{kind.title}**{requirement}. {kind.meaning}", "",
+                    f"*Whom it hurts:* {kind.concerns}", "", f"*What to do:* {kind.todo}", "",
+                ]  # fmt: skip
+    return "\n".join(lines)
