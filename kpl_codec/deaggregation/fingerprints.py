@@ -7,7 +7,6 @@ Specification: spec/12-implementations.md, FPR-1 to FPR-3.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final, Literal, NamedTuple
@@ -104,6 +103,10 @@ class Fingerprint(NamedTuple):
         return f"{named} ({self.sign.said})"
 
 
+#: Nothing is known of the writer.
+UNKNOWN: Final = Fingerprint(None)
+
+
 def _unused_blanks(seen: Tables) -> bool:
     return (
         seen.partition_keys[:1] == [" "]
@@ -182,11 +185,13 @@ def _keys_of_others(seen: Tables) -> bool:
 def _mixed_letters(seen: Tables) -> bool:
     key = seen.only_key or ""
     kinds = (str.islower, str.isupper, str.isdigit)
-    return re.fullmatch("[A-Za-z0-9]{8}", key) is not None and all(any(map(is_, key)) for is_ in kinds)
+    return len(key) == 8 and key.isascii() and key.isalnum() and all(any(map(is_, key)) for is_ in kinds)
 
 
 def _hex_digits(seen: Tables) -> bool:
-    return re.fullmatch("(?=.*[a-f])(?=.*[0-9])[0-9a-f]{8}", seen.only_key or "") is not None
+    key = seen.only_key or ""
+    kinds = (str.isalpha, str.isdigit)
+    return len(key) == 8 and set(key) <= set("0123456789abcdef") and all(any(map(is_, key)) for is_ in kinds)
 
 
 def _canonical(seen: Tables) -> bool:
@@ -320,7 +325,7 @@ def fingerprint(data: bytes, outer_key: str | None = None) -> Fingerprint:
     elif data[1:4] == MAGIC[1:] and disguise_of(data) == "a frame with a foreign magic":
         seen = Tables(data[:4], outer_key)
     else:
-        return Fingerprint(None)
+        return UNKNOWN
     return Fingerprint(next((sign for sign in SIGNS if sign.shows(seen)), None))
 
 

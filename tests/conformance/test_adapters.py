@@ -1,4 +1,4 @@
-"""The adapters of spec/adapters/, each with the compiler or interpreter of its language where there is one."""
+"""The adapters of spec/adapters/, each with the compiler or interpreter of its language if it is here."""
 
 from __future__ import annotations
 
