@@ -59,6 +59,8 @@ from kpl_codec.testing import strategies
 def test_strategy(aggregate):
     assert aggregate.data
 
+pytest_plugins = ["kpl_codec.testing.fixtures"]
+
 def test_fixture(kinesis_local, stream_name):
     assert kinesis_local.client().list_streams()["StreamNames"] == []
 """

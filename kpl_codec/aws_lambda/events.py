@@ -11,10 +11,10 @@ sequence number reported. So after one failed user record its siblings and all l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict
 
 from ..adapters.reading import captured, kinesis_records
 from ..adapters.shapes import shape_of
@@ -25,6 +25,8 @@ from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ..shards.shard_map import ShardMap
 
 Handler = Callable[[DeaggregatedRecord], object]
@@ -61,6 +63,38 @@ class Poison(NamedTuple):
     kinesis_record: KinesisRecord | None
     event_record: Mapping[str, Any]
     stream_arn: str
+
+
+class Opening(TypedDict, total=False):
+    """How Kinesis records are opened: options of all functions that take a Lambda event.
+
+    * ``policy``: "strict" (the default), "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user
+      records of defective aggregates too: look at ``record.defects``);
+    * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
+    * ``on_drop``: called with what the KCL drops;
+    * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
+    * ``decompress``: undo the compression of data, as in `kpl_codec.deaggregate`. A Kinesis record with data
+      that cannot be decompressed counts as one that cannot be opened.
+    """
+
+    policy: Policy
+    shard_map: ShardMap | ShardMaps | None
+    on_drop: Callable[[Drop], None] | None
+    watch: SeesEvents | None
+    decompress: bool | int
+
+
+class Options(Opening, total=False):
+    """`Opening`, and what happens to Kinesis records that cannot be opened, or for which no time is left.
+
+    * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
+      raise, the record counts as handled; without it such records are reported as failed;
+    * ``context``, ``reserve_ms``: Lambda's; if less time is left, the rest is not started but reported.
+    """
+
+    on_poison: Callable[[Poison], object] | None
+    context: Context | None
+    reserve_ms: int
 
 
 class Unit(NamedTuple):
@@ -135,11 +169,12 @@ def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
 
 def units(
     event: Mapping[str, Any],
-    policy: Policy,
-    shard_map: ShardMap | ShardMaps | None,
-    on_drop: Callable[[Drop], None] | None,
-    decompress: bool | int = False,
+    *,
+    policy: Policy = "strict",
+    shard_map: ShardMap | ShardMaps | None = None,
+    on_drop: Callable[[Drop], None] | None = None,
     watch: SeesEvents | None = None,
+    decompress: bool | int = False,
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.
 
@@ -172,20 +207,6 @@ def units(
         except DecodeError as error:
             poison = Poison(error, item, raw, stream_arn)
         yield Unit(item.sequence_number or "", stream_arn, opened, poison)
-
-
-def check_after_failure(after_failure: str) -> None:
-    if after_failure not in ("stop", "continue"):
-        raise ValueError(f"after_failure {after_failure!r}: stop or continue")
-
-
-def answer(sequence_numbers: Iterable[str]) -> dict[str, Any]:
-    """Lambda's answer: these Kinesis records failed, in event order. Each is named once."""
-    # LMB-1: "The answer MUST be batchItemFailures with the failed Kinesis records in event order, so
-    # that the lowest comes first; empty if none failed."
-    # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
-    # once."
-    return {"batchItemFailures": [{"itemIdentifier": number} for number in dict.fromkeys(sequence_numbers)]}
 
 
 def done(result: object) -> object:
@@ -221,6 +242,103 @@ def settle_poison(
     return True
 
 
+class Call(NamedTuple):
+    """A user record to handle; ``number``: of its Kinesis record in the event, from 0."""
+
+    number: int
+    unit: Unit
+    record: DeaggregatedRecord
+
+    @property
+    def key(self) -> str:
+        """See `idempotency_key`."""
+        return idempotency_key(self.record, self.unit.stream_arn)
+
+
+class Batch:
+    """One invocation: which user records may be handled, which of them failed, and the answer.
+
+    for call in batch.calls():                      # None: first wait for all calls so far
+        if call is not None and batch.may_start(call):
+            ...                                     # on an exception: batch.fail(call)
+    return batch.answer()
+
+    ``after_failure``: see `process_user_records`.
+    """
+
+    def __init__(
+        self,
+        event: Mapping[str, Any],
+        *,
+        after_failure: AfterFailure = "stop",
+        on_poison: Callable[[Poison], object] | None = None,
+        context: Context | None = None,
+        reserve_ms: int = 0,
+        **opening: Unpack[Opening],
+    ) -> None:
+        if after_failure not in ("stop", "continue"):
+            raise ValueError(f"after_failure {after_failure!r}: stop or continue")
+        self._units = units(event, **opening)
+        self._stop, self._on_poison = after_failure == "stop", on_poison
+        self._context, self._reserve_ms = context, reserve_ms
+        #: The sequence numbers of the Kinesis records that failed, by `Call.number`.
+        self._failed: dict[int, str] = {}
+        self._failed_keys: set[str | None] = set()
+
+    def calls(self) -> Iterator[Call | None]:
+        """The user records in event order; None before a record that cannot be opened: whether its hook is
+        called depends on how all before it ended."""
+        for number, unit in enumerate(self._units):
+            if unit.poison is not None:
+                yield None
+                if not self._over() and not settle_poison(
+                    unit.poison, self._on_poison, comes_again=bool(self._failed)
+                ):
+                    self._failed[number] = unit.sequence_number
+            yield from (Call(number, unit, record) for record in unit.user_records)
+            if self._over():
+                return
+
+    def _over(self) -> bool:
+        return self._stop and bool(self._failed)
+
+    def may_start(self, call: Call) -> bool:
+        """Whether a user record may be handled now. If the time is over, its Kinesis record has failed."""
+        # LMB-14: "Of an async handler, user records of one partition key MUST be handled one after the other,
+        # in order; after a failure every user record before the lowest failed Kinesis record MUST still be
+        # handled."
+        if self._stop and self._failed and call.number >= min(self._failed):
+            return False
+        # LMB-3: "After a failure no user record of the same partition key MUST be handled in the same
+        # invocation: it comes again, after the one that failed."
+        if call.record.partition_key in self._failed_keys:
+            return False
+        # LMB-11: "With less time left than the reserve, the rest of the batch MUST be reported, not begun."
+        if self._context is not None and self._context.get_remaining_time_in_millis() < self._reserve_ms:
+            self._failed[call.number] = call.unit.sequence_number
+            return False
+        return True
+
+    def fail(self, call: Call) -> None:
+        """The exception being handled is that of this user record."""
+        log_exception("user record failed: %s", call.key)
+        self._failed[call.number] = call.unit.sequence_number
+        self._failed_keys.add(call.record.partition_key)
+
+    def first_failed(self) -> int | None:
+        """The first Kinesis record that failed (`Call.number`)."""
+        return min(self._failed, default=None)
+
+    def answer(self) -> dict[str, Any]:
+        """Lambda's answer: the Kinesis records that failed."""
+        # LMB-1: "The answer MUST be batchItemFailures with the failed Kinesis records in event order, so
+        # that the lowest comes first; empty if none failed."
+        # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
+        # once."
+        failures = dict.fromkeys(self._failed[number] for number in sorted(self._failed))
+        return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
+
+
 def _handle(handler: Handler, record: DeaggregatedRecord) -> object:
     return done(handler(record))
 
@@ -230,65 +348,30 @@ def process_user_records(
     handler: Handler,
     *,
     after_failure: AfterFailure = "stop",
-    on_poison: Callable[[Poison], object] | None = None,
     once: Once | None = None,
-    policy: Policy = "strict",
-    shard_map: ShardMap | ShardMaps | None = None,
-    on_drop: Callable[[Drop], None] | None = None,
-    context: Context | None = None,
-    reserve_ms: int = 0,
-    watch: SeesEvents | None = None,
-    decompress: bool | int = False,
+    **options: Unpack[Options],
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Lambda event, in order; gives Lambda's answer.
 
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
-    * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
-      raise, the record counts as handled; without it such records are reported as failed;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before
       (`powertools.once` does it with the Powertools idempotency utility);
-    * ``policy``: "strict", "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user records
-      of defective aggregates too: look at ``record.defects``);
-    * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
-    * ``context``, ``reserve_ms``: if less time is left, the rest is not started but reported;
-    * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
-    * ``decompress``: undo the compression of data, as in `kpl_codec.deaggregate`. A Kinesis record with data
-      that cannot be decompressed counts as one that cannot be opened.
+    * the others: see `Options` and `Opening`.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records, and TypeError for what is no
     event.
     """
-    check_after_failure(after_failure)
-    failed: list[str] = []
-    failed_keys: set[str | None] = set()
-    for unit in units(event, policy, shard_map, on_drop, decompress, watch):
-        if unit.poison is not None and not settle_poison(unit.poison, on_poison, comes_again=bool(failed)):
-            failed.append(unit.sequence_number)
-        for record in unit.user_records:
-            # LMB-3: "After a failure no user record of the same partition key MUST be handled in the same
-            # invocation: it comes again, after the one that failed."
-            if record.partition_key in failed_keys:
-                continue
-            # LMB-11: "With less time left than the reserve, the rest of the batch MUST be reported, not
-            # begun."
-            if context is not None and context.get_remaining_time_in_millis() < reserve_ms:
-                return answer([*failed, unit.sequence_number])
-            key = idempotency_key(record, unit.stream_arn)
-            try:
-                if once is None:
-                    done(handler(record))
-                else:
-                    done(once(key, partial(_handle, handler, record)))
-            except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-                log_exception("user record failed: %s", key)
-                failed.append(unit.sequence_number)
-                failed_keys.add(record.partition_key)
-                if after_failure == "stop":
-                    break
-        if failed and after_failure == "stop":
-            break
-    return answer(failed)
+    batch = Batch(event, after_failure=after_failure, **options)
+    for call in batch.calls():
+        if call is None or not batch.may_start(call):
+            continue
+        run = partial(_handle, handler, call.record)
+        try:
+            done(run() if once is None else once(call.key, run))
+        except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+            batch.fail(call)
+    return batch.answer()
 
 
 def log(message: str, *values: object) -> None:

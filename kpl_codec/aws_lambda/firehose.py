@@ -12,22 +12,16 @@ it is answered ProcessingFailed. Every record gets an answer.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..adapters.shapes import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
-from ..backoff import Backoff
 from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from ..format.codec import encode
 from ..format.compression import max_decompressed_size
-from ..format.frame import looks_aggregated
-from ..format.records import UserRecord
 from .events import Poison, done, event_records, log_exception, settle_poison
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
@@ -61,8 +55,9 @@ def transform_user_records(
     * ``delimiter``: what follows each user record's data, ``b"\\n"`` for lines;
     * ``on_poison``: called for records that cannot be opened. They are always answered ProcessingFailed, so
       Firehose keeps them unchanged in its error output;
-    * ``reingest``: puts user records (untransformed, plain) back into the source. If it raises, their
-      record is answered ProcessingFailed;
+    * ``reingest``: puts user records (untransformed) back into the source, for example with a
+      `kpl_codec.aws.Producer`, whose futures it waits for. If it raises, their record is answered
+      ProcessingFailed;
     * ``decompress``: undo the compression of data before ``handler`` is called, as in
       `kpl_codec.deaggregate`. A record with data that cannot be decompressed counts as one that cannot be
       opened. ``reingest`` gets the data as it came.
@@ -164,8 +159,6 @@ def _result(record_id: str, result: str) -> dict[str, Any]:
     return {"recordId": record_id, "result": result}
 
 
-_BACKOFF = Backoff(first=0.1, most=2.0)
-
 #: Bytes of an answer without results, with a reserve.
 _ENVELOPE = 64
 
@@ -176,55 +169,3 @@ def _size(result: Mapping[str, Any]) -> int:
 
     data = result.get("data", "")
     return len(json.dumps({**result, "data": ""})) + len(data) + 2
-
-
-def put_back(
-    client: Any, stream_arn: str, *, attempts: int = 5, wait: Callable[[float], object] = time.sleep
-) -> Reingest:
-    """A ``reingest`` that puts into a Kinesis stream. ``client``: a boto3 Kinesis client.
-
-    User records keep partition key, explicit hash key and tags. What PutRecords refuses is sent up to
-    ``attempts`` times, with waits of 0.1 seconds, doubled each time, at most 2. Then it raises RuntimeError;
-    Firehose's error output has a second copy of those that were put. ``wait`` takes seconds.
-    """
-
-    def reingest(user_records: Sequence[DeaggregatedRecord]) -> None:
-        entries = [_entry(record) for record in user_records]
-        for attempt in range(attempts):
-            if attempt:
-                wait(_BACKOFF.seconds(attempt - 1, random.random()))
-            remaining = []
-            for batch in _batches(entries):
-                answers = client.put_records(StreamARN=stream_arn, Records=batch)["Records"]
-                remaining += [e for e, a in zip(batch, answers, strict=True) if a.get("ErrorCode")]
-            if not remaining:
-                return
-            entries = remaining
-        raise RuntimeError(f"{len(entries)} user records refused after {attempts} attempts")
-
-    return reingest
-
-
-def _entry(record: DeaggregatedRecord) -> dict[str, Any]:
-    """The PutRecords entry of a user record: bare, or an aggregate of one where bare would change it."""
-    data, key = record.data, record.partition_key or ""
-    if record.tags or looks_aggregated(data) or (record.aggregated and not key):
-        data = encode([UserRecord(key, data, record.explicit_hash_key, record.tags)])
-    entry = {"Data": data, "PartitionKey": key or record.sequence_number or "-"}
-    if record.explicit_hash_key is not None:
-        entry["ExplicitHashKey"] = record.explicit_hash_key
-    return entry
-
-
-def _batches(entries: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """``entries`` in PutRecords calls: 500 records, 5 MB each."""
-    batches: list[list[dict[str, Any]]] = []
-    size = 0
-    for entry in entries:
-        cost = len(entry["Data"]) + len(entry["PartitionKey"].encode())
-        if not batches or len(batches[-1]) == 500 or size + cost > 5_000_000:
-            batches.append([])
-            size = 0
-        batches[-1].append(entry)
-        size += cost
-    return batches

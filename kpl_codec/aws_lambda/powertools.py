@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aws_lambda_powertools.utilities.batch import AsyncBatchProcessor, BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
@@ -29,8 +29,7 @@ from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
-from ..shards.shard_map import ShardMap
-from .events import Once, SeesEvents, ShardMaps, done, event_records, units
+from .events import Once, Opening, done, event_records, units
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
@@ -102,7 +101,7 @@ def user_record_event(
     """
     rows: list[dict[str, Any]] = []
     records = event_records(event, "Records")
-    for raw, unit in zip(records, units(event, policy, None, on_drop), strict=True):
+    for raw, unit in zip(records, units(event, policy=policy, on_drop=on_drop), strict=True):
         if unit.poison is not None:
             raise unit.poison.error
         rows += [user_record_dict(raw, record) for record in unit.user_records]
@@ -120,21 +119,13 @@ class _UserRecords:
 
     _sequence_numbers: list[str]
 
-    def __init__(
-        self,
-        *,
-        policy: Policy = "strict",
-        shard_map: ShardMap | ShardMaps | None = None,
-        on_drop: Callable[[Drop], None] | None = None,
-        watch: SeesEvents | None = None,
-        decompress: bool | int = False,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, **settings: Any) -> None:
+        given = {name: settings.pop(name) for name in Opening.__annotations__ if name in settings}
+        self._opening = cast("Opening", given)
         settings.setdefault("event_type", EventType.KinesisDataStreams)
         if settings["event_type"] is not EventType.KinesisDataStreams:
             raise ValueError("user records come from Kinesis data streams")
         super().__init__(**settings)
-        self._open = policy, shard_map, on_drop, decompress, watch
 
     def __call__(
         self, records: list[dict[str, Any]], handler: Callable[..., Any], lambda_context: Any = None
@@ -142,7 +133,7 @@ class _UserRecords:
         return super().__call__(list(self._opened(records)), handler, lambda_context)  # type: ignore[misc]
 
     def _opened(self, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for raw, unit in zip(records, units({"Records": records}, *self._open), strict=True):
+        for raw, unit in zip(records, units({"Records": records}, **self._opening), strict=True):
             if unit.poison is not None:
                 # Powertools asks for the sequence number here.
                 kinesis = {**_kinesis(raw), "sequenceNumber": unit.sequence_number}

@@ -11,16 +11,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..deaggregation.explanation import Explanation, Node, explain
+from ..deaggregation.kcl import Outcome
 from ..errors import DecodeError
-from ..format.codec import decode
 from ..format.disguises import disguise_of
 from ..format.hash_keys import HashKeyRange
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
-from ..pictures.labels import camel_keys
+from ..pictures.labels import camel_keys, plural
 from ..pictures.terminal import Part, line, show, show_json
-from . import others
-from .source import UsageError, add_stream, at_least, client_of, hash_key_range, read_bytes
+from .source import UsageError, add_stream, at_least, client_of, read_bytes
 
 #: What `captured` says of data that is no capture: one record's own data.
 _NO_CAPTURE = (
@@ -55,13 +54,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sequence-number", metavar="N", help="... with this sequence number; also in captured records"
     )
     parser.add_argument(
-        "--range", metavar="START:END", help="hash key range of its shard, for the KCL's range rule"
-    )
-    parser.add_argument("--records", action="store_true", help="list the user records (keys and lengths)")
-    parser.add_argument(
-        "--others", action="store_true", help="also run other implementations on it, if installed"
-    )
-    parser.add_argument(
         "--max-nodes", type=at_least(1), default=400, help="tree lines at most (default: 400)"
     )
     parser.add_argument("--json", action="store_true", help="JSON instead of the tree")
@@ -77,20 +69,13 @@ def run(args: argparse.Namespace) -> int:
         data = _given(args)
     else:
         raise UsageError(reason="no data: give a file, -, text, or --stream --shard-id --sequence-number")
-    if args.range:
-        keys = hash_key_range(args.range)
     found = explain(data, max_nodes=args.max_nodes, hash_key_range=keys)
     defects = [defect for defect in found.defects if found.kind != "plain"]
-    answers = dict(others.ask(data)) if args.others else {}
     if args.json:
-        show_json(_facts(found, defects, answers, data if args.records else None))
+        show_json(_facts(found, defects))
     else:
         _show(found, defects, data)
-        show(line("the KCL: ", others.kcl_text(found.kcl)))
-        for name, outcome in answers.items():
-            show(line(f"{name}: ", others.text(outcome)))
-        if args.records:
-            _show_records(data)
+        show(line("the KCL: ", _kcl(found.kcl)))
     dropped = not found.kcl.raw and found.kcl.delivered < found.kcl.total
     return 1 if defects or dropped else 0
 
@@ -231,24 +216,24 @@ def _node(node: Node, depth: int, data: bytes, defective: bool) -> list[Part]:
     ]
 
 
-def _show_records(data: bytes) -> None:
-    try:
-        records = decode(data)
-    except DecodeError as error:
-        show(line(f"user records: none, {error}"))
-        return
-    for i, record in enumerate(records):
-        explicit = f", explicit hash key {record.explicit_hash_key}" if record.explicit_hash_key else ""
-        show(line(f"{i:>8}  {record.partition_key!r}, {len(record.data):,} bytes{explicit}"))
+def _kcl(outcome: Outcome) -> Part:
+    if outcome.raw:
+        return "hands it on unopened, as a plain record"
+    if outcome.delivered == outcome.total and outcome.total:
+        return f"delivers all: {plural(outcome.total, 'user record')}", "green"
+    where = f" at user record {outcome.record_index}" if outcome.record_index is not None else ""
+    return (
+        f"delivers {outcome.delivered} of {outcome.total} user records, and drops the rest"
+        f" ({outcome.reason}{where})",
+        "red",
+    )
 
 
 # -- for machines ---------------------------------------------------------------------------------
 
 
-def _facts(
-    found: Explanation, defects: list[DecodeError], answers: dict[str, dict[str, Any]], data: bytes | None
-) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+def _facts(found: Explanation, defects: list[DecodeError]) -> dict[str, Any]:
+    return {
         "size": found.size,
         "kind": found.kind,
         "sound": not defects,
@@ -257,21 +242,9 @@ def _facts(
         "defects": list(map(_defect, defects)),
         "warnings": list(map(_defect, found.warnings)),
         "kcl": camel_keys(found.kcl._asdict()),
-        "others": answers,
         "omitted": found.omitted,
         "tree": _tree(found.root),
     }
-    if data is not None:
-        with contextlib.suppress(DecodeError):
-            facts["records"] = [
-                {
-                    "partitionKey": record.partition_key,
-                    "explicitHashKey": record.explicit_hash_key,
-                    "dataLength": len(record.data),
-                }
-                for record in decode(data)
-            ]
-    return facts
 
 
 def _defect(defect: DecodeError) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from .source import (
     add_keys,
     add_source,
     at_least,
-    hash_key_range,
     hash_keys_from,
     hashed_keys,
     load_shard_map,
@@ -35,9 +34,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_source(skew, required=False)
     add_keys(skew)
     skew.add_argument("--shard-count", type=int, metavar="N", help="on N even shards instead of a stream's")
-    skew.add_argument(
-        "--limit", type=float, metavar="R", help="exit 1 if the fullest is above R times the mean"
-    )
     skew.set_defaults(action=_skew)
 
     allocate = commands.add_parser(
@@ -51,12 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     allocate.add_argument("count", type=int, nargs="?", default=1, help="how many (default: 1)")
     allocate.add_argument("--existing", metavar="FILE", help="hash keys in use, one a line; - for stdin")
     allocate.add_argument("--shard-count", type=int, metavar="N", help="on N even shards")
-    allocate.add_argument("--space", metavar="START:END", help="another key space, both ends included")
     allocate.set_defaults(action=_allocate)
 
     split = commands.add_parser("split", help="the even split of the key space, as CreateStream cuts it")
     split.add_argument("count", type=int, help="into how many ranges")
-    split.add_argument("--space", metavar="START:END", help="another range, both ends included")
     split.set_defaults(action=_split)
 
     hot = commands.add_parser("hot", help="the partition keys with most user records, exactly counted")
@@ -69,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 clean, 1 findings (skew above its limit). Raises KplError for bad input."""
+    """0. Raises KplError for bad input."""
     return int(args.action(args))
 
 
@@ -108,7 +102,7 @@ def _skew(args: argparse.Namespace) -> int:
     else:
         write(skew_bars(skew, names, width()) + "\n")
         show(line(f"fullest / mean = {skew.ratio:.2f}, {skew.total:,} keys on {len(names)} shards"))
-    return 1 if args.limit is not None and skew.ratio > args.limit else 0
+    return 0
 
 
 def _skew_facts(skew: Skew, names: Sequence[str]) -> dict[str, object]:
@@ -121,11 +115,8 @@ def _allocate(args: argparse.Namespace) -> int:
         raise UsageError(reason="the count must be at least 1")
     where = _ranges(args)
     existing = hash_keys_from(args.existing) if args.existing else []
-    space = hash_key_range(args.space)
-    if where is not None and args.space:
-        raise UsageError(reason="--space and shards exclude each other")
     allocator: ShardKeyAllocator | HashKeyAllocator = (
-        ShardKeyAllocator(where[0], existing) if where else HashKeyAllocator(space, existing)
+        ShardKeyAllocator(where[0], existing) if where else HashKeyAllocator(keys=existing)
     )
     keys = [allocator.next_key() for _ in range(args.count)]
     if args.json:
@@ -136,13 +127,12 @@ def _allocate(args: argparse.Namespace) -> int:
 
 
 def _split(args: argparse.Namespace) -> int:
-    space = hash_key_range(args.space)
-    ranges = space.split(args.count)
+    ranges = ALL_HASH_KEYS.split(args.count)
     if args.json:
         names = ("startingHashKey", "endingHashKey")
         show_json([{name: str(key) for name, key in zip(names, _ends(r), strict=True)} for r in ranges])
     else:
-        rows = [[str(i), *map(str, _ends(r)), share(r, space)] for i, r in enumerate(ranges)]
+        rows = [[str(i), *map(str, _ends(r)), share(r)] for i, r in enumerate(ranges)]
         show(table(["", "starting hash key", "ending hash key", "share"], rows, (0, 1, 2, 3)))
     return 0
 

@@ -29,7 +29,7 @@ COMMANDS = {
     "watch": "Watch a live stream, read a small part of it, and tell what is being lost.",
     "repair": "Put the user records that validate found lost at the KCL again, aggregated per shard.",
     "inspect": "Show one record byte by byte, with its defects, and what the KCL makes of it.",
-    "shards": "List a stream's shards, predict where keys go, show their history, watch them change.",
+    "shards": "List a stream's shards, predict where keys go, show their history.",
     "keys": "Hash partition keys, count them per shard, allocate balanced hash keys, split the key space.",
     "generate": "Make a capture of any size with its shard map, the same every time.",
     "findings": "Print the findings that validate wrote.",

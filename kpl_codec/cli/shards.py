@@ -1,4 +1,4 @@
-"""``kpl-codec shards``: the shards, where keys go, their history and their changes."""
+"""``kpl-codec shards``: the shards, where keys go, and their history."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import argparse
 from datetime import datetime, timezone
 from typing import Any
 
-from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..pictures.diagrams import key_space, spans, timeline
 from ..pictures.labels import share, short_id
 from ..pictures.terminal import line, show, show_json, table, width, write
-from ..shards.history import history_of
 from ..shards.lineage import Lineage
-from ..shards.placement import Verdict
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from . import shard_changes
-from .source import UsageError, add_keys, add_source, hashed_keys, load_shard_map, time_of
+from .source import add_keys, add_source, hash_key_of, hashed_keys, load_shard_map
 
-_GOOD = {Verdict.EXPECTED, Verdict.EXPLICIT_HASH_KEY_IMPLIED, Verdict.DISTRIBUTION_AUTO}
 #: Columns that a table with whole hash keys needs.
 _WHOLE_KEYS = 130
 
@@ -41,18 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "history", help="how shards were split and merged; which shard held a key, and when"
     )
     add_source(history)
-    key = history.add_mutually_exclusive_group()
-    key.add_argument("--partition-key", metavar="KEY", help="follow this key through the shards")
-    key.add_argument("--hash-key", metavar="N", help="or this hash key")
-    history.add_argument("--at", metavar="TIME", help="which shard was open then (ISO 8601, default UTC)")
-    history.add_argument("--sequence-number", metavar="N", help="the shard open at this record of the key")
-    history.add_argument("--shard-id", metavar="ID", help="the shard of that record: give a verdict")
-    history.add_argument("--aggregated", action="store_true", help="the record came out of an aggregate")
+    history.add_argument("key", nargs="?", metavar="KEY", help="follow this partition key through the shards")
+    history.add_argument("--explicit", action="store_true", help="the key is an explicit hash key")
     history.set_defaults(action=_history)
-
-    shard_changes.configure(
-        commands.add_parser("watch", help="report every split, merge and failure as it happens")
-    )
 
     for command in (listing, predict, history):
         command.add_argument("--json", action="store_true", help="JSON instead of tables")
@@ -125,15 +111,16 @@ def _predict(args: argparse.Namespace) -> int:
 
 def _history(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=True)
-    lineage = shard_map.lineage
-    hash_key = None
-    if args.partition_key is not None:
-        hash_key = partition_key_hash(args.partition_key)
-    elif args.hash_key is not None:
-        hash_key = parse_hash_key(args.hash_key)
-    elif args.at or args.sequence_number or args.shard_id:
-        raise UsageError(reason="--at, --sequence-number and --shard-id need --partition-key or --hash-key")
-    return _whole(args, shard_map, lineage) if hash_key is None else _of_key(args, lineage, hash_key)
+    if args.key is None:
+        return _whole(args, shard_map, shard_map.lineage)
+    hash_key = hash_key_of(args.key, explicit=args.explicit)
+    chain = shard_map.lineage.chain(hash_key)
+    if args.json:
+        show_json({"hashKey": str(hash_key), "chain": [s.shard_id for s in chain]})
+    else:
+        show(line(f"hash key {hash_key} has been on:"))
+        write(timeline(Lineage(chain), width(), _now(args)) + "\n")
+    return 0
 
 
 def _now(args: argparse.Namespace) -> datetime | None:
@@ -166,42 +153,3 @@ def _whole(args: argparse.Namespace, shard_map: ShardMap, lineage: Lineage) -> i
 
 def _iso(moment: datetime | None) -> str | None:
     return moment.isoformat() if moment is not None else None
-
-
-def _of_key(args: argparse.Namespace, lineage: Lineage, hash_key: int) -> int:
-    """Follow one hash key; with a record of it, the verdict decides the exit code."""
-    history = history_of(lineage, hash_key, args.shard_id, args.sequence_number, aggregated=args.aggregated)
-    at = lineage.shard_at_time(hash_key, time_of(args.at)) if args.at else None
-    judged = args.shard_id is not None
-    good = history.verdict in _GOOD
-    then = history.shard_then.shard_id if history.shard_then else None
-    if args.json:
-        show_json(
-            {
-                "hashKey": str(hash_key),
-                "chain": [s.shard_id for s in history.chain],
-                "openAtSequenceNumber": then,
-                "openAtTime": at.shard_id if at else None,
-                "verdict": str(history.verdict) if judged else None,
-                "numberInShard": history.number_in_shard,
-                "hintedShardId": history.hinted_shard_id,
-            }
-        )
-    else:
-        show(line(f"hash key {hash_key} has been on:"))
-        write(timeline(Lineage(history.chain), width(), _now(args)) + "\n")
-        if args.at:
-            show(
-                line(
-                    f"open at {time_of(args.at):%Y-%m-%d %H:%M:%S} UTC: {at.shard_id if at else 'not known'}"
-                )
-            )
-        if args.sequence_number:
-            show(line(f"open at that sequence number: {then or 'not known'}"))
-            if history.hinted_shard_id:
-                show(line(f"the number itself hints at: {history.hinted_shard_id}"))
-            if history.number_in_shard is False:
-                show(line(("the number lies before the shard's first", "red")))
-        if judged:
-            show(line("verdict: ", (str(history.verdict), "green" if good else "red")))
-    return 1 if judged and (not good or history.number_in_shard is False) else 0

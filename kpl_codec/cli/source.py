@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from ..errors import KplError
 from ..findings import SEVERITIES
-from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
+from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..pictures.labels import utc
 from ..shards.live_shard_map import StreamUnavailable
@@ -80,9 +81,10 @@ def since(text: str) -> datetime:
         with suppress(OverflowError):
             return datetime.now(timezone.utc) - timedelta(seconds=duration(text))
     try:
-        return time_of(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(f"{error.reason[:-1]}, or 5m for five minutes ago)") from None
+        return utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    except ValueError:
+        reason = f"no time: {text!r} (use 2024-01-31T12:00:00Z, or 5m for five minutes ago)"
+        raise argparse.ArgumentTypeError(reason) from None
 
 
 def stream_type(text: str) -> str:
@@ -154,7 +156,7 @@ def add_keys(parser: argparse.ArgumentParser, *, explicit: bool = True) -> None:
 
 def hashed_keys(args: argparse.Namespace) -> list[tuple[str, int]]:
     """The keys of ``args`` (see `add_keys`), at least one, each with its hash key. Raises UsageError."""
-    hashed = parse_hash_key if args.explicit else _hash
+    hashed = partial(hash_key_of, explicit=args.explicit)
     found = [(key, hashed(key)) for key in args.keys]
     if args.keys_from:
         found += _each_line(args.keys_from, hashed)
@@ -168,7 +170,10 @@ def hash_keys_from(path: str) -> list[int]:
     return [hash_key for _, hash_key in _each_line(path, parse_hash_key)]
 
 
-def _hash(key: str) -> int:
+def hash_key_of(key: str, *, explicit: bool) -> int:
+    """The hash key of a partition key, or of the text of an explicit one. Raises UsageError, HashKeyError."""
+    if explicit:
+        return parse_hash_key(key)
     if not 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH:
         raise UsageError(
             reason=f"no partition key: {len(key)} characters (Kinesis takes 1 to {MAX_PARTITION_KEY_LENGTH})"
@@ -185,24 +190,6 @@ def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]
         except KplError as error:
             raise UsageError(reason=f"{path}, line {number}: {error}") from None
     return found
-
-
-def hash_key_range(text: str | None) -> HashKeyRange:
-    """``START:END`` as a range, all hash keys for None. Raises UsageError, HashKeyError."""
-    if text is None:
-        return ALL_HASH_KEYS
-    start, colon, end = text.partition(":")
-    if not colon:
-        raise UsageError(reason=f"no range: {text!r} (use START:END)")
-    return HashKeyRange(parse_hash_key(start), parse_hash_key(end))
-
-
-def time_of(text: str) -> datetime:
-    """An ISO 8601 time, in UTC where it names no zone. Raises UsageError."""
-    try:
-        return utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
-    except ValueError:
-        raise UsageError(reason=f"no time: {text!r} (use 2024-01-31T12:00:00Z)") from None
 
 
 def client_of(args: argparse.Namespace) -> Any:

@@ -60,7 +60,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="USER_PARTITION_KEY",
         help="the stream's record distribution strategy, with --shards (default: %(default)s)",
     )
-    add("--title", help="headline of the report")
     add_connection(parser)
     add_since(parser, "of the stream, records")
     add(
@@ -154,9 +153,8 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
-                title=args.title,
             )
-        return validate(args.input, shard_map, args.output, engine=engine, title=args.title)
+        return validate(args.input, shard_map, args.output, engine=engine)
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:
@@ -189,7 +187,6 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
             args.output,
             once=args.once,
             interval=args.interval,
-            title=args.title,
             on_batch=told,
         )
         try:
@@ -200,7 +197,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
             break
         if len(batches) == already:
             break
-    validation = state(args.output, shard_map or load_shard_map(args, closed=True), args.stream, args.title)
+    validation = state(args.output, shard_map or load_shard_map(args, closed=True), args.stream)
     if validation is None:
         show(line("nothing was read yet"))
         return FINDINGS

@@ -18,12 +18,10 @@ error is any error: codes are specific to this library.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import DecodeError, NotAggregated
 from ..format.codec import decode
-from ..format.records import UserRecord
 from .serving import FIELDS, user_record
 
 GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
@@ -171,28 +169,13 @@ def _judge_decode(
 def _holds(data: Any, user_records: list[Any]) -> bool:
     """Whether ``data`` is an aggregated record of these user records."""
     try:
-        found = [user_record(*record) for record in _in_order(decode(bytes.fromhex(data)))]
+        found = [
+            user_record(r.partition_key, r.data, r.explicit_hash_key, r.tags)
+            for r in decode(bytes.fromhex(data))
+        ]
     except (ValueError, TypeError):  # no hex, or a DecodeError
         return False
     return found == user_records
-
-
-def _in_order(records: Iterable[UserRecord]) -> Iterator[tuple[Any, ...]]:
-    """The arguments of `serving.user_record`."""
-    return ((r.partition_key, r.data, r.explicit_hash_key, r.tags) for r in records)
-
-
-def decode_vector(data: bytes) -> dict[str, Any]:
-    """The vector of a frame: what `decode` says of it."""
-    vector: dict[str, Any] = {"id": "data", "kind": "decode", "result": "valid"}
-    vector["input"] = {"data": data.hex()}
-    try:
-        vector["user_records"] = [user_record(*record) for record in _in_order(decode(data))]
-    except NotAggregated:
-        vector["plain"] = True
-    except DecodeError as error:
-        vector |= {"result": "invalid", "error": {"code": error.code}}
-    return vector
 
 
 def differences(found: list[Any], expected: list[Any]) -> str:

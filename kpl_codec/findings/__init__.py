@@ -1,13 +1,12 @@
 """What can be found on a stream: one vocabulary for `validate`, `watch` and the Lambda functions.
 
     `kind`     what a kind of finding is, and how bad it can be
-    `kinds`    every kind: `kinds_placement`, `kinds_bytes`, `kinds_input`, `kinds_watch`
+    `kinds_placement`, `kinds_bytes`, `kinds_input`, `kinds_watch`  every kind
     `finding`  one finding and its evidence
 """
 
-from .finding import Finding, order_of
+from .finding import KINDS, Finding, kind_of, order_of, worst
 from .kind import SEVERITIES, Kind, Severity, at_least_as_bad
-from .kinds import KINDS, kind_of, worst
 
 __all__ = [
     "KINDS",

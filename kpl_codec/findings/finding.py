@@ -1,12 +1,42 @@
-"""One finding and its evidence: a place (file, shard, sequence number, byte), never record data."""
+"""Every kind of finding, and one finding with its evidence: a place (file, shard, sequence number, byte),
+never record data.
+
+A finding has the name of its kind; title, meaning and what to do are the kind's. ``kind_of`` accepts unlisted
+names, too, so a finding of a new kind is never left out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
-from .kind import SEVERITIES, Severity
-from .kinds import KINDS, kind_of
+from .kind import SEVERITIES, Kind, Severity
+from .kinds_bytes import BYTES
+from .kinds_input import INPUT
+from .kinds_placement import PLACEMENT
+from .kinds_watch import WATCH
+
+#: Every listed kind by its name, in the order they are shown.
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {kind.name: kind for kind in (*PLACEMENT, *BYTES, *INPUT, *WATCH)}
+)
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of that name. An unlisted name gets a general text and keeps its name."""
+    known = KINDS.get(name)
+    if known is not None:
+        return known
+    capture = KINDS["capture"]
+    return capture._replace(name=name, title=f"{capture.title}: {name}")
+
+
+def worst(names: Iterable[str]) -> Severity | None:
+    """The worst severity of the kinds named, None if there are none."""
+    ranks = [SEVERITIES.index(kind_of(name).severity) for name in names]
+    return SEVERITIES[min(ranks)] if ranks else None
 
 
 @dataclass(frozen=True, slots=True)

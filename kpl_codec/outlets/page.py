@@ -18,7 +18,7 @@ from typing import Final
 from .. import __version__
 from ..report.build import build_report
 from ..report.counters import Tally
-from ..report.model import Report, Sample
+from ..report.model import About, Report, Sample
 from ..report.page import render_page
 from ..report.summary import REASONS
 from ..shards.placement import Verdict
@@ -59,12 +59,14 @@ def report_of(watch: Watch, now: float) -> Report:
     return build_report(
         tally,
         last_hour.shard_map,
-        generated=datetime.fromtimestamp(int(now), timezone.utc),
-        version=__version__,
-        title="Watch of the last hour",
-        stream_name=last_hour.stream,
-        source=f"read: {read}; {what}",
-        sample=Sample(share, str(lost_all) if lost_all.seen else None) if share < 1 else None,
+        About(
+            datetime.fromtimestamp(int(now), timezone.utc),
+            __version__,
+            title="Watch of the last hour",
+            stream_name=last_hour.stream,
+            source=f"read: {read}; {what}",
+            sample=Sample(share, str(lost_all) if lost_all.seen else None) if share < 1 else None,
+        ),
     )
 
 

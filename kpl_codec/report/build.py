@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -13,13 +13,14 @@ from ..shards.shard_map import ShardMap
 from .counters import MAX_EXAMPLES, Loads, Tally, drawn
 from .model import (
     NO_SHARD,
+    About,
     CauseCount,
     KclLoss,
     KindCount,
     Landing,
+    Rate,
     RateCell,
     Report,
-    Sample,
     ShardFacts,
     Totals,
 )
@@ -44,25 +45,12 @@ def _time(seconds: int | None) -> datetime | None:
 
 
 def build_report(
-    tally: Tally,
-    shard_map: ShardMap | None = None,
-    *,
-    generated: datetime,
-    version: str,
-    title: str = "Kinesis stream validation",
-    stream_name: str | None = None,
-    source: str | None = None,
-    inputs: Sequence[str] = (),
-    complete: bool = True,
-    sample: Sample | None = None,
-    findings: Iterable[Finding] = (),
+    tally: Tally, shard_map: ShardMap | None, about: About, findings: Iterable[Finding] = ()
 ) -> Report:
     """The report on what ``tally`` counted.
 
     ``findings``: further ones, which neither the scan nor `findings_of_the_whole` makes (for example
-    duplicates). ``source``: one line on where the records came from; ``inputs``: files or shards read.
-    ``generated`` is shown, with its time zone; ``version`` is kpl_codec's. ``sample``: see `Report`.
-    The tally is not changed.
+    duplicates). The tally is not changed.
     """
     tally = Tally.merged([tally])
     per_shard = Loads(tally)
@@ -74,19 +62,15 @@ def build_report(
     kinds, shown = _shown_findings(tally, omitted)
     omitted["shards"] = max(0, len(shards) - MAX_SHOWN_SHARDS)
     omitted["landings"] = max(0, len(landings) - MAX_SHOWN_LANDINGS)
-    omitted["inputs"] = max(0, len(inputs) - MAX_SHOWN_INPUTS)
-    arrivals = [shard for shard in tally.shards.values() if shard[2] is not None]
+    omitted["inputs"] = max(0, len(about.inputs) - MAX_SHOWN_INPUTS)
     return Report(
-        title=title,
-        generated=generated,
-        version=version,
+        about=replace(
+            about,
+            stream_name=about.stream_name or (", ".join(sorted(tally.streams)) or None),
+            inputs=tuple(about.inputs[:MAX_SHOWN_INPUTS]),
+        ),
         totals=_totals(tally, per_shard),
-        stream_name=stream_name or (", ".join(sorted(tally.streams)) or None),
-        source=source,
-        inputs=tuple(inputs[:MAX_SHOWN_INPUTS]),
         distribution=shard_map.distribution if shard_map is not None else None,
-        complete=complete,
-        sample=sample,
         kinds=kinds,
         findings=shown,
         kcl_losses=tuple(
@@ -103,12 +87,9 @@ def build_report(
         ),
         shards=_most_telling(shards),
         landings=tuple(landings[:MAX_SHOWN_LANDINGS]),
-        bucket_seconds=tally.bucket_seconds,
         rate=_rate(tally),
         key_space=tuple((count, misplaced) for count, misplaced in tally.slots),
         skew=skew(per_shard, shard_map),
-        first_arrival=_time(min((shard[2] for shard in arrivals), default=None)),
-        last_arrival=_time(max((shard[3] for shard in arrivals), default=None)),
         omitted={name: count for name, count in omitted.items() if count},
     )
 
@@ -179,7 +160,7 @@ def _most_telling(shards: list[ShardFacts]) -> tuple[ShardFacts, ...]:
     return tuple(shards[i] for i in sorted(ranked[:MAX_SHOWN_SHARDS]))
 
 
-def _rate(tally: Tally) -> tuple[RateCell, ...]:
+def _rate(tally: Tally) -> Rate:
     cells = []
     for (start, shard_id), counts in sorted(
         tally.cells.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1])
@@ -187,7 +168,10 @@ def _rate(tally: Tally) -> tuple[RateCell, ...]:
         time = _time(start)
         if time is not None:
             cells.append(RateCell(time, shard_id, *counts))
-    return tuple(cells)
+    arrivals = [shard for shard in tally.shards.values() if shard[2] is not None]
+    first = _time(min((shard[2] for shard in arrivals), default=None))
+    last = _time(max((shard[3] for shard in arrivals), default=None))
+    return Rate(tally.bucket_seconds, tuple(cells), first, last)
 
 
 def _landing_order(pair: Landing) -> tuple[object, ...]:

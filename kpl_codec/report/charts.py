@@ -124,13 +124,13 @@ class Axis:
 
 def time_axis(report: Report, columns: int) -> Axis | None:
     """From the first to the last bucket, in at most ``columns`` columns; None if no time is known."""
-    if not report.rate:
+    if not report.rate.cells:
         return None
-    first, last = report.rate[0].start, report.rate[-1].start
-    buckets = int((last - first).total_seconds()) // report.bucket_seconds + 1
+    first, last = report.rate.cells[0].start, report.rate.cells[-1].start
+    buckets = int((last - first).total_seconds()) // report.rate.bucket_seconds + 1
     with suppress(OverflowError):
-        last += timedelta(seconds=report.bucket_seconds)
-    return Axis(first, last, report.bucket_seconds * ceil(buckets / columns))
+        last += timedelta(seconds=report.rate.bucket_seconds)
+    return Axis(first, last, report.rate.bucket_seconds * ceil(buckets / columns))
 
 
 class Cell:
@@ -164,7 +164,7 @@ def rate(report: Report) -> Svg | None:
     if axis is None:
         return None
     columns: dict[int, Cell] = defaultdict(Cell)
-    for cell in report.rate:
+    for cell in report.rate.cells:
         columns[axis.column_of(cell.start)].add(cell)
     most = max(cell.user_records for cell in columns.values()) / axis.column
     ceiling, marks = round_scale(most)

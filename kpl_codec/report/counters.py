@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime, timezone
 from hashlib import blake2b
 from heapq import nsmallest
@@ -232,7 +232,7 @@ class Tally:
         values["cells"] = [[*key, *cell] for key, cell in self.cells.items()]
         values["streams"] = sorted(self.streams)
         values["examples"] = {
-            kind: [_finding_to_json(finding) for finding in drawn(findings, MAX_EXAMPLES)]
+            kind: [finding_row(finding) for finding in drawn(findings, MAX_EXAMPLES)]
             for kind, findings in self.examples.items()
         }
         return json.dumps(values).encode()
@@ -250,7 +250,7 @@ class Tally:
         values["cells"] = {(row[0], row[1]): row[2:] for row in values["cells"]}
         values["streams"] = set(values["streams"])
         values["examples"] = {
-            kind: [_finding_from_json(row) for row in rows] for kind, rows in values["examples"].items()
+            kind: [_finding_of(row) for row in rows] for kind, rows in values["examples"].items()
         }
         vars(tally).update(values)
         return tally
@@ -310,19 +310,15 @@ def _comparable(tally: Tally) -> dict[str, Any]:
     return {**vars(tally), "examples": examples}
 
 
-_NAMES = tuple(field.name for field in fields(Finding))
-
-
-def _finding_to_json(finding: Finding) -> dict[str, Any]:
+def finding_row(finding: Finding) -> dict[str, Any]:
+    """The fields of a finding that apply, for JSON; the time is a text."""
     row = {name: value for name, value in asdict(finding).items() if value is not None}
-    when = row.get("approximate_arrival_timestamp")
-    if when is not None:
-        row["approximate_arrival_timestamp"] = when.isoformat()
+    if finding.approximate_arrival_timestamp is not None:
+        row["approximate_arrival_timestamp"] = finding.approximate_arrival_timestamp.isoformat()
     return row
 
 
-def _finding_from_json(row: dict[str, Any]) -> Finding:
-    when = row.get("approximate_arrival_timestamp")
-    if when is not None:
-        row["approximate_arrival_timestamp"] = datetime.fromisoformat(when).astimezone(timezone.utc)
-    return Finding(**{name: row[name] for name in _NAMES if name in row})
+def _finding_of(row: dict[str, Any]) -> Finding:
+    text = row.get("approximate_arrival_timestamp")
+    time = datetime.fromisoformat(text).astimezone(timezone.utc) if text is not None else None
+    return Finding(**{**row, "approximate_arrival_timestamp": time})

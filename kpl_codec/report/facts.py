@@ -13,6 +13,7 @@ from typing import Any
 
 from ..findings import Finding
 from ..pictures.labels import camel_keys
+from .counters import finding_row
 from .model import Report, ShardFacts
 from .summary import headline, state, verdict
 
@@ -26,9 +27,7 @@ def _iso(time: datetime | None) -> str | None:
 
 def finding_facts(finding: Finding) -> dict[str, Any]:
     """A finding without what does not apply to it: severity, kind, and the other columns of findings/."""
-    values = {"severity": finding.severity, **asdict(finding)}
-    values["approximate_arrival_timestamp"] = _iso(finding.approximate_arrival_timestamp)
-    return camel_keys({name: value for name, value in values.items() if value is not None})
+    return camel_keys({"severity": finding.severity, **finding_row(finding)})
 
 
 def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
@@ -47,21 +46,22 @@ def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
 
 def report_facts(report: Report) -> dict[str, Any]:
     """Everything in the summary, and every shard shown, without single findings (they are in findings/)."""
+    about = report.about
     return {
         "summaryVersion": VERSION,
-        "kplCodecVersion": report.version,
-        "title": report.title,
-        "streamName": report.stream_name,
-        "source": report.source,
-        "generated": report.generated.isoformat(),
-        "complete": report.complete,
+        "kplCodecVersion": about.version,
+        "title": about.title,
+        "streamName": about.stream_name,
+        "source": about.source,
+        "generated": about.generated.isoformat(),
+        "complete": about.complete,
         "clean": report.clean,
         "worst": report.worst,
         "headline": headline(report),
         "verdict": verdict(report),
         "distribution": report.distribution,
-        "firstArrival": _iso(report.first_arrival),
-        "lastArrival": _iso(report.last_arrival),
+        "firstArrival": _iso(report.rate.first_arrival),
+        "lastArrival": _iso(report.rate.last_arrival),
         "skew": report.skew,
         "totals": {**camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
         "kinds": [

@@ -31,12 +31,12 @@ def summary_text(report: Report, *, color: bool = False, width: int = 100) -> st
 
 def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
     """The summary from top to bottom, as parts for `kpl_codec.pictures.terminal.show`."""
-    heading = report.title + (f": {report.stream_name}" if report.stream_name else "")
-    where = ", ".join(filter(None, (report.source, span_text(report))))
+    heading = report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else "")
+    where = ", ".join(filter(None, (report.about.source, span_text(report))))
     style = "green" if report.clean else _STYLES[report.worst or "info"]
     made: list[RenderableType] = [line((heading, "bold"))]
     made += [line((where, "dim"))] if where else []
-    made += [] if report.complete else [line("Not complete: this is what has been seen so far.")]
+    made += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
     made += [line(""), *wrapped(line((verdict(report), style)), width), line("")]
     made += [
         line(f"{'  ' if c.part else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))

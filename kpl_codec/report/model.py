@@ -7,7 +7,7 @@ and `summary_text` and `render_page` show it. Nothing here holds record data or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -145,38 +145,55 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """What arrived when: ``cells`` by time and shard, of ``bucket_seconds`` each."""
+
+    bucket_seconds: int = 1
+    cells: tuple[RateCell, ...] = ()
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a report is about. ``generated``: when it was made, with a time zone; ``version``: kpl_codec's.
+
+    ``source``: one line on where the records came from; ``inputs``: files or shards read. ``complete``: False
+    while a job is still running (--follow) or ended early. ``sample``: where not all was read.
+    """
+
+    generated: datetime
+    version: str
+    title: str = "Kinesis stream validation"
+    stream_name: str | None = None
+    source: str | None = None
+    inputs: Sequence[str] = ()
+    complete: bool = True
+    sample: Sample | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One validation of one stream or capture.
 
-    ``generated``: when, with a time zone. ``complete``: False while a job is still running (--follow) or
-    ended early. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key space.
-    ``skew``: what lies on the fullest open shard against the mean of those that have any (1.0 is even),
-    None where fewer than two have any. ``sample``: where not all was read.
-    ``omitted``: what was left out to keep this bounded, by name ("shards", "findings", "inputs", ...).
+    ``distribution``: that of the shard map, None without one. ``key_space``: user records, and of them
+    misplaced, per 1/256 of the hash key space. ``skew``: what lies on the fullest open shard against the mean
+    of those that have any (1.0 is even), None where fewer than two have any. ``omitted``: what was left out
+    to keep this bounded, by name ("shards", "findings", "inputs", ...).
     """
 
-    title: str
-    generated: datetime
-    version: str
+    about: About
     totals: Totals
-    stream_name: str | None = None
-    source: str | None = None
-    inputs: tuple[str, ...] = ()
     distribution: str | None = None
-    complete: bool = True
     kinds: tuple[KindCount, ...] = ()
     findings: tuple[Finding, ...] = ()
     kcl_losses: tuple[KclLoss, ...] = ()
     causes: tuple[CauseCount, ...] = ()
     shards: tuple[ShardFacts, ...] = ()
     landings: tuple[Landing, ...] = ()
-    bucket_seconds: int = 1
-    rate: tuple[RateCell, ...] = ()
+    rate: Rate = Rate()
     key_space: tuple[tuple[int, int], ...] = ()
     skew: float | None = None
-    sample: Sample | None = None
-    first_arrival: datetime | None = None
-    last_arrival: datetime | None = None
     omitted: Mapping[str, int] = field(default_factory=dict)
 
     @property

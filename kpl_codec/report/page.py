@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..findings import SEVERITIES
+from ..findings import SEVERITIES, Finding
 from ..pictures.drawing import Svg
 from ..pictures.labels import number, percent, plural, safe, size
 from ..shards.misplacement_causes import CAUSES
-from . import charts, evidence, shard_map_chart, summary
+from . import charts, shard_map_chart, summary
 from .model import Report
 
 if TYPE_CHECKING:
@@ -37,6 +38,34 @@ SECTIONS = (
     ("shards", "Shards", "Shards and skew"),
     ("method", "About", "About this report"),
 )
+
+
+#: The columns of the findings' tables: heading, class, and the field of `Finding` in it.
+COLUMNS = (
+    ("Shard", "id", "shard_id"),
+    ("Sequence number", "", "sequence_number"),
+    ("Captured in", "file", "file"),
+    ("What", "wide", "detail"),
+    ("Belongs to", "id", "expected_shard_id"),
+    ("Aggregates", "number", "aggregates"),
+    ("User records", "number", "user_records"),
+    ("Cause", "id", "cause"),
+    ("At byte", "number", "offset"),
+    ("User record", "number", "record_index"),
+    ("KCL", "", "kcl"),
+    ("KCL loses", "number", "dropped"),
+    ("Arrived (UTC)", "", "approximate_arrival_timestamp"),
+    ("Rule", "id", "requirement"),
+)
+
+
+def columns_of(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
+    """The columns that are not empty for all of ``findings``."""
+    return [
+        column
+        for column in COLUMNS
+        if any(getattr(finding, column[2]) not in (None, 0) for finding in findings)
+    ]
 
 
 @lru_cache
@@ -71,7 +100,7 @@ def _environment() -> Environment:
         percent=percent,
         plural=plural,
         charts=charts,
-        evidence=evidence,
+        columns_of=columns_of,
         summary=summary,
         shard_map_chart=shard_map_chart,
         severities=SEVERITIES,
@@ -97,7 +126,7 @@ def render_page(report: Report) -> str:
     return environment.get_template("page.html").render(
         report=report,
         policy=Svg(policy),
-        name=report.title + (f": {report.stream_name}" if report.stream_name else ""),
+        name=report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else ""),
         # What a template has rendered is escaped already.
         sections=[(name, short, title, Svg(text)) for name, short, title, text in rendered if text],
     )

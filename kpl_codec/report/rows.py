@@ -3,7 +3,8 @@ each Kinesis record."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,26 +19,23 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Run:
-    """The rows of one Kinesis record, as far as seen."""
+    """The rows of one Kinesis record, as far as seen. ``counts``: how many of them, by `COUNTS`."""
 
     place: dict[str, Any]  # fields of `Finding`
     started: bool  # its first row was seen
-    aggregated: bool = False
-    broken: bool = False
-    user_records: int = 0
-    known: int = 0  # hash keys known
-    outside: int = 0
-    dropped: int = 0
-    repaired: int = 0  # dropped, and put again
-    delivered: int = 0
-    raw: int = 0
-    whole_seen: bool = False  # a row of sub-sequence number -1
+    counts: Counter[str] = field(default_factory=Counter)
     lowest: bytes | None = None
     highest: bytes | None = None
     drop_error: str | None = None
     empty: bool = False
 
 
+#: What is counted of each Kinesis record: user records; those whose hash key is known, and is outside the
+#: shard's range; those that the KCL drops, drops although they were put again, delivers, and hands on
+#: unopened; rows that are of an aggregate, and rows with a defect.
+COUNTS = (
+    "user_records", "known", "outside", "dropped", "repaired", "delivered", "raw", "aggregated", "defective",
+)  # fmt: skip
 #: Columns of few different texts.
 _TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl")
 _CODED = pa.dictionary(pa.int32(), pa.string())
@@ -63,25 +61,21 @@ _NO_TIME = -(2**63)
 
 
 class Sums:
-    """Counts the rows of each Kinesis record; ``firsts`` are their first stretches."""
+    """`COUNTS` of each Kinesis record; ``firsts`` are their first stretches. ``usual``: sound ones."""
 
     def __init__(self, rows: Rows, firsts: Array) -> None:
         self.firsts = firsts
-
-        def summed(where: Array) -> Array:
-            return np.add.reduceat(rows.counts * where, firsts)
-
-        self.user_records = summed(rows.sub >= 0)
-        self.known = summed(rows.known)
-        self.outside = summed(rows.outside)
-        self.dropped = summed(rows.dropped)
-        self.repaired = summed(rows.fate("repaired"))
-        self.delivered = summed(rows.fate("delivered") | rows.fate("altered"))
-        self.raw = summed(rows.fate("raw"))
-        self.aggregated = summed(rows.aggregated | (rows.sub == -1))
-        self.defective = summed(rows.defective)
-        sound = (self.outside == 0) & (self.dropped == 0) & (self.user_records > 0)
-        self.usual: Array = (self.defective == 0) & ((self.aggregated == 0) | sound)
+        counted = (
+            *(rows.sub >= 0, rows.known, rows.outside, rows.dropped, rows.fate("repaired")),
+            *(rows.fate("delivered") | rows.fate("altered"), rows.fate("raw")),
+            *(rows.aggregated | (rows.sub == -1), rows.defective),
+        )
+        self.of: dict[str, Array] = {
+            name: np.add.reduceat(rows.counts * where, firsts)
+            for name, where in zip(COUNTS, counted, strict=True)
+        }
+        sound = (self.of["outside"] == 0) & (self.of["dropped"] == 0) & (self.of["user_records"] > 0)
+        self.usual: Array = (self.of["defective"] == 0) & ((self.of["aggregated"] == 0) | sound)
 
 
 class Rows:

@@ -210,7 +210,7 @@ class Scan:
         for code in np.unique(shards[whole]).tolist():
             of_shard = whole & (shards == code)
             kinesis_records = int(of_shard.sum())
-            aggregated = int((of_shard & (runs.aggregated > 0)).sum())
+            aggregated = int((of_shard & (runs.of["aggregated"] > 0)).sum())
             self.tally.kinesis_records += kinesis_records
             self.tally.plain_records += kinesis_records - aggregated
             self.tally.aggregates[""] += aggregated
@@ -230,45 +230,34 @@ class Scan:
 
     def _extend(self, run: Run, rows: Rows, first: int, end: int, runs: Sums) -> None:
         at = int(np.searchsorted(runs.firsts, first))
-        run.aggregated = run.aggregated or bool(runs.aggregated[at])
-        run.broken = run.broken or bool(runs.defective[at])
-        run.whole_seen = run.whole_seen or bool(rows.sub[first] == -1)
         run.empty = run.empty or rows.value("error", first) == "no-user-records"
-        if runs.dropped[at] and not run.dropped:
+        if runs.of["dropped"][at] and not run.counts["dropped"]:
             run.drop_error = rows.value("error", first + int(np.argmax(rows.dropped[first:end])))
-        run.user_records += int(runs.user_records[at])
-        run.known += int(runs.known[at])
-        run.outside += int(runs.outside[at])
-        run.dropped += int(runs.dropped[at])
-        run.repaired += int(runs.repaired[at])
-        run.delivered += int(runs.delivered[at])
-        run.raw += int(runs.raw[at])
-        if self._map is not None and run.aggregated:
+        run.counts.update({name: int(sums[at]) for name, sums in runs.of.items()})
+        if self._map is not None and run.counts["aggregated"]:
             keys = rows.keys(first, end)
             run.lowest = min(keys if run.lowest is None else [run.lowest, *keys], default=None)
             run.highest = max(keys if run.highest is None else [run.highest, *keys], default=None)
 
     def _judge(self, run: Run) -> Iterator[Finding]:
-        tally = self.tally
+        tally, counts = self.tally, run.counts
+        aggregated, broken = counts["aggregated"] > 0, counts["defective"] > 0
         if run.started:
             tally.kinesis_records += 1
-            tally.add_kinesis_records(run.place["shard_id"], 1, int(run.aggregated))
-            tally.aggregates[""] += int(run.aggregated)
-            tally.broken_frames += int(not run.aggregated and run.broken)
-            tally.plain_records += int(not run.aggregated and not run.broken)
-        if not run.aggregated:
+            tally.add_kinesis_records(run.place["shard_id"], 1, int(aggregated))
+            tally.aggregates[""] += int(aggregated)
+            tally.broken_frames += int(not aggregated and broken)
+            tally.plain_records += int(not aggregated and not broken)
+        if not aggregated:
             return
-        inside, outside = run.known - run.outside, run.outside
-        raw = run.raw and not run.dropped  # the KCL does not open it, so it cannot drop it
-        if run.dropped or run.empty:
-            tally.add_loss(_reason(run), run.dropped)
-        if run.repaired and not run.dropped:
-            yield Finding(
-                "repaired",
-                user_records=run.repaired,
-                **run.place,
-                detail=f"copies of {run.repaired} user records that the KCL drops were put and are delivered",
-            )
+        inside, outside = counts["known"] - counts["outside"], counts["outside"]
+        raw = counts["raw"] and not counts["dropped"]  # the KCL does not open it, so it cannot drop it
+        if counts["dropped"] or run.empty:
+            tally.add_loss(_reason(run), counts["dropped"])
+        repaired = counts["repaired"]
+        if repaired and not counts["dropped"]:
+            detail = f"copies of {repaired} user records that the KCL drops were put and are delivered"
+            yield Finding("repaired", user_records=repaired, **run.place, detail=detail)
             return
         kind = aggregate_kind(inside, outside)
         if raw or (kind != "mixed" and kind != "foreign"):
@@ -277,18 +266,18 @@ class Scan:
             tally.aggregates[kind] += 1
         cause = self._cause(run)
         if cause is not None:
-            tally.add_cause(cause.name, run.user_records, run.dropped)
+            tally.add_cause(cause.name, counts["user_records"], counts["dropped"])
         held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
         of = "user record is" if outside == 1 else "user records are"
         yield Finding(
             f"{kind}-aggregate",
             **run.place,
-            user_records=run.user_records,
+            user_records=counts["user_records"],
             inside=inside,
             outside=outside,
-            dropped=run.dropped,
+            dropped=counts["dropped"],
             cause=cause.name if cause else None,
-            detail=f"{outside} of {run.user_records} {of} outside the shard's range"
+            detail=f"{outside} of {counts['user_records']} {of} outside the shard's range"
             + (f"; {CAUSES[cause.name]}{held}" if cause else ""),
         )
 
@@ -309,6 +298,6 @@ def _reason(run: Run) -> str:
         return "no-user-records"
     if run.drop_error == "index-out-of-table":
         return run.drop_error
-    if run.delivered or (run.drop_error and not run.outside):
+    if run.counts["delivered"] or (run.drop_error and not run.counts["outside"]):
         return "hash-key"
     return "out-of-range"

@@ -62,7 +62,7 @@ def _filled(x1: float, x2: float, y1: float, y2: float, cell: Cell, most: float,
 
 def _boxes(report: Report, shards: Sequence[ShardFacts], axis: Axis, height: float) -> Svg:
     summed: dict[tuple[str | None, int], Cell] = defaultdict(Cell)
-    for cell in report.rate:
+    for cell in report.rate.cells:
         summed[cell.shard_id, axis.column_of(cell.start)].add(cell)
     most = max((cell.user_records for cell in summed.values()), default=0)
     grounds: list[Child] = []
@@ -71,7 +71,7 @@ def _boxes(report: Report, shards: Sequence[ShardFacts], axis: Axis, height: flo
     places = {shard.shard_id: (*_span(shard, axis), *_keys_y(shard, height)) for shard in shards}
     for shard_id, (x1, x2, y1, y2) in places.items():
         grounds.append(rect(x1, y1, x2 - x1, y2 - y1, "shard"))
-        edges.append(_edge(x1, x2, y1, y2, "shard-edge"))
+        edges.append(rect(x1, y1, x2 - x1, y2 - y1, "shard-edge"))
         edges.append(_name(x1, x2, y1, y2, shard_id))
     for (arrived_on, column), found in summed.items():
         if arrived_on in places:
@@ -97,10 +97,6 @@ def _keys_y(shard: ShardFacts, height: float) -> tuple[float, float]:
     return y1, max(y2, y1 + 1)
 
 
-def _edge(x1: float, x2: float, y1: float, y2: float, css: str, tip: str | None = None) -> Svg:
-    return rect(x1, y1, x2 - x1, y2 - y1, css, tip)
-
-
 def _name(x1: float, x2: float, y1: float, y2: float, shard_id: str) -> Svg | None:
     """The short id in the corner of its box, if there is room for it."""
     name = short_id(shard_id)
@@ -118,7 +114,7 @@ def _rows(report: Report, shards: Sequence[ShardFacts], axis: Axis, height: floa
     parts = {shard.shard_id: _row_parts(shard) for shard in shards}
     summed: dict[tuple[int, int], Cell] = defaultdict(Cell)
     losing: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-    for cell in report.rate:
+    for cell in report.rate.cells:
         column = axis.column_of(cell.start)
         for row, part in parts.get(cell.shard_id or "", ()):
             summed[row, column].add(cell, part)
@@ -160,7 +156,7 @@ def _by_generation(shards: Sequence[ShardFacts], height: float) -> Svg:
         tip = f"{shard.shard_id}: {plural(shard.user_records, 'user record')}"
         drawn.append(rect(x1, y1, x2 - x1, y2 - y1, "shard"))
         edge = "shard-edge " if len(shards) <= MOST_BOXES else ""
-        drawn.append(_edge(x1, x2, y1, y2, edge + _level(shard.user_records, most), tip))
+        drawn.append(rect(x1, y1, x2 - x1, y2 - y1, edge + _level(shard.user_records, most), tip))
         drawn.append(_name(x1, x2, y1, y2, shard.shard_id))
     said = f"{plural(len(shards), 'shard')} by reshard and hash key range; no times are known"
     return picture(_TOP + height + 12, said, drawn, _key_axis(height))

@@ -35,7 +35,7 @@ def headline(report: Report) -> str:
         return "Nothing was read"
     if lost:
         return "Records are lost" if lost > report.caught_by_reshard else "Records may be lost"
-    if report.clean and report.sample is not None:
+    if report.clean and report.about.sample is not None:
         return "Nothing was found"
     if report.clean:
         return "Clean" if report.distribution else "Readable"
@@ -47,8 +47,8 @@ def verdict(report: Report) -> str:
     lost = report.totals.lost_at_kcl
     if not report.totals.kinesis_records:
         return "Not one Kinesis record was read, so nothing is known about the stream."
-    if report.sample is not None and (report.sample.estimated_loss or report.clean):
-        return _of_a_sample(report, report.sample)
+    if report.about.sample is not None and (report.about.sample.estimated_loss or report.clean):
+        return _of_a_sample(report, report.about.sample)
     if lost:
         dropped = (
             f"A KCL consumer drops {plural(lost, 'user record')} of {number(report.totals.user_records)} "
@@ -140,19 +140,19 @@ def counts(report: Report) -> list[Count]:
 
 
 def _per_second(report: Report) -> str:
-    if report.first_arrival is None or report.last_arrival is None:
+    if report.rate.first_arrival is None or report.rate.last_arrival is None:
         return ""
-    seconds = (report.last_arrival - report.first_arrival).total_seconds()
+    seconds = (report.rate.last_arrival - report.rate.first_arrival).total_seconds()
     # What is read of a sample says nothing of the rate.
-    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.sample is None else 0
+    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sample is None else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
 
 
 def span_text(report: Report) -> str | None:
     """From the first arrival to the last, None where no time is known."""
-    if report.first_arrival is None or report.last_arrival is None:
+    if report.rate.first_arrival is None or report.rate.last_arrival is None:
         return None
-    first, last = report.first_arrival, report.last_arrival
+    first, last = report.rate.first_arrival, report.rate.last_arrival
     form = "%H:%M:%S" if first.date() == last.date() else "%Y-%m-%d %H:%M:%S"
     return f"{first:%Y-%m-%d %H:%M:%S} to {last.strftime(form)} UTC"
 

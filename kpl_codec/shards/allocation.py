@@ -116,6 +116,14 @@ class HashKeyAllocator:
         raise _exhausted(self.space)
 
 
+_FULL = float("inf")
+
+
+def _count_of(part: HashKeyAllocator) -> float:
+    """How many keys are in use; infinity where no more has room."""
+    return len(part) if len(part) < part.space.size else _FULL
+
+
 class ShardKeyAllocator:
     """Balanced keys over the open shards of a stream.
 
@@ -140,12 +148,13 @@ class ShardKeyAllocator:
         if left:
             raise HashKeyError(code="outside", reason=f"{left} keys are in no range")
         self._starts = [part.space.starting_hash_key for part in self._parts]
+        self._counts = [_count_of(part) for part in self._parts]
 
-    def _part(self, key: int) -> HashKeyAllocator:
+    def _part(self, key: int) -> int:
         index = bisect_left(self._starts, key + 1) - 1
         if index < 0 or key not in self._parts[index].space:
             raise HashKeyError(code="outside", reason="the key is in no range")
-        return self._parts[index]
+        return index
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
@@ -164,15 +173,23 @@ class ShardKeyAllocator:
         """Allocate the key that balances best. O(shards). Raises HashKeyError(code="exhausted")."""
         # HKA-3: "Over the shards of a stream the next key MUST go to the open shard with the fewest
         # keys, the lowest if several have as few, and within it as in a space of its own."
-        thinnest = min((part for part in self._parts if len(part) < part.space.size), key=len, default=None)
-        if thinnest is None:
+        count = min(self._counts, default=_FULL)
+        if count == _FULL:
             raise HashKeyError(code="exhausted", reason="every range is full")
-        return thinnest.next_key()
+        index = self._counts.index(count)
+        key = self._parts[index].next_key()
+        self._counts[index] = _count_of(self._parts[index])
+        return key
 
     def add(self, key: int) -> bool:
         """Mark ``key`` as in use; False if it was already. Raises HashKeyError if in no range."""
-        return self._part(key).add(key)
+        index = self._part(key)
+        added = self._parts[index].add(key)
+        self._counts[index] = _count_of(self._parts[index])
+        return added
 
     def release(self, key: int) -> None:
         """``key`` is free again. Raises HashKeyError(code="not-allocated") if it was not in use."""
-        self._part(key).release(key)
+        index = self._part(key)
+        self._parts[index].release(key)
+        self._counts[index] = _count_of(self._parts[index])

@@ -1,12 +1,13 @@
-"""pytest fixtures, available wherever kpl-codec and pytest are installed: real local Kinesis servers.
+"""pytest fixtures: real local Kinesis servers. In your conftest.py:
+
+    pytest_plugins = ["kpl_codec.testing.fixtures"]
 
 ``kinesis_local`` and ``kinesalite`` give a running `LocalKinesis`, one for the whole test session.
 ``kinesis_faults`` gives a `FaultProxy` in front of the first, new for each test, without rules.
 ``stream_name`` gives a name that no other test has.
 
-Nothing happens before a test uses one of them. A fixture of the same name in your own tests replaces it.
-``pytest -p no:kpl_codec.testing.fixtures`` leaves them out. If a server cannot be started the fixture fails
-with a LocalKinesisError; it never skips silently.
+Nothing happens before a test uses one of them. A fixture of the same name in your own tests replaces it. If a
+server cannot be started the fixture fails with a LocalKinesisError; it never skips silently.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def kinesis_local() -> Iterator[LocalKinesis]:
     """A running kinesis-local: the faithful one for resharding."""
-    from .local_kinesis import LocalKinesis  # pytest loads this module in every run
+    from .local_kinesis import LocalKinesis
 
     with LocalKinesis("kinesis-local") as server:
         yield server

@@ -27,7 +27,7 @@ from ..findings import Finding
 from ..report.build import build_report
 from ..report.counters import Tally
 from ..report.facts import report_json
-from ..report.model import Report
+from ..report.model import About, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch
 from ..report.whole import findings_of_the_whole
@@ -135,18 +135,16 @@ def write_report(
     """The report of ``tally``; it is written to ``output`` as text and as a page."""
     from ..report.layout import summary_text  # rich, which workers need not
 
-    report = build_report(
-        tally,
-        shard_map,
-        generated=datetime.now(timezone.utc),
-        version=__version__,
+    about = About(
+        datetime.now(timezone.utc),
+        __version__,
         title=title or "Kinesis stream validation",
         stream_name=stream_name,
         source=source,
-        inputs=list(inputs),
+        inputs=inputs,
         complete=complete,
-        findings=findings,
     )
+    report = build_report(tally, shard_map, about, findings)
     (output / "summary.txt").write(summary_text(report).encode())
     (output / "summary.json").write(report_json(report).encode())
     (output / "report.html").write(render_page(report).encode())

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import adapters
 from kpl_codec.aws_lambda import Poison
-from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, put_back, transform_user_records
+from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, transform_user_records
 from kpl_codec.format.compression import compress
-from kpl_codec.testing.local_kinesis import LocalKinesis
 from tests.examples import examples
 
 from .conftest import STREAM, as_row, expected_user_records, load
@@ -207,76 +206,3 @@ def test_six_megabytes() -> None:
     assert [r["result"] for r in answer["records"]] == ["Ok", "Ok", "Dropped", "Dropped"]
     assert answer_size(answer) <= MAX_RESPONSE_SIZE <= 6 * 1024 * 1024
     assert [row.sequence_number for row in back] == ["2", "3"]
-
-
-@pytest.mark.server
-@pytest.mark.timeout(120)
-def test_put_back_puts_user_records_into_the_stream(kinesalite: LocalKinesis, stream_name: str) -> None:
-    kinesalite.create_stream(stream_name, shards=2)
-    client = kinesalite.client()
-    arn = client.describe_stream(StreamName=stream_name)["StreamDescription"]["StreamARN"]
-    users = [kpl.UserRecord("p", b"one"), kpl.UserRecord("q", b"two", "5"), kpl.UserRecord("r", b"three")]
-    rows = list(kpl.deaggregate([kpl.KinesisRecord("a", kpl.encode(users), "1")]))
-
-    class ByName:
-        """kinesalite is older than StreamARN in PutRecords; one entry of the first call is refused."""
-
-        calls = 0
-
-        def put_records(self, StreamARN: str, Records: list[dict[str, Any]]) -> Any:
-            assert arn == StreamARN
-            self.calls += 1
-            if self.calls == 1:
-                answer = client.put_records(StreamName=stream_name, Records=Records[1:])
-                refused = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "slow"}
-                return {"Records": [refused, *answer["Records"]]}
-            return client.put_records(StreamName=stream_name, Records=Records)
-
-    put_back(ByName(), arn)(rows)
-    found = []
-    for shard in client.list_shards(StreamName=stream_name)["Shards"]:
-        iterator = client.get_shard_iterator(
-            StreamName=stream_name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        answer = client.get_records(ShardIterator=iterator)
-        found += [(r.partition_key, r.data) for r in adapters.from_get_records(answer)]
-    assert sorted(found) == [("p", b"one"), ("q", b"two"), ("r", b"three")]
-
-
-def test_put_back_changes_no_user_record() -> None:
-    """Bare, a frame inside a user record would be opened, tags would be gone, an empty key another."""
-    put: list[dict[str, Any]] = []
-
-    class Stream:
-        def put_records(self, StreamARN: str, Records: list[Any]) -> Any:
-            put.extend(Records)
-            return {"Records": [{"SequenceNumber": "1"} for _ in Records]}
-
-    inner = kpl.encode([kpl.UserRecord("x", b"1"), kpl.UserRecord("y", b"2")])
-    users = [
-        kpl.UserRecord("frame", inner, "7"),
-        kpl.UserRecord("tagged", b"data", None, (kpl.Tag("t", "v"),)),
-        kpl.UserRecord("plain", b"data"),
-    ]
-    put_back(Stream(), STREAM)(list(kpl.deaggregate([kpl.KinesisRecord("a", kpl.encode(users), "1")])))
-    again = [kpl.KinesisRecord(entry["PartitionKey"], entry["Data"], "2") for entry in put]
-    found = list(kpl.deaggregate(again))
-    assert [(r.partition_key, r.data, r.tags) for r in found] == [(u[0], u[1], u[3]) for u in users]
-    assert [entry.get("ExplicitHashKey") for entry in put] == ["7", None, None]
-    put.clear()
-    (keyless,) = kpl.deaggregate([kpl.KinesisRecord("a", kpl.encode(users[:1]), "1")])
-    with pytest.raises(kpl.EncodeError, match="partition-key-empty"):
-        put_back(Stream(), STREAM)([keyless._replace(partition_key="", data=b"d")])
-    assert not put
-
-
-def test_put_back_gives_up_loudly() -> None:
-    class Refuses:
-        def put_records(self, StreamARN: str, Records: list[Any]) -> Any:
-            return {"Records": [{"ErrorCode": "InternalFailure"} for _ in Records]}
-
-    rows = list(kpl.deaggregate([kpl.KinesisRecord("a", b"x", "1")]))
-    waited: list[float] = []
-    with pytest.raises(RuntimeError, match="1 user records refused after 3"):
-        put_back(Refuses(), STREAM, attempts=3, wait=waited.append)(rows)
-    assert [0.05 <= waited[0] <= 0.1, 0.1 <= waited[1] <= 0.2, len(waited)] == [True, True, 2]

@@ -1,8 +1,8 @@
-"""Handlers under the real Lambda runtime client, in a Python that has nothing but the layer.
+"""Handlers under the real Lambda runtime client, in a Python that has nothing but kpl_codec and protobuf.
 
-The layer is built as users build it (kpl_codec.aws_lambda.layer), unzipped, and put on PYTHONPATH as
-/opt/python is; the runtime client (awslambdaric) stands in the site-packages, as in Lambda. Nothing
-else is installed there. Powertools' own test runs in this environment.
+They stand on PYTHONPATH as those of a layer in /opt/python; the runtime client (awslambdaric) stands in the
+site-packages, as in Lambda. Nothing else is installed there. Powertools' own test runs in this environment.
+How to build the layer is in spec/guides/lambda.md.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import shutil
 import subprocess
 import sys
 import venv
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kpl_codec.aws_lambda import layer
-
-from ..test_layers import MODULES, PACKAGE, imports_of, part_of
+from ..test_layers import PACKAGE
 from .conftest import EVENTS, FIRST, expected_user_records, load
 from .runtime_api import Answer, Function
 from .source_mapping import deliver
@@ -33,7 +30,7 @@ TASK = str(Path(__file__).parent / "function")
 
 
 class Bare:
-    """``python``: an interpreter without packages but Lambda's own; ``path``: the unzipped layer."""
+    """``python``: an interpreter without packages but Lambda's own; ``path``: as of a layer."""
 
     def __init__(self, home: Path) -> None:
         venv.EnvBuilder(with_pip=False, symlinks=True).create(home / "venv")
@@ -41,14 +38,10 @@ class Bare:
         show = [self.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
         site = Path(subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip())
         for distribution in ("awslambdaric", "simplejson", "snapshot-restore-py"):
-            for file in importlib.metadata.files(distribution) or ():
-                if ".." not in file.parts:
-                    (site / file).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(str(file.locate()), site / file)
-        self.size = layer.build(home / "layer.zip")
-        with zipfile.ZipFile(home / "layer.zip") as built:
-            built.extractall(home / "opt")
+            _install(distribution, site)
         self.path = str(home / "opt/python")
+        _install("protobuf", Path(self.path))
+        shutil.copytree(PACKAGE, Path(self.path) / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
         self.home = str(home)
 
     def run(self, code: str, path: str = "") -> str:
@@ -57,6 +50,13 @@ class Bare:
             [self.python, "-c", code], capture_output=True, text=True, check=True, timeout=60,
             cwd=self.home, env={"PYTHONPATH": path or self.path},
         ).stdout  # fmt: skip
+
+
+def _install(distribution: str, folder: Path) -> None:
+    for file in importlib.metadata.files(distribution) or ():
+        if ".." not in file.parts:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(file.locate()), folder / file)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def start(bare: Bare, tmp_path: Path) -> Iterator[Start]:
     def started(handler: str, *, with_everything: bool = False, **environment: str) -> Function:
         environment["SIDE_EFFECTS"] = str(tmp_path / "side-effects")
         python = sys.executable if with_everything else bare.python
-        environment["PYTHONPATH"] = str(Path(layer.PACKAGE).parent) if with_everything else bare.path
+        environment["PYTHONPATH"] = str(PACKAGE.parent) if with_everything else bare.path
         running.append(Function(f"app.{handler}", TASK, environment, python))
         return running[-1]
 
@@ -255,41 +255,6 @@ print("kpl_codec._speedups" in sys.modules, "google.protobuf" in sys.modules)
     rows, loaded = bare.run(code, str(slow)).splitlines()
     assert json.loads(rows) == ROWS
     assert loaded == "False True"
-
-
-def test_the_layer_holds_what_its_parts_import() -> None:
-    folders = {f"kpl_codec:{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")}
-    reached = {name for path in MODULES if part_of(path) in layer.PARTS for name in imports_of(path)}
-    assert reached & folders <= {f"kpl_codec:{part}" for part in layer.PARTS}
-
-
-def test_the_layer_is_small_and_the_same_every_time(bare: Bare, tmp_path: Path) -> None:
-    one, two = tmp_path / "one.zip", tmp_path / "two.zip"
-    assert layer.main([str(one)]) == 0
-    layer.build(two)
-    assert one.read_bytes() == two.read_bytes()
-    assert bare.size == one.stat().st_size < 1_500_000
-    names = zipfile.ZipFile(one).namelist()
-    assert all(name.startswith("python/") for name in names)
-    held = {name.split("/")[2] for name in names if name.startswith("python/kpl_codec/")}
-    files = {"__init__.py", "aws_errors.py", "backoff.py", "compiled.py", "errors.py", "lazy.py", "limits.py"}
-    compiled = {name for name in held if name.startswith("_speedups")}
-    assert held == {*layer.PARTS, *files, *compiled, "py.typed"}
-
-
-def test_every_module_of_the_layer_finds_what_it_imports(bare: Bare) -> None:
-    """What is left out is needed by nothing that is in it, but for packages that the runtime has."""
-    code = """
-import ast, pathlib, sys, kpl_codec
-root = pathlib.Path(kpl_codec.__file__).parent
-for path in root.rglob("*.py"):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level and node.module:
-            target = path.parents[node.level - 1].joinpath(*node.module.split("."))
-            if not target.is_dir() and not target.with_suffix(".py").exists():
-                print(path.relative_to(root), node.module)
-"""
-    assert bare.run(code) == ""
 
 
 FIPS = """

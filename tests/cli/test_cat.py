@@ -129,19 +129,6 @@ def test_since_is_a_span_or_a_time(since: str, capture: str, capsys: pytest.Capt
     assert "--since needs --all" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [[], ["x", "--stream", "s"], ["x", "--follow"], ["/no/such"], ["--stream", "s", "--since", "noon"]],
-)
-def test_bad_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        status = main(["cat", *argv])
-    except SystemExit as error:
-        status = error.code
-    assert status == 2
-    assert capsys.readouterr().err.startswith("kpl-codec: ")
-
-
 @pytest.mark.server
 @pytest.mark.timeout(90)
 def test_a_stream_and_what_comes_through_a_split(

@@ -83,7 +83,6 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "shards list --stream orders",
         "shards history --stream orders",
         "shards predict --stream orders a",
-        "shards watch --stream orders --looks 1",
     ],
 )
 def test_the_role_is_assumed_with_the_profile(

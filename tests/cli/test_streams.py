@@ -35,7 +35,6 @@ COMMANDS = [
     "shards list",
     "shards history",
     "shards predict a",
-    "shards watch --looks 1",
     "watch --once",
     "watch --all --since 5m --once",
 ]

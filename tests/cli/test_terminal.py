@@ -99,11 +99,6 @@ def test_a_reader_that_leaves_is_no_failure(listing: str) -> None:
         assert done.stderr == ""
 
 
-def test_no_color_wins() -> None:
-    assert b"\x1b[" in run("keys", "hash", "a", FORCE_COLOR="1").stdout
-    assert b"\x1b[" not in run("keys", "hash", "a", FORCE_COLOR="1", NO_COLOR="1").stdout
-
-
 @given(st.text(), st.integers(40, 160))
 def test_texts_from_outside_cannot_move_the_cursor(text: str, width: int) -> None:
     for part in (line(text), line((text, "red")), table(["key"], [[text]])):
@@ -119,20 +114,6 @@ def test_help_says_what_a_command_does(command: str, capsys: pytest.CaptureFixtu
     assert caught.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert COMMANDS[command] in shown
-
-
-@pytest.mark.parametrize(
-    "argv", [[], ["nonsense"], ["keys"], ["validate", "--input", "x"], ["keys", "split", "x"]]
-)
-def test_usage_errors_have_the_prefix_of_all_errors(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(argv)
-    assert caught.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("kpl-codec: ")
-    assert said.count("\n") == 1
 
 
 def test_without_an_extra_the_hint_names_it() -> None:

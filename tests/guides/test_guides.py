@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +33,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("aws", f"{ROOT}/tests/guides/aws.py"),
         ("kpl-codec", "-m kpl_codec.cli.main"),
         ("python", ""),
+        ("pip", "-m pip"),
         ("pytest", "-m pytest -p no:cacheprovider"),
     ):
         (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {command} "$@"\n')
@@ -41,6 +44,21 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(secret, "x")
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip finds as kpl-codec: a wheel of this tree, without the extension, so for every platform."""
+    tree, wheels = tmp_path / "tree", tmp_path / "wheels"
+    left_out = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "kpl_codec", tree / "kpl_codec", ignore=left_out)
+    for name in ("README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    project = (ROOT / "pyproject.toml").read_text()
+    (tree / "pyproject.toml").write_text(project.replace("tool.setuptools.ext-modules", "tool.left-out"))
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*build, "-w", wheels, tree], check=True, capture_output=True)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
 
 
 @pytest.fixture
@@ -75,6 +93,8 @@ SLOW = dict.fromkeys(("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md"),
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
+    if path.name == "lambda.md":
+        request.getfixturevalue("wheel")
     folder = tmp_path / "work"
     folder.mkdir()
     run = Run(folder)

@@ -175,7 +175,7 @@ def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> Non
     for batch in check(batches, stream.shard_map):
         scan.process(batch)
     scan.finish()
-    checked = build_report(scan.tally, stream.shard_map, generated=report.generated, version="")
+    checked = build_report(scan.tally, stream.shard_map, report.about)
     assert report.totals == checked.totals
     found = {count.kind.name for count in report.kinds} - {"skewed-shard", "no-records", "hot-key"}
     assert ("capture-encoded-frame" in found) == ("encoded" in sorts)
@@ -193,7 +193,7 @@ def test_a_sample_without_a_loss_is_not_called_clean() -> None:
     assert "Clean" not in headline(report) + verdict(report)
     assert "5 % of each shard's time" in verdict(report)
     assert "a second" not in str(counts(report)[0])
-    assert report.last_arrival is not None
-    assert report.last_arrival.timestamp() <= START + 90
+    assert report.rate.last_arrival is not None
+    assert report.rate.last_arrival.timestamp() <= START + 90
     # The minute that is not over is no cell: it would look like traffic that stops.
-    assert max(cell.start.timestamp() for cell in report.rate) + 60 <= START + 90
+    assert max(cell.start.timestamp() for cell in report.rate.cells) + 60 <= START + 90

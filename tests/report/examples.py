@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import cycle, islice
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from kpl_codec.findings import KINDS, Finding
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report.build import build_report
 from kpl_codec.report.counters import Tally
-from kpl_codec.report.model import Report
+from kpl_codec.report.model import About, Report
 from kpl_codec.report.scan import Scan
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
@@ -78,17 +79,7 @@ class Stream:
             Shard(
                 f"shardId-{index:012d}",
                 held,
-                *(f"shardId-{p:012d}" for p in parents),
-                **({} if len(parents) == 2 else {"adjacent_parent_shard_id": None}),
-                starting_sequence_number=sequence_number(index, created, created, 0),
-                ending_sequence_number=sequence_number(index, created, closed, 1 << 40) if closed else None,
-            )
-            if len(parents) != 1
-            else Shard(
-                f"shardId-{index:012d}",
-                held,
-                f"shardId-{parents[0]:012d}",
-                None,
+                *([f"shardId-{p:012d}" for p in parents] + [None, None])[:2],
                 sequence_number(index, created, created, 0),
                 sequence_number(index, created, closed, 1 << 40) if closed else None,
             )
@@ -188,8 +179,10 @@ def scanned(
     return scan.tally, found
 
 
-def report_of(tally: Tally, shard_map: ShardMap | None, **more: object) -> Report:
-    return build_report(tally, shard_map, generated=NOW, version="0.1.0", **more)  # type: ignore[arg-type]
+def report_of(
+    tally: Tally, shard_map: ShardMap | None, findings: Iterable[Finding] = (), **about: Any
+) -> Report:
+    return build_report(tally, shard_map, About(NOW, "0.1.0", **about), findings)
 
 
 def full_report() -> Report:

@@ -158,7 +158,7 @@ def test_shards_have_times_generations_and_shares(reports: dict[str, Report]) ->
     assert merged.key_space == 0.5
     total = reports["full"].totals
     assert sum(shard.user_records for shard in shards.values()) == total.user_records
-    assert sum(cell.user_records for cell in reports["full"].rate) == total.user_records
+    assert sum(cell.user_records for cell in reports["full"].rate.cells) == total.user_records
 
 
 # -- the summary -----------------------------------------------------------------------------------
@@ -301,8 +301,10 @@ def test_drawings_escape_whatever_is_not_svg() -> None:
 
 
 def test_the_page_says_when_it_is_not_complete_or_has_no_map(reports: dict[str, Report]) -> None:
-    assert "Not complete" in render_page(replace(reports["clean"], complete=False))
-    assert "Not complete" in summary_text(replace(reports["clean"], complete=False))
+    clean = reports["clean"]
+    ended_early = replace(clean, about=replace(clean.about, complete=False))
+    assert "Not complete" in render_page(ended_early)
+    assert "Not complete" in summary_text(ended_early)
     assert "There was no shard map" in render_page(report_of(Tally(), None))
 
 

@@ -17,6 +17,7 @@ from kpl_codec.arrow import Deaggregator, deaggregate_batches
 from kpl_codec.findings import Finding
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report.counters import Tally
+from kpl_codec.report.model import About
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from kpl_codec.shards.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
 from kpl_codec.shards.placement import Verdict
@@ -375,11 +376,11 @@ def test_times_far_outside_a_calendar_do_no_harm() -> None:
     one.add_cell(-(2**62), "s", 1, 1, 0)
     one.add_arrivals("s", -(2**62), 2**62)
     report = kpl_report(one)
-    assert report.rate == ()
-    assert report.first_arrival is None
+    assert report.rate.cells == ()
+    assert report.rate.first_arrival is None
 
 
 def kpl_report(tally: Tally) -> object:
     from kpl_codec.report.build import build_report
 
-    return build_report(tally, generated=datetime(2026, 1, 1, tzinfo=timezone.utc), version="0")
+    return build_report(tally, None, About(datetime(2026, 1, 1, tzinfo=timezone.utc), "0"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_l
 from kpl_codec.adapters.json_stream import Defect, json_documents
 from kpl_codec.aws import AsyncProducer, Producer, fetch_lineage, fetch_shard_map, read_stream
 from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
-from kpl_codec.aws_lambda.firehose import Transformed, put_back, transform_user_records
+from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
 from kpl_codec.deaggregation import kcl
 from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerConfig, ProducerFull
 from kpl_codec.spark import KinesisDataSource, deaggregate, verify
@@ -55,10 +55,13 @@ def firehose_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     def upper(record: kpl.DeaggregatedRecord) -> Transformed | None:
         return Transformed(record.data.upper(), {"tenant": "a"}) if record.data else None
 
-    arn = "arn:aws:kinesis:eu-west-1:1:stream/orders"
-    return transform_user_records(
-        event, upper, delimiter=b"\n", reingest=put_back(boto3.client("kinesis"), arn)
-    )
+    with Producer("orders") as producer:
+
+        def reingest(records: Sequence[kpl.DeaggregatedRecord]) -> None:
+            for record in records:
+                producer.put(record.partition_key, record.data, record.explicit_hash_key).result(60)
+
+        return transform_user_records(event, upper, delimiter=b"\n", reingest=reingest)
 
 
 def plain_handler(event: dict[str, Any], context: Any) -> list[bytes]:
