@@ -18,11 +18,14 @@ from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
 from ..limits import DIGEST_SIZE
 from . import kcl
-from .fingerprints import UNKNOWN, fingerprint
+from .fingerprints import fingerprint
 from .kcl import RAW, Outcome
 
 #: The default limit of listed nodes and defects; the rest is only counted.
 MAX_NODES = 10_000
+
+#: The writer, where nothing is known of it.
+UNKNOWN = "unknown"
 
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
 
@@ -70,7 +73,7 @@ class Explanation(NamedTuple):
     kcl: Outcome = RAW
     omitted: int = 0
     warnings: tuple[DecodeError, ...] = ()
-    writer: str = str(UNKNOWN)
+    writer: str = UNKNOWN
 
     @property
     def sound(self) -> bool:
@@ -84,7 +87,7 @@ class Explanation(NamedTuple):
             lines.append(f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}{node.name}{value}")
         lines += [f"defect: {defect}" for defect in self.defects]
         lines += [f"warning: {warning}" for warning in self.warnings]
-        if self.writer != str(UNKNOWN):
+        if self.writer != UNKNOWN:
             lines.append(f"writer: {self.writer}")
         if self.omitted:
             lines.append(f"... and {self.omitted} more, not listed")
@@ -123,7 +126,9 @@ def explain(
     """
     if type(data) is not bytes:
         data = as_bytes(data, "explain")
-    return _explained(data, max_nodes, hash_key_range)._replace(writer=str(fingerprint(data, outer_key)))
+    return _explained(data, max_nodes, hash_key_range)._replace(
+        writer=str(fingerprint(data, outer_key) or UNKNOWN)
+    )
 
 
 def _explained(data: bytes, max_nodes: int, hash_key_range: HashKeyRange | None) -> Explanation:

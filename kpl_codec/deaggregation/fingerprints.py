@@ -68,43 +68,20 @@ class Tables(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """``writers`` leave it, and no other known writer does. ``said``: what it is, in words. ``shows``:
-    whether an aggregate has it. ``swaps``: the field of user records that they are known to swap, None if
-    they do not."""
+    """What ``writers`` leave, and no other known writer. ``said``: the same in words. ``shows``: whether an
+    aggregate has it. ``swaps``: the field of user records that they are known to swap, None if they do not.
+    As text: how sure the writer is, who it is, and the sign."""
 
     name: str
-    said: str
-    writers: tuple[str, ...]
     certainty: Certainty
+    writers: tuple[str, ...]
+    said: str
     shows: Callable[[Tables], bool]
     swaps: Literal["partition_key", "explicit_hash_key"] | None = None
 
-
-class Fingerprint(NamedTuple):
-    """``sign`` is None where nothing is known."""
-
-    sign: Sign | None
-
-    @property
-    def certainty(self) -> Certainty:
-        """How sure the writer is."""
-        return "unknown" if self.sign is None else self.sign.certainty
-
-    @property
-    def writers(self) -> tuple[str, ...]:
-        """Those that may have written it; where the certainty is unknown, others may have, too."""
-        return () if self.sign is None else self.sign.writers
-
     def __str__(self) -> str:
-        if self.sign is None:
-            return "unknown"
-        names = " or ".join(self.sign.writers)
-        named = f"{self.certainty}: {names}" if self.certainty != "unknown" else f"unknown: {names} or others"
-        return f"{named} ({self.sign.said})"
-
-
-#: Nothing is known of the writer.
-UNKNOWN: Final = Fingerprint(None)
+        others = " or others" if self.certainty == "unknown" else ""
+        return f"{self.certainty}: {' or '.join(self.writers)}{others} ({self.said})"
 
 
 def _unused_blanks(seen: Tables) -> bool:
@@ -226,107 +203,52 @@ _ONE_KEY = ("a8m/kinesis-producer", "Vector's fork")
 # bytes."
 # FPR-2: "A sign MUST name every known writer that leaves it."
 SIGNS: Final = (
-    Sign(
-        "foreign-magic",
-        "magic 00 89 9A C2, or 01 if compressed",
-        ("erlmld",),
-        "certain",
-        lambda seen: seen.magic[0] in (0, 1),
-    ),
-    Sign("deflated", "magic F4 89 9A C2", ("ex_kpl",), "certain", lambda seen: seen.magic[0] == 0xF4),
-    Sign(
-        "unused-blanks", "both key tables begin with an unused blank", ("KPLNET",), "certain", _unused_blanks
-    ),
-    Sign(
-        "unused-a",
-        'an unused key "a" before the only one',
-        ("a Ruby plugin of Fluentd",),
-        "certain",
-        _unused_a,
-    ),
-    Sign(
-        "unused-zeros",
-        'an unused explicit hash key "0" for each user record',
-        ("zio-kinesis",),
-        "certain",
-        _unused_zeros,
-    ),
-    Sign(
-        "index-of-record",
-        "explicit hash keys are indexed by user record, their table is shorter",
-        ("hawknewton/kinesis-aggregation",),
-        "certain",
-        _index_of_record,
-        swaps="explicit_hash_key",
-    ),
-    Sign(
-        "keys-of-others",
-        "the data names keys of other user records",
-        ("fluent-bit's Go plugin", "npm's aws-kinesis-agg"),
-        "likely",
-        _keys_of_others,
-        swaps="partition_key",
-    ),
-    Sign(
-        "own-entries",
-        "a key table with an entry for each user record, repeated keys too",
-        ("substation", "hawknewton/kinesis-aggregation"),
-        "likely",
-        lambda seen: seen.each_its_own and seen.repeats and not seen.explicit_hash_keys,
-    ),
-    Sign(
-        "own-hash-of-one-key",
-        "one partition key, and explicit hash keys that are its MD5 or given",
-        ("kinesis4cats", "awslabs' Java RecordAggregator"),
-        "likely",
-        lambda seen: len(seen.partition_keys) == 1 < len(seen.explicit_hash_keys) and _own_hash(seen),
-        swaps="explicit_hash_key",
-    ),
-    Sign(
-        "own-hash",
-        "every explicit hash key is the MD5 of the partition key, or given",
-        ("awslabs' Java RecordAggregator", "kinesis4cats"),
-        "likely",
-        _own_hash,
-    ),
-    Sign(
-        "random-hex",
-        "one key of eight hexadecimal digits for all",
-        ("kinesis-producer-go",),
-        "likely",
-        _hex_digits,
-    ),
-    Sign(
-        "random-letters",
-        "one key of eight random letters for all",
-        ("fluent-bit's Go plugin",),
-        "likely",
-        _mixed_letters,
-    ),
-    Sign("outer-a", 'the KPL\'s bytes under the key "a"', ("the KPL", "kpl_codec"), "likely", _under_a),
-    Sign(
-        "first-key-of-all",
-        "the KPL's bytes under the only key",
-        (*_ONE_KEY, *_FIRST_KEY, "the KPL", "kpl_codec", "kinesis-producer-go"),
-        "unknown",
-        lambda seen: seen.only_key is not None and _canonical(seen),
-    ),
-    Sign("first-key", "the KPL's bytes under the first key", _FIRST_KEY, "unknown", _under_first),
-)
+    Sign("foreign-magic", "certain", ("erlmld",), "magic 00 89 9A C2, or 01 if compressed",
+         lambda seen: seen.magic[0] in (0, 1)),
+    Sign("deflated", "certain", ("ex_kpl",), "magic F4 89 9A C2", lambda seen: seen.magic[0] == 0xF4),
+    Sign("unused-blanks", "certain", ("KPLNET",), "both key tables begin with an unused blank",
+         _unused_blanks),
+    Sign("unused-a", "certain", ("a Ruby plugin of Fluentd",), 'an unused key "a" before the only one',
+         _unused_a),
+    Sign("unused-zeros", "certain", ("zio-kinesis",), 'an unused explicit hash key "0" for each user record',
+         _unused_zeros),
+    Sign("index-of-record", "certain", ("hawknewton/kinesis-aggregation",),
+         "explicit hash keys are indexed by user record, as if their table had one for each",
+         _index_of_record, "explicit_hash_key"),
+    Sign("keys-of-others", "likely", ("fluent-bit's Go plugin", "npm's aws-kinesis-agg"),
+         "the data names keys of other user records", _keys_of_others, "partition_key"),
+    Sign("own-entries", "likely", ("substation", "hawknewton/kinesis-aggregation"),
+         "a key table with an entry for each user record, repeated keys too",
+         lambda seen: seen.each_its_own and seen.repeats and not seen.explicit_hash_keys),
+    Sign("own-hash-of-one-key", "likely", ("kinesis4cats", "awslabs' Java RecordAggregator"),
+         "one partition key, and explicit hash keys that are its MD5 or given",
+         lambda seen: len(seen.partition_keys) == 1 < len(seen.explicit_hash_keys) and _own_hash(seen),
+         "explicit_hash_key"),
+    Sign("own-hash", "likely", ("awslabs' Java RecordAggregator", "kinesis4cats"),
+         "every explicit hash key is the MD5 of the partition key, or given", _own_hash),
+    Sign("random-hex", "likely", ("kinesis-producer-go",), "one key of eight hexadecimal digits for all",
+         _hex_digits),
+    Sign("random-letters", "likely", ("fluent-bit's Go plugin",), "one key of eight random letters for all",
+         _mixed_letters),
+    Sign("outer-a", "likely", ("the KPL", "kpl_codec"), 'the KPL\'s bytes under the key "a"', _under_a),
+    Sign("first-key-of-all", "unknown", _ONE_KEY + _FIRST_KEY + ("the KPL", "kpl_codec", "kinesis-producer-go"),
+         "the KPL's bytes under the only key", lambda seen: seen.only_key is not None and _canonical(seen)),
+    Sign("first-key", "unknown", _FIRST_KEY, "the KPL's bytes under the first key", _under_first),
+)  # fmt: skip
 
 
-def fingerprint(data: bytes, outer_key: str | None = None) -> Fingerprint:
-    """Who wrote this data of a Kinesis record, put under ``outer_key`` (None: not known)?
+def fingerprint(data: bytes, outer_key: str | None = None) -> Sign | None:
+    """The sign of who wrote this data of a Kinesis record, put under ``outer_key`` (None: not known).
 
-    Nothing is known of a plain record, or of a frame whose message is no protobuf.
+    None where nothing is known: of a plain record, and of a frame whose message is no protobuf.
     """
     if is_aggregated(data):
         seen = _tables(data, outer_key)
     elif data[1:4] == MAGIC[1:] and disguise_of(data) == "a frame with a foreign magic":
         seen = Tables(data[:4], outer_key)
     else:
-        return UNKNOWN
-    return Fingerprint(next((sign for sign in SIGNS if sign.shows(seen)), None))
+        return None
+    return next((sign for sign in SIGNS if sign.shows(seen)), None)
 
 
 def _tables(data: bytes, outer_key: str | None) -> Tables:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
-from ..deaggregation.fingerprints import UNKNOWN, fingerprint
+from ..deaggregation.fingerprints import fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
@@ -144,7 +144,7 @@ def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
         if name is not None:
             # SPK-45: "Data that is an aggregated record turned into text (base64 of base64, hexadecimal
             # digits, text with lost bytes), or a frame with another magic, MUST be a finding."
-            sign = fingerprint(data).sign
+            sign = fingerprint(data)
             writer = f", written by {' or '.join(sign.writers)}" if sign is not None else ""
             yield row, "encoded-frame", f"an aggregated record as {name}{writer}: no consumer opens it"
 
@@ -154,13 +154,12 @@ def _written(batch: pa.RecordBatch, named: set[str]) -> Iterator[_About]:
     ``named``: the signs told before. The KPL is not told."""
     for row in range(0, batch.num_rows, max(1, batch.num_rows // _LOOKED_AT)):
         data = batch["data"][row].as_py() or b""
-        found = fingerprint(data, batch["partitionKey"][row].as_py()) if data.startswith(MAGIC) else UNKNOWN
-        sign = found.sign
+        sign = fingerprint(data, batch["partitionKey"][row].as_py()) if data.startswith(MAGIC) else None
         if sign is None or sign.certainty == "unknown" or "the KPL" in sign.writers or sign.name in named:
             continue
         named.add(sign.name)
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
-        yield row, "writer" if sign.swaps is None else "swapped-keys", str(found)
+        yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
 
 
 def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -133,7 +133,7 @@ class Judge:
         arrival = record.approximate_arrival_timestamp
         seconds = arrival.timestamp() if arrival is not None else 0.0
         inside = seconds * 1000 < end_ms
-        sign = fingerprint(record.data, record.partition_key).sign
+        sign = fingerprint(record.data, record.partition_key)
         writer = writer_of(record, rows, sign)
         counts = judged.counts
         counts.newest = max(counts.newest, seconds)

@@ -17,7 +17,7 @@ from ..spec.vectors import VECTORS, wild
 
 def told_as(outer_key: str | None, data: bytes) -> str:
     record = kpl.KinesisRecord(outer_key, data)
-    return writer_of(record, list(kpl.deaggregate([record], "report")), fingerprint(data, outer_key).sign)
+    return writer_of(record, list(kpl.deaggregate([record], "report")), fingerprint(data, outer_key))
 
 
 def by_aws_kinesis_agg() -> tuple[str, bytes]:
