@@ -196,8 +196,8 @@ _FIRST_KEY = (
     "aws_kinesis_agg", "aiokpl", "npm's aws-kinesis-agg", "kinesis-tailf", "ex_kpl", "substation",
     "hawknewton/kinesis-aggregation", "kinesis4cats", "fluent-bit's Go plugin",
 )  # fmt: skip
-#: They give that key to all user records.
-_ONE_KEY = ("a8m/kinesis-producer", "Vector's fork")
+#: They give one key to all user records.
+_ONE_KEY = ("a8m/kinesis-producer", "Vector's fork", "kinesis-producer-go")
 
 # FPR-1: "A sign MUST be called certain only if no other known writer leaves it and the KPL never writes such
 # bytes."
@@ -231,7 +231,7 @@ SIGNS: Final = (
     Sign("random-letters", "likely", ("fluent-bit's Go plugin",), "one key of eight random letters for all",
          _mixed_letters),
     Sign("outer-a", "likely", ("the KPL", "kpl_codec"), 'the KPL\'s bytes under the key "a"', _under_a),
-    Sign("first-key-of-all", "unknown", _ONE_KEY + _FIRST_KEY + ("the KPL", "kpl_codec", "kinesis-producer-go"),
+    Sign("first-key-of-all", "unknown", (*_ONE_KEY, *_FIRST_KEY, "the KPL", "kpl_codec"),
          "the KPL's bytes under the only key", lambda seen: seen.only_key is not None and _canonical(seen)),
     Sign("first-key", "unknown", _FIRST_KEY, "the KPL's bytes under the first key", _under_first),
 )  # fmt: skip
