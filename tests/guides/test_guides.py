@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 
 import kpl_codec as kpl
 from kpl_codec.testing.local_kinesis import LocalKinesis
@@ -20,7 +22,9 @@ from .blocks import Block, Run, blocks
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 #: Guides about a stream: they find one on a local server.
-WITH_STREAM = {"check-captures.md", "ci.md", "move-over.md", "spark.md", "watch.md", "write.md"}
+WITH_STREAM = {
+    "check-captures.md", "ci.md", "move-over.md", "s3-and-accounts.md", "spark.md", "watch.md", "write.md"
+}  # fmt: skip
 STREAM = "orders"
 
 
@@ -83,6 +87,20 @@ def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iter
     kinesis_local.delete_stream(STREAM)
 
 
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An S3 with a bucket, and an STS that gives roles."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    address = "http://{}:{}".format(*server.get_host_and_port())
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
+    boto3.client("s3").create_bucket(Bucket="captures")
+    yield
+    server.stop()
+
+
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream.
 SLOW = dict.fromkeys(("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md"), pytest.mark.slow)
 
@@ -93,6 +111,8 @@ SLOW = dict.fromkeys(("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md"),
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
+    if path.name == "s3-and-accounts.md":
+        request.getfixturevalue("captures")
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
     folder = tmp_path / "work"
