@@ -152,7 +152,7 @@ def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
 def _written(batch: pa.RecordBatch, named: set[str]) -> Iterator[_About]:
     """The first Kinesis record of each writer that is at least likely, among `_LOOKED_AT` of the batch.
     ``named``: the signs told before. The KPL is not told."""
-    for row in range(0, batch.num_rows, max(1, batch.num_rows // _LOOKED_AT)):
+    for row in range(0, batch.num_rows, -(-batch.num_rows // _LOOKED_AT) or 1):
         data = batch["data"][row].as_py() or b""
         sign = fingerprint(data, batch["partitionKey"][row].as_py()) if data.startswith(MAGIC) else None
         if sign is None or sign.certainty == "unknown" or "the KPL" in sign.writers or sign.name in named:
