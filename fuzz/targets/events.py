@@ -72,7 +72,7 @@ def events(given: bytes) -> None:
     known = {record.sequence_number for record in records}
     for failure in answer["batchItemFailures"]:
         assert failure["itemIdentifier"] in known
-    opened = list(units(event, "strict", None, None))
+    opened = list(units(event))
     _read_by_others(event, opened)
     for failing in (0, 3):
         _window(event, opened, failing)

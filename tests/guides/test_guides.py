@@ -102,7 +102,9 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream.
-SLOW = dict.fromkeys(("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md"), pytest.mark.slow)
+SLOW = dict.fromkeys(
+    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md"), (pytest.mark.slow, pytest.mark.timeout(900))
+)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 import kpl_codec.errors
 from kpl_codec.cli.main import COMMANDS, _parser
@@ -90,12 +91,12 @@ def api_pages() -> Iterator[tuple[str, str]]:
 
 
 def _help_of(parser: argparse.ArgumentParser) -> str:
-    return f"```text\n{parser.format_help().rstrip()}\n```\n"
+    with patch.dict(os.environ, COLUMNS="100"):  # how wide argparse takes the terminal to be
+        return f"```text\n{parser.format_help().rstrip()}\n```\n"
 
 
 def command_page() -> str:
     """Every command with its help, and its subcommands."""
-    os.environ["COLUMNS"] = "100"
     lines = ["# Commands", "", "Exit status: 0 clean, 1 findings, 2 failure, 130 interrupted.", ""]
     for name, what in COMMANDS.items():
         (commands,) = (a for a in _parser([name])._actions if isinstance(a, argparse._SubParsersAction))
