@@ -64,27 +64,29 @@ def run(args: argparse.Namespace) -> int:
     be read."""
     keys = None
     if args.stream:
-        data, keys = _from_stream(args)
+        record, keys = _from_stream(args)
     elif args.data is not None:
-        data = _given(args)
+        record = _given(args)
     else:
         raise UsageError(reason="no data: give a file, -, text, or --stream --shard-id --sequence-number")
-    found = explain(data, max_nodes=args.max_nodes, hash_key_range=keys)
+    data = record.data
+    found = explain(data, max_nodes=args.max_nodes, hash_key_range=keys, outer_key=record.partition_key)
     defects = [defect for defect in found.defects if found.kind != "plain"]
     if args.json:
         show_json(_facts(found, defects))
     else:
         _show(found, defects, data)
         show(line("the KCL: ", _kcl(found.kcl)))
+        show(line(f"its writer: {found.writer}"))
     dropped = not found.kcl.raw and found.kcl.delivered < found.kcl.total
     return 1 if defects or dropped else 0
 
 
-def _given(args: argparse.Namespace) -> bytes:
-    """The data of the record that the arguments name."""
+def _given(args: argparse.Namespace) -> KinesisRecord:
+    """The record that the arguments name; only its data where it is no captured one."""
     data = unwrap(_read(args), args.format)
     if args.format != "auto" or data[:4] == MAGIC or disguise_of(data) is not None:
-        return data
+        return KinesisRecord(None, data)
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
@@ -92,7 +94,7 @@ def _given(args: argparse.Namespace) -> bytes:
     if len(found) > 1:
         advice = f"choose one with --sequence-number, such as {found[0].sequence_number}"
         raise UsageError(reason=f"{args.data} holds several captured records: {advice}")
-    return found[0].data if found else data
+    return found[0] if found else KinesisRecord(None, data)
 
 
 def _of_capture(path: str, sequence_number: str | None) -> list[KinesisRecord]:
@@ -152,7 +154,7 @@ def _frames(data: bytes) -> Iterator[bytes]:
                 yield read
 
 
-def _from_stream(args: argparse.Namespace) -> tuple[bytes, HashKeyRange | None]:
+def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange | None]:
     if not (args.shard_id and args.sequence_number):
         raise UsageError(reason="--stream needs --shard-id and --sequence-number")
     client = client_of(args)
@@ -162,7 +164,7 @@ def _from_stream(args: argparse.Namespace) -> tuple[bytes, HashKeyRange | None]:
     record = read_record(client, args.stream, args.shard_id, args.sequence_number)
     if record is None:
         raise UsageError(reason=f"{args.shard_id} holds no record with this sequence number")
-    return record.data, fetch_lineage(client, args.stream).hash_key_range(args.shard_id)
+    return record, fetch_lineage(client, args.stream).hash_key_range(args.shard_id)
 
 
 # -- for people -----------------------------------------------------------------------------------
@@ -242,6 +244,7 @@ def _facts(found: Explanation, defects: list[DecodeError]) -> dict[str, Any]:
         "defects": list(map(_defect, defects)),
         "warnings": list(map(_defect, found.warnings)),
         "kcl": camel_keys(found.kcl._asdict()),
+        "writer": found.writer,
         "omitted": found.omitted,
         "tree": _tree(found.root),
     }

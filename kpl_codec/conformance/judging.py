@@ -18,13 +18,16 @@ error is any error: codes are specific to this library.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..format.codec import decode
-from .serving import user_record
+from .serving import FIELDS, user_record
 
 GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
+
+#: Grades of which a user record is lost, or delivered wrong.
+LOSSES = frozenset({"lost", "wrong", "failed"})
 
 #: Kind of vector -> the members of its result a program has to give.
 _RESULTS = {
@@ -95,8 +98,8 @@ def question(vector: Mapping[str, Any]) -> dict[str, Any]:
     return asked
 
 
-def judge(vector: Mapping[str, Any], answer: Mapping[str, Any]) -> Judgement:
-    """The grade of ``answer`` to `question` of ``vector``."""
+def judge(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str] = FIELDS) -> Judgement:
+    """The grade of ``answer`` to `question` of ``vector``. ``fields``: those of `FIELDS` that it gives."""
 
     def grade(name: str, detail: str = "") -> Judgement:
         return Judgement(vector["id"], vector["kind"], name, detail)
@@ -107,7 +110,7 @@ def judge(vector: Mapping[str, Any], answer: Mapping[str, Any]) -> Judgement:
     # for right."
     acceptable = vector["result"] == "acceptable"
     if vector["kind"] == "decode":
-        return _judge_decode(vector, answer, acceptable, grade)
+        return _judge_decode(vector, answer, acceptable, fields, grade)
     if "error" in answer:
         # Rows that were given before the error are part of the result.
         rows_right = answer.get("rows", vector.get("rows")) == vector.get("rows")
@@ -129,7 +132,7 @@ def judge(vector: Mapping[str, Any], answer: Mapping[str, Any]) -> Judgement:
 
 
 def _judge_decode(
-    vector: Mapping[str, Any], answer: Mapping[str, Any], acceptable: bool, grade: Any
+    vector: Mapping[str, Any], answer: Mapping[str, Any], acceptable: bool, fields: Sequence[str], grade: Any
 ) -> Judgement:
     result: Judgement
     expected = vector.get("user_records")
@@ -141,16 +144,17 @@ def _judge_decode(
     elif not isinstance(answer.get("user_records"), list):
         result = grade("failed", "nonsense: neither user_records nor plain nor error")
     elif expected is not None:
-        found = answer["user_records"]
-        if found == expected:
-            result = grade("pass")
-        elif _without_tags(found) == _without_tags(expected):
-            result = grade("pass", "tags are not delivered")
-        elif len(found) < len(expected):
-            of = f"{len(found)} of {len(expected)} user records"
-            result = grade("lost", of + differences(found, expected))
+        # CNF-5: "A program that names its fields in its hello MUST be graded by these fields alone."
+        found, wanted = _only(fields, answer["user_records"]), _only(fields, expected)
+        if found == wanted:
+            result = grade(
+                "pass", "" if answer["user_records"] == expected else "not all parts are delivered"
+            )
+        elif len(found) < len(wanted):
+            of = f"{len(found)} of {len(wanted)} user records"
+            result = grade("lost", of + differences(found, wanted))
         else:
-            result = grade("wrong", "other user records" + differences(found, expected))
+            result = grade("wrong", "other user records" + differences(found, wanted))
     elif vector.get("plain"):
         result = grade("lost", f"a plain record became {len(answer['user_records'])} user records")
     elif not answer["user_records"]:
@@ -179,16 +183,17 @@ def differences(found: list[Any], expected: list[Any]) -> str:
     wrong = Counter(
         name
         for one, other in zip(found, expected, strict=False)
-        for name in ("partition_key", "explicit_hash_key", "data")
+        for name in FIELDS
         if not isinstance(one, Mapping) or one.get(name) != other.get(name)
     )
     said = ", ".join(f"{name} of {count}" for name, count in wrong.items())
     return f"; {said} differs" if said else ""
 
 
-def _without_tags(records: list[Any]) -> list[Any]:
+def _only(fields: Sequence[str], records: list[Any]) -> list[Any]:
+    """The user records with these fields, as text or as bytes; no tags."""
     return [
-        {name: value for name, value in record.items() if name != "tags"}
+        {name: value for name, value in record.items() if name.removesuffix("_bytes") in fields}
         if isinstance(record, dict)
         else record
         for record in records

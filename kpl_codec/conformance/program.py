@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any, Literal
 
 from ..errors import KplError
-
-PROTOCOL = 1
+from .lines import END, answer_of, question_lines
+from .serving import FIELDS, PROTOCOL
 
 
 class ProgramError(KplError, RuntimeError):
@@ -33,19 +33,26 @@ class ProgramError(KplError, RuntimeError):
 
 
 class Program:
-    """A running program. Use as a context manager. ``timeout``: seconds that an answer may take.
+    """A running program. Use as a context manager. ``timeout``: seconds that an answer may take. ``lines``:
+    it speaks lines instead of JSON (lines.py).
 
     ``hello`` holds its name, version and the operations it knows. State: the process.
     """
 
     def __init__(
-        self, command: Sequence[str], *, timeout: float = 20.0, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        lines: bool = False,
+        timeout: float = 20.0,
+        env: Mapping[str, str] | None = None,
     ):
         self.command = list(command)
         self.timeout = timeout
+        self._in_lines = lines
         self._env = dict(env) if env is not None else None
         self._process: subprocess.Popen[str] | None = None
-        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._answers: queue.Queue[str | None] = queue.Queue()
         self._errors: IO[bytes] | None = None
         self.hello: dict[str, Any] = {}
 
@@ -53,9 +60,11 @@ class Program:
         # CNF-1: "A program MUST answer every line it reads with one line, a JSON object that repeats the
         # question's id."
         answer = self.ask({"op": "hello", "protocol": PROTOCOL})
-        ops = answer.get("ops")
-        sound = isinstance(ops, list) and all(isinstance(op, str) for op in ops)
-        if "failure" in answer or not sound or "name" not in answer:
+        ops, fields = answer.get("ops"), answer.get("fields", list(FIELDS))
+        sound = all(
+            isinstance(some, list) and all(isinstance(one, str) for one in some) for some in (ops, fields)
+        )
+        if "failure" in answer or not sound or not set(fields) <= set(FIELDS) or "name" not in answer:
             self.close()
             raise ProgramError(code="hello", detail=f"{self.command[0]} answered {json.dumps(answer)[:500]}")
         self.hello = answer
@@ -73,14 +82,18 @@ class Program:
             )  # fmt: skip
         except OSError as error:
             raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
-        self._lines = queue.Queue()
-        lines = self._lines
+        self._answers = queue.Queue()
+        answers = self._answers
 
         def read() -> None:
             assert process.stdout is not None
+            answer = ""
             for line in process.stdout:
-                lines.put(line)
-            lines.put(None)
+                answer += line
+                if not self._in_lines or line.strip() == END:
+                    answers.put(answer)
+                    answer = ""
+            answers.put(None)
 
         threading.Thread(target=read, daemon=True).start()
         return process
@@ -89,29 +102,38 @@ class Program:
         """The program's answer; or ``{"failure": "crash" | "hang" | "nonsense", "detail": ...}``."""
         # CNF-4: "A program that crashes, hangs or answers anything else MUST be started afresh for the
         # next question, and the vector counted as failed."
+        asked = question_lines(question) if self._in_lines else json.dumps(question) + "\n"
+        if asked is None:
+            return {"unsupported": True}
         if self._process is None or self._process.poll() is not None:
             self._process = self._start()
         process = self._process
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.write(asked)
             process.stdin.flush()
-            line = self._lines.get(timeout=self.timeout)
+            answered = self._answers.get(timeout=self.timeout)
         except queue.Empty:
             self.close()
             return {"failure": "hang", "detail": f"no answer in {self.timeout} s"}
         except OSError:
-            line = None
-        if line is None:
+            answered = None
+        if answered is None:
             self.close()
             return {"failure": "crash", "detail": self._last_words()}
         try:
-            answer = json.loads(line)
-            if not isinstance(answer, dict) or answer.get("id") != question.get("id"):
-                raise ValueError
+            return self._answer(answered, question)
         except (ValueError, RecursionError):
             self.close()
-            return {"failure": "nonsense", "detail": line[:200]}
+            return {"failure": "nonsense", "detail": answered[:200]}
+
+    def _answer(self, answered: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        # CNF-6: "An answer in lines MUST be graded as the same answer in JSON."
+        if self._in_lines:
+            return answer_of(answered.splitlines()[:-1], question["op"])
+        answer = json.loads(answered)
+        if not isinstance(answer, dict) or answer.get("id") != question.get("id"):
+            raise ValueError
         return answer
 
     def _last_words(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from .judging import GRADES, Judgement, check_vector, judge, question
 from .program import Program
+from .serving import FIELDS
 
 #: The programs of this package, by name, and what each speaks for.
 ADAPTERS = {
@@ -50,10 +51,12 @@ def load(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 @dataclass
 class Result:
-    """One program's judgements, in the order of the vectors; ``unsupported`` vectors were not asked."""
+    """One program's judgements, in the order of the vectors; ``unsupported`` vectors were not asked.
+    ``fields``: the parts of a user record that it gives."""
 
     name: str
     version: str
+    fields: tuple[str, ...] = FIELDS
     judgements: list[Judgement] = field(default_factory=list)
     unsupported: int = 0
 
@@ -70,14 +73,17 @@ def run(
     command: Sequence[str],
     vectors: Iterable[dict[str, Any]],
     *,
+    lines: bool = False,
     timeout: float = 20.0,
 ) -> Result:
-    """Ask ``command`` about every vector whose operation it knows.
+    """Ask ``command`` about every vector whose operation it knows. ``lines``: it speaks lines, not JSON.
 
     Raises ProgramError if the command cannot be started or does not introduce itself.
     """
-    with Program(command, timeout=timeout) as program:
-        result = Result(str(program.hello["name"]), str(program.hello.get("version", "?")))
+    with Program(command, lines=lines, timeout=timeout) as program:
+        hello = program.hello
+        fields = tuple(hello.get("fields", FIELDS))
+        result = Result(str(hello["name"]), str(hello.get("version", "?")), fields)
         known = set(program.hello["ops"])
         for vector in vectors:
             # CNF-2: "Only operations that a program names in its hello MUST be asked of it; the rest, and
@@ -86,7 +92,7 @@ def run(
             if answer.get("unsupported"):
                 result.unsupported += 1
             else:
-                result.judgements.append(judge(vector, answer))
+                result.judgements.append(judge(vector, answer, fields))
     return result
 
 
@@ -98,10 +104,12 @@ def table(results: Sequence[Result]) -> str:
     rows = []
     for result in results:
         name = f"{result.name} {result.version}"
-        kinds = sorted({judgement.kind for judgement in result.judgements})
-        for kind in kinds:
+        unsupported = str(result.unsupported or "")
+        for kind in sorted({judgement.kind for judgement in result.judgements}):
             grades = Counter(j.grade for j in result.judgements if j.kind == kind)
             counts = [str(grades[grade] or "") for grade in GRADES]
-            rows.append([name, kind, *counts, str(result.unsupported or "") if kind == kinds[0] else ""])
-            name = ""
+            if kind == "decode" and set(result.fields) < set(FIELDS):
+                kind = f"decode ({', '.join(result.fields)})"
+            rows.append([name, kind, *counts, unsupported])
+            name = unsupported = ""
     return terminal.render(terminal.table(heads, rows, range(2, len(heads))), fit=False).rstrip("\n")

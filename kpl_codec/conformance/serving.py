@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .program import PROTOCOL
+PROTOCOL = 1
+#: The parts of a user record that a program may give.
+FIELDS = ("partition_key", "explicit_hash_key", "data")
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 

@@ -18,10 +18,14 @@ from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
 from ..limits import DIGEST_SIZE
 from . import kcl
+from .fingerprints import fingerprint
 from .kcl import RAW, Outcome
 
 #: The default limit of listed nodes and defects; the rest is only counted.
 MAX_NODES = 10_000
+
+#: The writer, where nothing is known of it.
+UNKNOWN = "unknown"
 
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
 
@@ -56,7 +60,8 @@ class Explanation(NamedTuple):
     order of the bytes; `decode` raises the first. ``user_records``: how many, None where that cannot be
     known. ``canonical``: `encode` would write the same bytes. ``kcl``: what
     the KCL does with it. ``omitted``: nodes and defects counted but not listed. ``warnings``: what a writer
-    should not have written and every consumer reads all the same.
+    should not have written and every consumer reads all the same. ``writer``: who
+    wrote it, and how sure that is: "certain: KPLNET (...)", "unknown".
     """
 
     size: int
@@ -68,6 +73,7 @@ class Explanation(NamedTuple):
     kcl: Outcome = RAW
     omitted: int = 0
     warnings: tuple[DecodeError, ...] = ()
+    writer: str = UNKNOWN
 
     @property
     def sound(self) -> bool:
@@ -81,6 +87,8 @@ class Explanation(NamedTuple):
             lines.append(f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}{node.name}{value}")
         lines += [f"defect: {defect}" for defect in self.defects]
         lines += [f"warning: {warning}" for warning in self.warnings]
+        if self.writer != UNKNOWN:
+            lines.append(f"writer: {self.writer}")
         if self.omitted:
             lines.append(f"... and {self.omitted} more, not listed")
         return "\n".join(lines)
@@ -109,13 +117,21 @@ def explain(
     *,
     max_nodes: int = MAX_NODES,
     hash_key_range: HashKeyRange | None = None,
+    outer_key: str | None = None,
 ) -> Explanation:
     """Explains every byte of ``data``. Raises TypeError if it is not bytes, and nothing else.
 
-    ``hash_key_range``: of the shard it was read from, for the KCL's range rule.
+    ``hash_key_range``: of the shard it was read from, for the KCL's range rule. ``outer_key``: the partition
+    key of the Kinesis record, for the writer.
     """
     if type(data) is not bytes:
         data = as_bytes(data, "explain")
+    return _explained(data, max_nodes, hash_key_range)._replace(
+        writer=str(fingerprint(data, outer_key) or UNKNOWN)
+    )
+
+
+def _explained(data: bytes, max_nodes: int, hash_key_range: HashKeyRange | None) -> Explanation:
     size = len(data)
     try:
         frame.split_frame(data)

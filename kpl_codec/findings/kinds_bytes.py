@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .kind import RECORD, Kind
+from .kind import CAPTURED, NOBODY, RECORD, Kind
 
 _BROKEN = (*RECORD, "offset", "record_index", "requirement", "kcl", "detail")
 _REWRITE = (
@@ -138,6 +138,32 @@ BYTES = (
         "Nothing has to be done. Its writer should leave the entry out.",
         _BROKEN,
         "KEY-8",
+    ),
+    Kind(
+        "swapped-keys",
+        "warning",
+        "Written by somebody who is known to swap keys",
+        "The habits in its bytes are those of a writer that gives user records the keys, or the explicit "
+        "hash keys, of others in the same aggregate: fluent-bit's Go plugin, npm's aws-kinesis-agg with keys "
+        "that look like integers, kinesis4cats, hawknewton's Ruby gem. The bytes are sound, so no consumer "
+        "can tell, and the bytes alone cannot prove it.",
+        "Every consumer that uses keys: to group, to order, to deduplicate. Those that use the data alone "
+        "lose nothing.",
+        "Find the writer (spec/12-implementations.md says who does what), and compare a user record's key "
+        "with what its data says. The right keys are nowhere on the stream, unless the data has them.",
+        (*RECORD, *CAPTURED),
+        "FPR-3",
+    ),
+    Kind(
+        "writer",
+        "info",
+        "Written by somebody who is known",
+        "The habits in the bytes of some aggregates are those of the writer that is named. Told once for "
+        "each part of the input; the KPL and kpl_codec are not named.",
+        NOBODY,
+        "Nothing. spec/12-implementations.md says what its user records come to with each consumer.",
+        (*RECORD, *CAPTURED),
+        "FPR-2",
     ),
     _broken(
         "no-user-records",

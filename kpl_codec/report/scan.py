@@ -162,8 +162,11 @@ class Scan:
         for row in defective.tolist():
             captured = rows.sub[row] < -1
             code = rows.value("error", row)
+            of_capture = (
+                captured and not code.startswith("capture") and code not in ("writer", "swapped-keys")
+            )
             yield Finding(
-                kind=f"capture-{code}" if captured and not code.startswith("capture") else code,
+                kind=f"capture-{code}" if of_capture else code,
                 sub_sequence_number=None if captured else int(rows.sub[row]),
                 expected_shard_id=rows.value("expectedShardId", row),
                 user_records=1 if rows.sub[row] >= 0 else 0,
@@ -298,4 +301,3 @@ def _reason(run: Run) -> str:
     if run.counts["delivered"] or (run.drop_error and not run.counts["outside"]):
         return "hash-key"
     return "out-of-range"
-

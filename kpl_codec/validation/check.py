@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
+from ..deaggregation.fingerprints import fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
 from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
@@ -18,6 +19,11 @@ from ..shards.shard_map import ShardMap
 
 #: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
 _BATCH_BYTES = 16 * 1024 * 1024
+
+#: Of a batch of Kinesis records: how many are looked at for their writer.
+_LOOKED_AT = 32
+#: A row of a batch, the code of a finding about it, and its text.
+_About = tuple[int, str, str]
 
 _IN = pa.schema(
     [
@@ -48,6 +54,7 @@ def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[p
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` with dictionaries out: every user record with
     its verdict, and for data that cannot be read a row with its error and without sub-sequence number."""
     deaggregator = _deaggregator(shard_map, dictionaries=True)
+    named: set[str] = set()
 
     def rows() -> Iterator[pa.RecordBatch]:
         for batch in captured:
@@ -55,7 +62,8 @@ def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[p
             if pc.any(bad).as_py():
                 yield _unreadable(batch.filter(bad), deaggregator.schema)
                 batch = batch.filter(pc.invert(bad))
-            yield from _disguised(batch, deaggregator.schema)
+            yield from _told(batch, _disguised(batch), deaggregator.schema)
+            yield from _told(batch, _written(batch, named), deaggregator.schema)
             yield from deaggregator.process(_prepared(batch, only_shard(shard_map)))
 
     return coalesce(rows(), _BATCH_BYTES)
@@ -118,9 +126,9 @@ def _shard_of(file: str, sequence_number: str | None, only: str | None) -> tuple
     return (only, "map") if only is not None else (None, None)
 
 
-def _disguised(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """A row about every Kinesis record whose data is an aggregated record turned into text, or with a foreign
-    magic; the records themselves stay plain records."""
+def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
+    """Every Kinesis record whose data is an aggregated record turned into text, or with a foreign magic; the
+    records themselves stay plain records."""
     data = batch["data"]
     begins = [pc.starts_with(data, pattern) for pattern in BEGINNINGS]
     tags = pa.array(FIRST_TAGS, data.type)
@@ -130,15 +138,37 @@ def _disguised(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBa
     )
     begins.append(pc.and_not(foreign, pc.starts_with(data, MAGIC)))
     rows = pc.indices_nonzero(pc.fill_null(reduce(pc.or_, begins), False))
-    found = [(row, disguise_of(batch["data"][row].as_py())) for row in rows.to_pylist()]
-    told = [(row, name) for row, name in found if name is not None]
-    if told:
-        # SPK-45: "Data that is an aggregated record turned into text (base64 of base64, hexadecimal digits,
-        # text with lost bytes), or a frame with another magic, MUST be a finding."
-        texts = [f"an aggregated record as {name}: no consumer opens it" for _, name in told]
-        taken = batch.take(pa.array([row for row, _ in told]))
-        codes = pa.array(["encoded-frame"] * len(told))
-        for name, column in (("captureError", codes), ("captureText", pa.array(texts))):
+    for row in rows.to_pylist():
+        data = batch["data"][row].as_py()
+        name = disguise_of(data)
+        if name is not None:
+            # SPK-45: "Data that is an aggregated record turned into text (base64 of base64, hexadecimal
+            # digits, text with lost bytes), or a frame with another magic, MUST be a finding."
+            sign = fingerprint(data)
+            writer = f", written by {' or '.join(sign.writers)}" if sign is not None else ""
+            yield row, "encoded-frame", f"an aggregated record as {name}{writer}: no consumer opens it"
+
+
+def _written(batch: pa.RecordBatch, named: set[str]) -> Iterator[_About]:
+    """The first Kinesis record of each writer that is at least likely, among `_LOOKED_AT` of the batch.
+    ``named``: the signs told before. The KPL is not told."""
+    for row in range(0, batch.num_rows, -(-batch.num_rows // _LOOKED_AT) or 1):
+        data = batch["data"][row].as_py() or b""
+        sign = fingerprint(data, batch["partitionKey"][row].as_py()) if data.startswith(MAGIC) else None
+        if sign is None or sign.certainty == "unknown" or "the KPL" in sign.writers or sign.name in named:
+            continue
+        named.add(sign.name)
+        # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
+        yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
+
+
+def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """One row for each."""
+    found = list(about)
+    if found:
+        rows, codes, texts = (pa.array(column) for column in zip(*found, strict=True))
+        taken = batch.take(rows)
+        for name, column in (("captureError", codes), ("captureText", texts)):
             taken = taken.set_column(taken.schema.get_field_index(name), name, column)
         yield _unreadable(taken, schema)
 

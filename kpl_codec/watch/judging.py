@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..deaggregation.fingerprints import fingerprint
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import UnusedHashKey
@@ -132,7 +133,8 @@ class Judge:
         arrival = record.approximate_arrival_timestamp
         seconds = arrival.timestamp() if arrival is not None else 0.0
         inside = seconds * 1000 < end_ms
-        writer = writer_of(record, rows)
+        sign = fingerprint(record.data, record.partition_key)
+        writer = writer_of(record, rows, sign)
         counts = judged.counts
         counts.newest = max(counts.newest, seconds)
         counts.kinesis_records += 1
@@ -151,7 +153,11 @@ class Judge:
         if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
             # WCH-38: "A Kinesis record that is an aggregated record turned into text MUST be a finding here,
             # as in a validation."
-            judged.add(Wrong(ENCODED, writer, None), record.sequence_number, 0, inside=inside)
+            name = sign.name if sign is not None else writer
+            judged.add(Wrong(ENCODED, name, None), record.sequence_number, 0, inside=inside)
+        # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
+        if sign is not None and sign.swaps is not None:
+            judged.add(Wrong("swapped-keys", writer, None), record.sequence_number, 0, inside=inside)
         defects = [row.defects[0] for row in rows if row.defects]
         # The warning stands first; what loses user records is told before it.
         defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
@@ -159,8 +165,8 @@ class Judge:
             judged.add(Wrong(defect.code, writer, None), record.sequence_number, lost, inside=inside)
         elif lost:
             kind, cause = self._misplaced(record, rows)
-            name = cause.name if cause is not None else None
-            fault = judged.add(Wrong(kind, writer, name), record.sequence_number, lost, inside=inside)
+            why = cause.name if cause is not None else None
+            fault = judged.add(Wrong(kind, writer, why), record.sequence_number, lost, inside=inside)
             if cause is not None:
                 fault.expected_shard_id = fault.expected_shard_id or cause.shard_id
 

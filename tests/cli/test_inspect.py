@@ -10,9 +10,12 @@ import os
 
 import pytest
 
+import kpl_codec as kpl
 from kpl_codec.cli.inspect import unwrap
 from kpl_codec.cli.main import main
 from kpl_codec.cli.source import UsageError
+
+from ..spec.vectors import wild
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -133,3 +136,20 @@ def test_colours_only_where_they_are_welcome(capsys, monkeypatch):
     assert "\x1b[31" in run(capsys, (TWO[:-1] + b"\0").hex(), code=1)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in run(capsys, TWO.hex())
+
+
+def test_the_likely_writer_is_named(capsys, tmp_path):
+    (output,) = wild()["zio"][0].outputs
+    data = tmp_path / "frame"
+    data.write_bytes(output.data)
+    assert "certain: zio-kinesis (an unused explicit hash key" in run(capsys, data)
+    assert json.loads(run(capsys, data, "--json"))["writer"].startswith("certain: zio-kinesis (")
+    assert json.loads(run(capsys, TWO.hex(), "--json"))["writer"] == "unknown"
+
+
+@pytest.mark.parametrize(("outer_key", "said"), [("a", "likely: the KPL or kpl_codec ("), ("b", "unknown\n")])
+def test_a_captured_record_s_outer_key_tells_its_writer(capsys, tmp_path, outer_key, said):
+    two = kpl.encode([kpl.UserRecord("c", b"x"), kpl.UserRecord("d", b"y")])
+    record = {"SequenceNumber": "7", "PartitionKey": outer_key, "Data": base64.b64encode(two).decode()}
+    (tmp_path / "answer.json").write_text(json.dumps({"Records": [record]}))
+    assert f"its writer: {said}" in run(capsys, tmp_path / "answer.json")

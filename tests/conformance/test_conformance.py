@@ -8,11 +8,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from kpl_codec import conformance
 from kpl_codec.cli.main import main
+from kpl_codec.conformance.publishing import badge
 from kpl_codec.conformance.running import load
 
 from ..spec.vectors import VECTORS
@@ -79,6 +81,33 @@ def test_grades(asked: dict[str, Any], answer: dict[str, Any], grade: str) -> No
     assert conformance.judge(asked, answer).grade == grade
 
 
+EXPLICIT = {**A, "explicit_hash_key": "5"}
+NO_TEXT = {"partition_key": None, "partition_key_bytes": "ff", "data": "78"}
+
+
+@pytest.mark.requirement("CNF-5")
+@pytest.mark.parametrize(
+    ("fields", "answer", "grade", "detail"),
+    [
+        (["data"], [{"data": "78"}], "pass", "not all parts are delivered"),
+        (["data"], [NO_TEXT], "pass", "not all parts are delivered"),
+        (["data"], [{"data": "79"}], "wrong", "other user records; data of 1 differs"),
+        (["data"], [], "lost", "0 of 1 user records"),
+        (["partition_key", "data"], [A], "pass", "not all parts are delivered"),
+        (["partition_key", "data"], [B], "wrong", "other user records; partition_key of 1, d"),
+        (["partition_key", "data"], [NO_TEXT], "wrong", "other user records; partition_key of 1 differs"),
+        (["partition_key", "explicit_hash_key", "data"], [EXPLICIT], "pass", ""),
+        (["partition_key", "explicit_hash_key", "data"], [A], "wrong", "other user records; expl"),
+    ],
+)  # fmt: skip
+def test_only_the_fields_that_a_program_has_are_graded(
+    fields: list[str], answer: list[dict[str, Any]], grade: str, detail: str
+) -> None:
+    judged = conformance.judge(vector("decode", user_records=[EXPLICIT]), {"user_records": answer}, fields)
+    assert judged.grade == grade
+    assert judged.detail.startswith(detail)
+
+
 def test_the_vectors_it_comes_with_are_those_of_the_spec() -> None:
     assert {path.name: path.read_bytes() for path in conformance.vector_files()} == {
         path.name: path.read_bytes() for path in VECTORS.glob("*.json") if path.name != "schema.json"
@@ -133,6 +162,51 @@ def test_a_bad_answer_does_not_stop_the_run(tmp_path: Path, answer: str, detail:
     assert result.judgements[1].detail.startswith(detail)
 
 
+def in_lines(tmp_path: Path, answer: str, hello: str = "ops decode") -> list[str]:
+    """As `program`, without JSON: ``answer`` prints the lines of an answer, the last too."""
+    path = tmp_path / "lines.py"
+    path.write_text(
+        "import os, sys, time\n"
+        "for line in sys.stdin:\n"
+        f"    if line == 'hello 1\\n': print('name p\\n{hello}\\nend', flush=True)\n"
+        f"    else: {answer}\n"
+    )
+    return [sys.executable, str(path)]
+
+
+@pytest.mark.requirement("CNF-4", "CNF-6")
+@pytest.mark.parametrize(
+    ("answer", "grade", "detail"),
+    [
+        ("print('plain\\nend', flush=True)", "pass", ""),
+        ("print('error no\\nend', flush=True)", "refused", "no"),
+        ("print('data 78\\nend', flush=True)", "lost", "a plain record became 1 user records"),
+        ("print('plain', flush=True)", "failed", "hang: "),
+        ("print('what is this\\nend', flush=True)", "failed", "nonsense: "),
+        ("sys.exit('boom')", "failed", "crash: boom"),
+    ],
+)
+def test_answers_in_lines(tmp_path: Path, answer: str, grade: str, detail: str) -> None:
+    asked = {**PLAIN, "input": {"data": "78"}}
+    good = "print('plain\\nend', flush=True)"
+    command = in_lines(tmp_path, f"({answer}) if line == 'decode 78\\n' else {good}")
+    vectors = [{**asked, "input": {"data": "79"}}, asked, {**asked, "input": {"data": "79"}}]
+    before, judged, after = conformance.run(command, vectors, lines=True, timeout=3).judgements
+    assert (judged.grade, judged.detail.startswith(detail)) == (grade, True)
+    assert before.grade == after.grade == "pass"
+
+
+@pytest.mark.requirement("CNF-5")
+def test_a_hello_in_lines_names_the_fields(tmp_path: Path) -> None:
+    answer = "print('data 78\\ndata 79\\nend', flush=True)"
+    asked = {**VALID, "input": {"data": "78"}}
+    result = conformance.run(in_lines(tmp_path, answer, "ops decode\\nfields data"), [asked], lines=True)
+    assert result.conforms
+    assert "decode (data)" in conformance.table([result])
+    with pytest.raises(conformance.ProgramError):
+        conformance.run(in_lines(tmp_path, answer, "ops decode\\nfields dat"), [asked], lines=True)
+
+
 @pytest.mark.requirement("CNF-2")
 def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
     result = conformance.run(program(tmp_path, ANSWER), [PLAIN, ENCODE])
@@ -166,6 +240,49 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert "kpl-codec: " in capsys.readouterr().err
     (tmp_path / "broken.json").write_text("{}")
     assert cli("--vectors", str(tmp_path), "--adapter", "kpl_codec") == 2
+
+
+def test_a_result_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "published"
+    command = in_lines(tmp_path, "print('plain\\nend', flush=True)")
+    assert cli("--kind", "decode", "--lines", "--publish", str(out), "--", *command) == 1
+    facts = json.loads((out / "conformance.json").read_text())
+    passed, asked = facts["grades"]["pass"], len(facts["judgements"])
+    assert (facts["name"], facts["vectors"]) == ("p", "1.0")
+    assert 0 < passed < asked
+    badge = ElementTree.parse(out / "conformance.svg").getroot()
+    assert f"{passed} of {asked}" in {part.text for part in badge.iter()}
+    assert (
+        cli(
+            "--publish",
+            str(out),
+            "--adapter",
+            "kpl_codec",
+            "--adapter",
+            "aws_kinesis_agg",
+            "--kind",
+            "encode",
+        )
+        == 2
+    )
+    assert "one program" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("grades", "colour"),
+    [(["pass"], "#3c8527"), (["pass", "refused"], "#a8730a"), (["lost", "pass"], "#b3261e")],
+)
+def test_the_colour_of_a_badge(grades: list[str], colour: str) -> None:
+    judgements = [conformance.Judgement("x", "decode", grade) for grade in grades]
+    image = badge(conformance.Result("<p>", "1", judgements=judgements))
+    assert colour in image
+    assert "&lt;p&gt; 1: 1 of" in image
+
+
+def test_the_command_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("--export", str(tmp_path / "vectors")) == 0
+    assert f"files in {tmp_path / 'vectors'}" in capsys.readouterr().err
+    assert (tmp_path / "vectors" / "manifest.json").exists()
 
 
 def test_the_published_table_counts_today_s_vectors() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import kpl_codec as kpl
 
@@ -13,6 +15,35 @@ REPOSITORY = Path(__file__).parents[2]
 VECTORS = REPOSITORY / "spec" / "vectors"
 
 Vector = dict[str, Any]
+
+
+class Written(NamedTuple):
+    """What an encoder in the wild made of one case. ``outer_hash_keys``: the explicit hash key of each
+    Kinesis record, None for none. ``errors``: the user records that it refused."""
+
+    encoder: str
+    case: str
+    inputs: list[kpl.UserRecord]
+    outputs: list[kpl.KinesisRecord]
+    outer_hash_keys: list[str | None]
+    errors: list[str]
+
+
+@cache
+def wild() -> dict[str, list[Written]]:
+    """The cases of `wild-encoders.jsonl`, by encoder."""
+    found = defaultdict(list)
+    for line in (VECTORS / "wild-encoders.jsonl").read_text().splitlines():
+        fields = json.loads(line)
+        inputs = [kpl.UserRecord(key, base64.b64decode(data), *more) for key, data, *more in fields["inputs"]]
+        outputs = [
+            kpl.KinesisRecord(key, base64.b64decode(frame), "1") for key, frame, *_ in fields["outputs"]
+        ]
+        hash_keys = [(more or [None])[0] for _, _, *more in fields["outputs"]]
+        found[fields["encoder"]].append(
+            Written(fields["encoder"], fields["case"], inputs, outputs, hash_keys, fields.get("errors", []))
+        )
+    return dict(found)
 
 
 def files() -> list[Path]:

@@ -21,6 +21,7 @@ from kpl_codec.validation.task import Job, gather, make_folders, pack, work_fold
 
 from ..arrow.test_arrow import MAX, framed, shard
 from ..captures.test_captures import answer, lambda_event
+from ..spec.vectors import wild
 
 HALF = 2**127
 MAP = kpl.ShardMap([shard(0, 0, HALF - 1), shard(1, HALF, MAX)])
@@ -279,6 +280,39 @@ def test_a_frame_turned_into_text_is_never_clean(run: Run, disguise: Any) -> Non
     (found,) = [finding for finding in run.findings() if finding["kind"].startswith("capture")]
     assert (found["kind"], found["sequenceNumber"]) == ("capture-encoded-frame", "12")
     assert sorted(row["data"] for row in run.user_records()) == sorted([*plain, hidden])
+
+
+@pytest.mark.requirement("FPR-3")
+@pytest.mark.parametrize(
+    ("encoder", "kind", "said"),
+    [
+        ("zio", "writer", "certain: zio-kinesis ("),
+        ("ruby-hawknewton", "swapped-keys", "certain: hawknewton/kinesis-aggregation ("),
+        (
+            "erlmld",
+            "capture-encoded-frame",
+            "an aggregated record as a frame with a foreign magic, written by erlmld",
+        ),
+        ("kinesis-tailf", None, ""),
+    ],
+)
+def test_a_known_writer_is_named(run: Run, encoder: str, kind: str | None, said: str) -> None:
+    outputs = [output for case in wild()[encoder] for output in case.outputs]
+    records = [
+        {
+            "SequenceNumber": str(number),
+            "PartitionKey": output.partition_key,
+            "Data": base64.b64encode(output.data).decode(),
+        }
+        for number, output in enumerate(outputs, 1)
+    ]
+    (run.input / f"{LOWER}.json").write_text(json.dumps({"Records": records}))
+    run()
+    kinds = ("writer", "swapped-keys", "capture-encoded-frame")
+    found = [finding for finding in run.findings() if finding["kind"] in kinds]
+    assert {finding["kind"] for finding in found} == ({kind} if kind else set())
+    assert all(finding["detail"].startswith(said) for finding in found)
+    assert len(found) == (8 if encoder == "erlmld" else 1 if kind else 0)
 
 
 def test_what_is_no_record_does_not_get_in_the_way(run: Run) -> None:

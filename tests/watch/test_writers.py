@@ -8,14 +8,16 @@ import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
 
 import kpl_codec as kpl
-from kpl_codec.watch.writers import writer_of
+from kpl_codec.deaggregation.fingerprints import fingerprint
+from kpl_codec.watch.judging import Judge, Judged
+from kpl_codec.watch.writers import WRITERS, writer_of
 
-from ..spec.vectors import VECTORS
+from ..spec.vectors import VECTORS, wild
 
 
 def told_as(outer_key: str | None, data: bytes) -> str:
     record = kpl.KinesisRecord(outer_key, data)
-    return writer_of(record, list(kpl.deaggregate([record], "report")))
+    return writer_of(record, list(kpl.deaggregate([record], "report")), fingerprint(data, outer_key))
 
 
 def by_aws_kinesis_agg() -> tuple[str, bytes]:
@@ -54,3 +56,41 @@ def test_every_aggregate_of_a_real_writer_is_told_by_its_outer_key(writer):
         if kpl.is_aggregated(data):
             assert told_as("8f3a", data) == "other-key"
             assert told_as("a", data) == "kpl"
+
+
+def judged(encoder: str) -> Judged:
+    """What a watch makes of all frames of an encoder in the wild."""
+    outputs = [output for case in wild()[encoder] for output in case.outputs]
+    records = [
+        output._replace(sequence_number=str(n), shard_id="shardId-000000000000")
+        for n, output in enumerate(outputs, 1)
+    ]
+    judge = Judge()
+    judge.use(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
+    return judge.judge(records, look=1, rereads=False)
+
+
+@pytest.mark.requirement("WCH-12", "FPR-3")
+@pytest.mark.parametrize(
+    ("encoder", "writers", "swapped"),
+    [
+        ("kplnet", {"unused-blanks": 8}, 0),
+        ("zio", {"unused-zeros": 8}, 0),
+        ("erlmld", {"plain": 8}, 0),
+        ("ruby-hawknewton", {"index-of-record": 5, "first-key": 2, "kpl": 1}, 5),
+        ("fluent-bit-go", {"first-key": 8}, 0),
+    ],
+)
+def test_an_encoder_in_the_wild_is_named(encoder, writers, swapped):
+    found = judged(encoder)
+    assert found.counts.writers == writers
+    told = {wrong: fault.kinesis_records for wrong, fault in found.faults.items()}
+    assert sum(count for wrong, count in told.items() if wrong.kind == "swapped-keys") == swapped
+    assert {wrong.writer for wrong in told} <= WRITERS.keys()
+
+
+@pytest.mark.requirement("WCH-38")
+def test_the_writer_of_what_no_consumer_opens_is_named():
+    ((wrong, fault),) = judged("erlmld").faults.items()
+    assert (wrong.kind, wrong.writer, fault.kinesis_records) == ("capture-encoded-frame", "foreign-magic", 8)
+    assert WRITERS["foreign-magic"].startswith("erlmld (certain: ")

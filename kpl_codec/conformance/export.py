@@ -1,0 +1,94 @@
+"""Writes the vectors as an archive that is of use without Python: `kpl-codec conformance --export DIR`.
+
+Beside the files of spec/vectors: `kcl.json`, what the KCL delivers of every decoding vector on given ranges;
+`decode.txt`, the decoding vectors as lines (lines.py); `manifest.json`, the version and every file's digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..deaggregation import kcl
+from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
+from .lines import END, record_lines
+from .running import load, vector_files
+from .serving import user_record
+
+#: All hash keys, and those of each of four even shards.
+RANGES = (ALL_HASH_KEYS, *ALL_HASH_KEYS.split(4))
+
+
+def version() -> str:
+    """The version of the vectors: the first heading of their changelog."""
+    text = (vector_files()[0].parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    found = re.search(r"^## (\S+)", text, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def export(directory: Path) -> list[Path]:
+    """Write the archive into ``directory``, which is made if it is missing. Returns its files, sorted.
+
+    The same version gives the same bytes. Raises OSError.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    vectors = [vector for vector in load(vector_files()) if vector["kind"] == "decode"]
+    files = {path.name: path.read_bytes() for path in vector_files()[0].parent.iterdir() if path.is_file()}
+    files["kcl.json"] = _json({"version": version(), "vectors": [_kcl_of(vector) for vector in vectors]})
+    files["decode.txt"] = "".join(f"{line}\n" for vector in vectors for line in _lines(vector)).encode()
+    listed = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+    files["manifest.json"] = _json({"version": version(), "sha256": listed})
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+    return sorted(directory / name for name in files)
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _kcl_of(vector: Mapping[str, Any]) -> dict[str, Any]:
+    """What the KCL delivers of a decoding vector: user records, and how many of them on each range."""
+    data = bytes.fromhex(vector["input"]["data"])
+    ranges = [*RANGES, *_own_range(vector["input"].get("hash_key_range"))]
+    outcomes = [kcl.outcome(data, keys) for keys in ranges]
+    if outcomes[0].raw:
+        return {"id": vector["id"], "raw": True}
+    records = kcl.user_records(data, outcomes[0].delivered)
+    return {
+        "id": vector["id"],
+        "user_records": [user_record(*record) for record in records],
+        "ranges": [
+            {
+                "starting_hash_key": str(keys.starting_hash_key),
+                "ending_hash_key": str(keys.ending_hash_key),
+                "delivered": outcome.delivered,
+                "dropped": outcome.total - outcome.delivered,
+                **({} if outcome.reason is None else {"reason": outcome.reason}),
+            }
+            for keys, outcome in zip(ranges, outcomes, strict=True)
+        ],
+    }
+
+
+def _own_range(ends: Sequence[str] | None) -> Iterator[HashKeyRange]:
+    if ends is not None:
+        yield HashKeyRange(int(ends[0]), int(ends[1]))
+
+
+def _lines(vector: Mapping[str, Any]) -> Iterator[str]:
+    """A decoding vector: its id and result, the question, and the answer that is right."""
+    yield f"vector {vector['id']} {vector['result']}"
+    yield f"decode {vector['input']['data']}"
+    if "error" in vector:
+        yield f"error {vector['error']['code']}"
+    elif vector.get("plain"):
+        yield "plain"
+    else:
+        yield from record_lines(vector["user_records"])
+    yield END

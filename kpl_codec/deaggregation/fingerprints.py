@@ -1,0 +1,284 @@
+"""Names the likely writer of an aggregated record, from its bytes and its outer partition key.
+
+`SIGNS` is the table: what a writer leaves, who leaves it, and how sure that is. The first sign that shows
+decides. Read calls do not return the outer explicit hash key, so no sign needs it.
+Specification: spec/12-implementations.md, FPR-1 to FPR-3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final, Literal, NamedTuple
+
+from ..errors import MalformedMessage
+from ..format import wire
+from ..format.codec import is_aggregated
+from ..format.disguises import disguise_of
+from ..format.hash_keys import partition_key_hash
+from ..format.message import parse
+from ..limits import DIGEST_SIZE, MAGIC
+
+Certainty = Literal["certain", "likely", "unknown"]
+
+#: How many user records of an aggregate, and how many bytes of each, are looked at for the keys of others.
+LOOKED_AT: Final = 16
+BYTES_LOOKED_AT: Final = 4096
+#: Keys shorter than this occur in data by chance.
+SHORTEST_KEY: Final = 4
+#: So many keys have to be found in the data of others.
+FEWEST_MOVED: Final = 3
+
+
+class Tables(NamedTuple):
+    """What a writer's habits show in: the magic, the outer partition key (None: not known), the two key
+    tables (None for an entry that is no key), and for each user record its indices (None: it has none) and
+    its data. Only the magic where nobody can read the rest."""
+
+    magic: bytes
+    outer_key: str | None
+    partition_keys: Sequence[str | None] = ()
+    explicit_hash_keys: Sequence[str | None] = ()
+    partition_key_indices: Sequence[int | None] = ()
+    explicit_hash_key_indices: Sequence[int | None] = ()
+    data: Sequence[bytes] = ()
+
+    @property
+    def first_key(self) -> str | None:
+        """The first partition key of the table; None if there is none."""
+        return _entry(self.partition_keys, 0)
+
+    @property
+    def each_its_own(self) -> bool:
+        """Whether every user record has an entry of its own in the table of partition keys."""
+        indices = self.partition_key_indices
+        return len(indices) == len(self.partition_keys) and all(n == i for n, i in enumerate(indices))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a table holds a key twice."""
+        tables = self.partition_keys, self.explicit_hash_keys
+        return any(len(set(table)) < len(table) for table in tables)
+
+    @property
+    def only_key(self) -> str | None:
+        """The one key that is the outer key and the key of every user record; None if there is none."""
+        alone = len(self.partition_keys) == 1 and not self.explicit_hash_keys
+        return self.outer_key if alone and self.first_key == self.outer_key else None
+
+
+class Sign(NamedTuple):
+    """What ``writers`` leave, and no other known writer. ``said``: the same in words. ``shows``: whether an
+    aggregate has it. ``swaps``: the field of user records that they are known to swap, None if they do not.
+    As text: how sure the writer is, who it is, and the sign."""
+
+    name: str
+    certainty: Certainty
+    writers: tuple[str, ...]
+    said: str
+    shows: Callable[[Tables], bool]
+    swaps: Literal["partition_key", "explicit_hash_key"] | None = None
+
+    def __str__(self) -> str:
+        others = " or others" if self.certainty == "unknown" else ""
+        return f"{self.certainty}: {' or '.join(self.writers)}{others} ({self.said})"
+
+
+def _unused_blanks(seen: Tables) -> bool:
+    return (
+        seen.partition_keys[:1] == [" "]
+        and seen.explicit_hash_keys[:1] == [None]
+        and 0 not in seen.partition_key_indices
+        and 0 not in seen.explicit_hash_key_indices
+    )
+
+
+def _unused_a(seen: Tables) -> bool:
+    return (
+        len(seen.partition_keys) == 2
+        and seen.partition_keys[0] == "a"
+        and not seen.explicit_hash_keys
+        and seen.outer_key in (None, seen.partition_keys[1])
+        and all(index == 1 for index in seen.partition_key_indices)
+    )
+
+
+def _unused_zeros(seen: Tables) -> bool:
+    return (
+        seen.each_its_own
+        and len(seen.explicit_hash_keys) == len(seen.partition_keys)
+        and set(seen.explicit_hash_keys) == {"0"}
+        and not any(index is not None for index in seen.explicit_hash_key_indices)
+    )
+
+
+def _index_of_record(seen: Tables) -> bool:
+    """Every explicit hash key's index is that of its user record, which a table of first uses would not
+    give."""
+    used = [(n, index) for n, index in enumerate(seen.explicit_hash_key_indices) if index is not None]
+    return (
+        seen.each_its_own
+        and len(used) == len(seen.explicit_hash_keys) > 0
+        and all(n == index for n, index in used)
+        and (seen.repeats or used[-1][1] >= len(used))
+    )
+
+
+def _own_hash(seen: Tables) -> bool:
+    """All of the user records looked at have an explicit hash key, and one has the MD5 of its own partition
+    key."""
+    pairs = islice(zip(seen.partition_key_indices, seen.explicit_hash_key_indices, strict=True), LOOKED_AT)
+    keys = [(_entry(seen.partition_keys, pk), _entry(seen.explicit_hash_keys, ehk)) for pk, ehk in pairs]
+    return all(ehk is not None for _, ehk in keys) and any(
+        pk is not None and ehk == str(partition_key_hash(pk)) for pk, ehk in keys
+    )
+
+
+def _entry(table: Sequence[str | None], index: int | None) -> str | None:
+    return table[index] if index is not None and index < len(table) else None
+
+
+def _keys_of_others(seen: Tables) -> bool:
+    """Whether data names the keys of other user records, one for one, more often than its own."""
+    keys = [
+        (index, key.encode())
+        for index, key in enumerate(seen.partition_keys)
+        if key is not None and len(key) >= SHORTEST_KEY
+    ][:LOOKED_AT]
+    if len(keys) < FEWEST_MOVED:
+        return False
+    moved: dict[int | None, int] = {}
+    own: set[int | None] = set()
+    for index, data in islice(zip(seen.partition_key_indices, seen.data, strict=True), LOOKED_AT):
+        start = data[:BYTES_LOOKED_AT]
+        named = [other for other, key in keys if key in start]
+        if index in named:
+            own.add(index)
+        elif len(named) == 1 and moved.setdefault(index, named[0]) != named[0]:
+            return False
+    return FEWEST_MOVED <= len(moved) == len(set(moved.values())) and len(moved) > len(own)
+
+
+def _mixed_letters(seen: Tables) -> bool:
+    key = seen.only_key or ""
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return len(key) == 8 and key.isascii() and key.isalnum() and all(any(map(is_, key)) for is_ in kinds)
+
+
+def _hex_digits(seen: Tables) -> bool:
+    key = seen.only_key or ""
+    kinds = (str.isalpha, str.isdigit)
+    return len(key) == 8 and set(key) <= set("0123456789abcdef") and all(any(map(is_, key)) for is_ in kinds)
+
+
+def _canonical(seen: Tables) -> bool:
+    """The tables hold what is used, in the order of first use, as the KPL writes it."""
+    for table, indices in (
+        (seen.partition_keys, seen.partition_key_indices),
+        (seen.explicit_hash_keys, seen.explicit_hash_key_indices),
+    ):
+        used = list(dict.fromkeys(index for index in indices if index is not None))
+        if used != list(range(len(table))):
+            return False
+    return not seen.repeats
+
+
+def _under_a(seen: Tables) -> bool:
+    return seen.outer_key == "a" and seen.first_key not in ("a", None) and _canonical(seen)
+
+
+def _under_first(seen: Tables) -> bool:
+    return seen.first_key is not None and seen.outer_key == seen.first_key and _canonical(seen)
+
+
+#: They write the KPL's bytes, under their first user record's key.
+_FIRST_KEY = (
+    "aws_kinesis_agg", "aiokpl", "npm's aws-kinesis-agg", "kinesis-tailf", "ex_kpl", "substation",
+    "hawknewton/kinesis-aggregation", "kinesis4cats", "fluent-bit's Go plugin",
+)  # fmt: skip
+#: They give one key to all user records.
+_ONE_KEY = ("a8m/kinesis-producer", "Vector's fork", "kinesis-producer-go")
+
+# FPR-1: "A sign MUST be called certain only if no other known writer leaves it and the KPL never writes such
+# bytes."
+# FPR-2: "A sign MUST name every known writer that leaves it."
+SIGNS: Final = (
+    Sign("foreign-magic", "certain", ("erlmld",), "magic 00 89 9A C2, or 01 if compressed",
+         lambda seen: seen.magic[0] in (0, 1)),
+    Sign("deflated", "certain", ("ex_kpl",), "magic F4 89 9A C2", lambda seen: seen.magic[0] == 0xF4),
+    Sign("unused-blanks", "certain", ("KPLNET",), "both key tables begin with an unused blank",
+         _unused_blanks),
+    Sign("unused-a", "certain", ("a Ruby plugin of Fluentd",), 'an unused key "a" before the only one',
+         _unused_a),
+    Sign("unused-zeros", "certain", ("zio-kinesis",), 'an unused explicit hash key "0" for each user record',
+         _unused_zeros),
+    Sign("index-of-record", "certain", ("hawknewton/kinesis-aggregation",),
+         "explicit hash keys are indexed by user record, as if their table had one for each",
+         _index_of_record, "explicit_hash_key"),
+    Sign("keys-of-others", "likely", ("fluent-bit's Go plugin", "npm's aws-kinesis-agg"),
+         "the data names keys of other user records", _keys_of_others, "partition_key"),
+    Sign("own-entries", "likely", ("substation", "hawknewton/kinesis-aggregation"),
+         "a key table with an entry for each user record, repeated keys too",
+         lambda seen: seen.each_its_own and seen.repeats and not seen.explicit_hash_keys),
+    Sign("own-hash-of-one-key", "likely", ("kinesis4cats", "awslabs' Java RecordAggregator"),
+         "one partition key, and explicit hash keys that are its MD5 or given",
+         lambda seen: len(seen.partition_keys) == 1 < len(seen.explicit_hash_keys) and _own_hash(seen),
+         "explicit_hash_key"),
+    Sign("own-hash", "likely", ("awslabs' Java RecordAggregator", "kinesis4cats"),
+         "every explicit hash key is the MD5 of the partition key, or given", _own_hash),
+    Sign("random-hex", "likely", ("kinesis-producer-go",), "one key of eight hexadecimal digits for all",
+         _hex_digits),
+    Sign("random-letters", "likely", ("fluent-bit's Go plugin",), "one key of eight random letters for all",
+         _mixed_letters),
+    Sign("outer-a", "likely", ("the KPL", "kpl_codec"), 'the KPL\'s bytes under the key "a"', _under_a),
+    Sign("first-key-of-all", "unknown", (*_ONE_KEY, *_FIRST_KEY, "the KPL", "kpl_codec"),
+         "the KPL's bytes under the only key", lambda seen: seen.only_key is not None and _canonical(seen)),
+    Sign("first-key", "unknown", _FIRST_KEY, "the KPL's bytes under the first key", _under_first),
+)  # fmt: skip
+
+
+def fingerprint(data: bytes, outer_key: str | None = None) -> Sign | None:
+    """The sign of who wrote this data of a Kinesis record, put under ``outer_key`` (None: not known).
+
+    None where nothing is known: of a plain record, and of a frame whose message is no protobuf.
+    """
+    if is_aggregated(data):
+        seen = _tables(data, outer_key)
+    elif data[1:4] == MAGIC[1:] and disguise_of(data) == "a frame with a foreign magic":
+        seen = Tables(data[:4], outer_key)
+    else:
+        return None
+    return next((sign for sign in SIGNS if sign.shows(seen)), None)
+
+
+def _tables(data: bytes, outer_key: str | None) -> Tables:
+    """The tables of an aggregate; only its magic where its message cannot be read."""
+    message = data[len(MAGIC) : -DIGEST_SIZE]
+    sound = parse(message)
+    if sound is not None:
+        explicit = sound.explicit_hash_key_indices
+        return Tables(
+            MAGIC,
+            outer_key,
+            list(sound.partition_key_table),
+            list(sound.explicit_hash_key_table),
+            sound.partition_key_indices,
+            [None] * len(sound) if explicit is None else [None if n < 0 else n for n in explicit],
+            sound.data,
+        )
+    try:
+        walked = wire.Message(message, 0, len(message))
+    except MalformedMessage:
+        return Tables(MAGIC, outer_key)
+    records = list(walked.records())
+    if not records:
+        return Tables(MAGIC, outer_key)
+    return Tables(
+        MAGIC,
+        outer_key,
+        walked.partition_keys,
+        walked.explicit_hash_keys,
+        [record.partition_key_index for record in records],
+        [record.explicit_hash_key_index for record in records],
+        [b"" if record.data is None else message[slice(*record.data)] for record in records],
+    )
