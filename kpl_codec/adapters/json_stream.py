@@ -257,7 +257,11 @@ class _Reading:
             self._skip(1)  # [ or a comma
             found = self._document()
             if isinstance(found, _Break):
-                break
+                defect, *inside = self._broken(found)
+                yield defect._replace(offset=offset, line=line)
+                yield from inside
+                self._to_start()
+                return
             document, end = found
             yield document._replace(offset=offset, line=line)
             size = end - self.pos
@@ -266,12 +270,10 @@ class _Reading:
                 self._advance(self.pos + 1)
                 return
             if self.text[self.pos : self.pos + 1] != ",":
-                found = _Break("json", "Expecting ',' delimiter", self.pos)
-                break
+                yield Defect("json", offset, line, "Expecting ',' delimiter", self.offset)
+                self._to_start()
+                return
             self._fill(2 * size)  # the next one often has the same size
-        yield Defect(found.code, offset, line, found.reason, self.offset + self._size(found.end))
-        self._advance(max(found.end, self.pos))
-        self._to_start()
 
     def _skip(self, size: int) -> None:
         """Move over so many characters and the white space behind them."""

@@ -79,8 +79,11 @@ class AsyncProducer(ProducerBase):
                 connections = self.config.max_connections + 1
                 ours = AioConfig(**client_config(self.config), max_pool_connections=connections)
                 settings = {"config": ours, **self._client_settings}
-                self._own_client = get_session().create_client("kinesis", **settings)
-                self._client = await self._own_client.__aenter__()
+                own = get_session().create_client("kinesis", **settings)
+                self._client = await own.__aenter__()
+                self._own_client = own
+            if self._closed:  # meanwhile
+                return
             self._core.start(self._clock())
             self._loop = asyncio.get_running_loop()
             self._schedule()
@@ -209,8 +212,9 @@ class AsyncProducer(ProducerBase):
                 task.cancel()
             if self._calls:
                 await asyncio.wait(self._calls)
-            if self._own_client is not None:
+            async with self._starting:  # a start that is under way ends first
                 own, self._own_client = self._own_client, None
+            if own is not None:
                 await own.__aexit__(None, None, None)
         # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
         return not self._failed and self._broken is None

@@ -89,7 +89,7 @@ class _Waiters(list[Any]):
 
     def append(self, waiter: Any) -> None:
         may_wait("wait")
-        frame: FrameType | None = sys._getframe(3)  # the caller of `wait`
+        frame: FrameType | None = sys._getframe(2).f_back  # the caller of `wait`
         while frame is not None:
             if frame.f_code in _WAITS or frame.f_globals.get("__package__") == __package__:
                 raise interrupted("wait")

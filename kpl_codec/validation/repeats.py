@@ -35,8 +35,10 @@ def repeated(work: Location) -> list[Finding]:
     records = times = 0
     for part in range(count):
         rows = pa.Table.from_batches(_rows(system, files, part, count), RECORDS_SCHEMA)
-        rows = rows.sort_by([("file", "ascending"), ("line", "ascending")])  # the last place is told
-        counted = [([], "count_all"), ("file", "last"), ("line", "last")]
+        # The last place is told, one with a line before one without: nulls come at the end.
+        rows = rows.sort_by([("file", "descending"), ("line", "descending")])
+        whole = pc.ScalarAggregateOptions(skip_nulls=False)  # both of one row
+        counted = [([], "count_all"), ("file", "first", whole), ("line", "first", whole)]
         groups = rows.group_by(_KEYS, use_threads=False).aggregate(counted)
         groups = groups.filter(pc.greater(groups["count_all"], 1))
         records += groups.num_rows
@@ -72,8 +74,8 @@ def _finding(group: dict[str, Any]) -> Finding:
         kind="duplicate",
         shard_id=group["shardId"],
         sequence_number=group["sequenceNumber"],
-        file=group["file_last"],
-        line=group["line_last"],
+        file=group["file_first"],
+        line=group["line_first"],
         user_records=group["count_all"],
         detail=f"captured {group['count_all']} times",
     )

@@ -188,6 +188,17 @@ def test_a_defect_in_a_large_list_says_where(
     ]
 
 
+@pytest.mark.requirement("CAP-11")
+def test_a_large_item_of_a_large_list_hides_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "_WINDOW", 8)
+    lines = [json.dumps({"n": number}) for number in range(9)]
+    found = list(json_documents('["small",\n{"Records":[\n' + ",\n".join(lines) + "\n]}\n]", max_size=40))
+    numbers = [item.value["n"] for item in found if isinstance(item, Document) and item.value != "small"]
+    assert found[1].code == "too-large"
+    assert len(numbers) >= 7  # a line at the limit itself is a defect of its own
+    assert numbers == sorted(numbers)
+
+
 @pytest.mark.parametrize("indent", [None, 4])
 def test_a_large_list_takes_no_more_memory_and_work(
     indent: int | None, monkeypatch: pytest.MonkeyPatch

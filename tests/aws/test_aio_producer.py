@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
 from kpl_codec.aws import AsyncProducer
-from kpl_codec.producer import Delivery, DeliveryError, ProducerConfig
+from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
 from kpl_codec.testing.faults import FaultProxy, cut_answer, lose_answer, server_error, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
@@ -60,6 +61,47 @@ def test_a_cancelled_close_still_gives_every_future_its_result(
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(producer.close(), 0.3)
         assert all(isinstance(future.exception(), DeliveryError) for future in futures)
+
+    asyncio.run(main())
+
+
+def test_closing_while_the_first_put_makes_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiobotocore.session import ClientCreatorContext
+
+    entered = ClientCreatorContext.__aenter__
+    closing, exits = asyncio.Event(), []
+
+    async def enter(self: Any) -> Any:
+        await closing.wait()
+        return await entered(self)
+
+    async def leave(self: Any, *_: object) -> None:
+        exits.append(self)
+
+    monkeypatch.setattr(ClientCreatorContext, "__aenter__", enter)
+    monkeypatch.setattr(ClientCreatorContext, "__aexit__", leave)
+
+    async def main() -> None:
+        producer = AsyncProducer("s", client_settings={"region_name": "eu-west-1"})
+        put = asyncio.create_task(producer.put("k", b"x"))
+        await asyncio.sleep(0)
+        close = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        closing.set()
+        assert await close
+        with pytest.raises(ProducerClosed):
+            await put
+        assert len(exits) == 1  # its client is closed, too
+
+    asyncio.run(main())
+
+
+def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> None:
+    async def main() -> None:
+        producer = AsyncProducer("s", client_settings={"region_name": "eu-west-1", "endpoint_url": "::bad"})
+        with pytest.raises(ValueError, match="Invalid endpoint"):
+            await producer.put("k", b"x")
+        assert await producer.close()
 
     asyncio.run(main())
 

@@ -47,6 +47,8 @@ def test_repeats_are_those_of_a_counter(
     listed = [finding for finding in found if finding.sequence_number is not None]
     assert len(listed) == min(len(twice), most)
     assert sum(finding.user_records or 0 for finding in found) == sum(twice.values())
+    places = {(row[3], row[4]) for content in files for row in content}
+    assert all((finding.file, finding.line) in places for finding in listed)  # never of two places
     left = Counter((shard_id, number, times) for (_, shard_id, number), times in twice.items())
     assert not Counter((f.shard_id, f.sequence_number, f.user_records) for f in listed) - left
     assert len(found) - len(listed) == (len(twice) > most)

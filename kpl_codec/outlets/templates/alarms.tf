@@ -1,4 +1,4 @@
-# Alarms on what `kpl-codec watch --stream @STREAM@ --cloudwatch` measures.
+# Alarms on what `kpl-codec watch --stream @STREAM@ --emf` measures.
 # Printed by: kpl-codec watch --print-alarms terraform --stream @STREAM@
 
 variable "kpl_watch_topic_arns" {
