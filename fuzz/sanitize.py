@@ -144,7 +144,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         assert lies
         return
     found = speedups.FrameColumns(
-        data, key, none, bytearray, tags=rng.random() < 0.5, hash_keys=rng.random() < 0.5,
+        data, key, none, bytearray, hash_keys=rng.random() < 0.5,
         closed=rng.choice([None, bytes(rng.randrange(2) for _ in cells)]),
     )  # fmt: skip
     widths = array.array("q", [8] * len(cells))

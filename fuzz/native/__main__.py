@@ -4,7 +4,7 @@ protobuf's C++ runtime beside it, which must read the same user records or refus
     python -m fuzz.native --seconds 60
     python -m fuzz.native --inputs 100000000 --directory DIR
     python -m fuzz.native DIR/crash-...          these inputs again, nothing else
-    python -m fuzz.native --defects              wire.h with a defect, 25 of them: each is found
+    python -m fuzz.native --defects              wire.h with a defect, each is found
 
 What differs on purpose is the list of verdicts in oracle.h. Needs clang and protobuf's C++ library
 with its compiler, and says so where they are missing. ``--keep`` adds what the run found new to

@@ -106,7 +106,7 @@ class Layout:
         needed: Iterable[str] = (),
     ) -> None:
         _check_input(schema)
-        self.input, self.tags = schema, tags
+        self.input = schema
         first, last = _own_fields(schema, policy, placement, tags)
         own = {field.name for field in (*first, *last)}
         carried = [field.with_nullable(True) for field in schema if field.name not in own]
