@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 from kpl_codec import KinesisRecord
 from kpl_codec.adapters import to_firehose, to_get_records, to_lambda
-from tests.adapters.shapes import to_analytics, to_pipes, to_subscribe_to_shard
 
 KEPT = Path(__file__).with_name("corpora")
 VECTORS = Path(__file__).parents[1] / "spec" / "vectors"
@@ -18,6 +18,17 @@ VECTORS = Path(__file__).parents[1] / "spec" / "vectors"
 #: First byte of an input that is a message (its frame is made around it), or data as it is.
 MESSAGE, DATA = b"\x00", b"\x01"
 LONGEST = 4000
+#: Bytes that mean something where they stand, and numbers and keys that are odd.
+BYTES = [0, 1, 2, 8, 10, 16, 18, 26, 34, 127, 128, 237, 255]
+PIECES = [
+    b"\xff" * 9 + b"\x01",
+    b"\x80" * 9 + b"\x02",
+    b"\x80\x80\x80\x80\x10",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x88\x80\x80\x80\x10\x00",
+    b"\x8a\x80\x80\x80\x10\x01a",
+    b"\xed\xa0\x80",
+]
 
 
 def kept(harness: str) -> list[bytes]:
@@ -55,6 +66,8 @@ def frames() -> Iterator[bytes]:
 
 
 def events() -> Iterator[bytes]:
+    from tests.adapters.shapes import to_analytics, to_pipes, to_subscribe_to_shard  # `sanitize` has no tests
+
     arn = "arn:aws:kinesis:eu-west-1:1:stream/s"
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
     some = list(datas())[::12]
@@ -80,3 +93,24 @@ def listings() -> Iterator[bytes]:
         if pages is not None:
             yield json.dumps(pages).encode()
             yield "\n".join(map(json.dumps, pages)).encode()
+
+
+def damaged(messages: list[bytes], chance: random.Random) -> bytes:
+    """One of ``messages`` with up to three places changed, cut, repeated or filled in; sometimes none."""
+    out = bytearray(chance.choice(messages))
+    for _ in range(chance.randint(0, 3)):
+        at = chance.randrange(len(out) + 1)
+        kind = chance.randrange(5)
+        if kind == 0 and at < len(out):
+            out[at] = chance.choice([*BYTES, out[at] ^ 1 << chance.randrange(8)])
+        elif kind == 1:
+            out[at:at] = bytes([chance.choice([*BYTES, chance.randrange(256)])])
+        elif kind == 2:
+            del out[at : at + chance.choice([1, 2, 3, 16, 200])]
+        elif kind == 3:
+            other = chance.choice(messages)
+            begin = chance.randrange(len(other) + 1)
+            out[at:at] = other[begin : begin + chance.choice([1, 5, 20, 300])]
+        else:
+            out[at:at] = chance.choice(PIECES)
+    return bytes(out)

@@ -1,26 +1,21 @@
 """The law of time and memory: on input of any kind, both are at most linear in its size.
 
-    python -m fuzz.growth                       every target of `fuzz.targets` that has inputs to grow
-    python -m fuzz.growth captures decode       these
+    python -m pytest -m slow tests/fuzz/test_targets.py -k linear      every target that has inputs to grow
 
 Each kind of input, sound, damaged and hostile, is measured at a size and at eight times that size, up to
 three times, so that a busy machine is not taken for a defect: linear work takes 8 times the CPU time,
 quadratic 64, and more than 32 breaks the law. Of memory the peak of what Python allocates
-counts, per byte of input. Exit code 1 if the law is broken.
+counts, per byte of input.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import signal
-import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
-
-from .targets import TARGETS
 
 FACTOR: Final = 8
 MOST_TIME: Final = 4 * FACTOR
@@ -103,31 +98,3 @@ def _broken(work: Work, make: Make) -> str | None:
     if peak > FIXED + BYTES_PER_BYTE * len(measured):
         return f"memory: {peak:,} bytes for {len(measured):,}"
     return None
-
-
-def check(names: list[str]) -> Iterator[tuple[str, str, str | None]]:
-    """Target, kind of input, and what breaks the law, if anything does."""
-    for name in names:
-        target = TARGETS[name]
-        for kind, make in target.grown.items():
-            yield name, kind, broken(target.work or target.run, make)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("targets", nargs="*", help=f"of {', '.join(sorted(TARGETS))}")
-    args = parser.parse_args()
-    bad = count = 0
-    for name, kind, found in check(args.targets or list(TARGETS)):
-        count += 1
-        if found is not None:
-            bad += 1
-            print(f"{name}: {kind}: {found}", flush=True)
-    print(f"{count} kinds of input, {bad} of them break the law")
-    return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

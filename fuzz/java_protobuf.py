@@ -29,17 +29,6 @@ from spec.reference import kcl as reference
 from . import corpus
 from .invariants import frame
 
-PIECES = [
-    b"\xff" * 9 + b"\x01",
-    b"\x80" * 9 + b"\x02",
-    b"\x80\x80\x80\x80\x10",
-    b"\xff\xff\xff\xff\x0f",
-    b"\x88\x80\x80\x80\x10\x00",
-    b"\x8a\x80\x80\x80\x10\x01a",
-    b"\xed\xa0\x80",
-]
-BYTES = [0, 1, 8, 10, 0x0A, 0x12, 0x1A, 0x22, 0x7F, 0x80, 0xED, 0xA0, 0xFF]
-
 
 def varint(value: int, size: int = 1) -> bytes:
     """``value`` in seven bits a byte, padded to ``size`` bytes at least."""
@@ -96,27 +85,6 @@ def placed() -> Iterator[bytes]:
             yield key + inner + field(0x1A, record)
             yield inner + key + field(0x1A, record)
             yield key + field(0x1A, record) + inner
-
-
-def damaged(messages: list[bytes], chance: random.Random) -> bytes:
-    """One of ``messages`` with one to three places changed, cut, repeated or filled in."""
-    out = bytearray(chance.choice(messages))
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(out) + 1)
-        kind = chance.randrange(5)
-        if kind == 0 and at < len(out):
-            out[at] = chance.choice([*BYTES, out[at] ^ 1 << chance.randrange(8)])
-        elif kind == 1:
-            out[at:at] = bytes([chance.choice([*BYTES, chance.randrange(256)])])
-        elif kind == 2:
-            del out[at : at + chance.randint(1, 3)]
-        elif kind == 3:
-            other = chance.choice(messages)
-            begin = chance.randrange(len(other) + 1)
-            out[at:at] = other[begin : begin + chance.randint(1, 20)]
-        else:
-            out[at:at] = chance.choice(PIECES)
-    return bytes(out)
 
 
 def library(message: bytes) -> str:
@@ -186,7 +154,8 @@ def main() -> int:
     args = parser.parse_args()
     chance = random.Random(args.seed)
     seeds = sorted({seed[1:] for seed in corpus.frames() if seed[:1] == corpus.MESSAGE and len(seed) < 3000})
-    messages = [*seeds, *dict.fromkeys(placed()), *(damaged(seeds, chance) for _ in range(args.messages))]
+    broken = (corpus.damaged(seeds, chance) for _ in range(args.messages))
+    messages = [*seeds, *dict.fromkeys(placed()), *broken]
     answers = theirs(messages)
     assert len(answers) == len(messages)
     differences = 0

@@ -2,11 +2,11 @@
 protobuf's C++ runtime beside it, which must read the same user records or refuse as well.
 
     python -m fuzz.native --seconds 60
-    python -m fuzz.native --inputs 100000000 --directory DIR --coverage
+    python -m fuzz.native --inputs 100000000 --directory DIR
     python -m fuzz.native DIR/crash-...          these inputs again, nothing else
-    python -m fuzz.native --defects              wire.h with a defect, 25 of them: each is found
+    python -m fuzz.native --defects              wire.h with a defect, each is found
 
-What differs on purpose is the list of verdicts in oracle.h. Needs clang, llvm and protobuf's C++ library
+What differs on purpose is the list of verdicts in oracle.h. Needs clang and protobuf's C++ library
 with its compiler, and says so where they are missing. ``--keep`` adds what the run found new to
 fuzz/corpora/native.txt, as few inputs as reach it. Exit code 1: something was found; 2: a tool is missing.
 """
@@ -37,7 +37,6 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
     parser.add_argument("--directory", type=Path, help="for what was found and the corpus; else a scratch")
-    parser.add_argument("--coverage", action="store_true", help="lines and branches of the corpus")
     parser.add_argument("--keep", action="store_true", help="minimise the corpus into fuzz/corpora")
     parser.add_argument("--defects", action="store_true", help="whether each of a list of defects is found")
     parser.add_argument("files", nargs="*", type=Path)
@@ -63,11 +62,6 @@ def main() -> int:
             for path in directory.glob("*-*"):
                 print(f"{path}: {path.read_bytes().hex()}")
             return 1
-        if args.coverage:
-            for name, text in running.covered(
-                build(directory / "coverage", coverage=True), directory
-            ).items():
-                print(f"{name}: {text}")
         if args.keep:
             corpus.keep("native", running.merge(program, directory))
     return 0

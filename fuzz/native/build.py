@@ -10,12 +10,9 @@ REPOSITORY = Path(__file__).parents[2]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 #: Comparisons are not traced: only libFuzzer's own mutations would use what they say.
 COUNTERS = ["-fsanitize=fuzzer-no-link", "-fno-sanitize-coverage=trace-cmp"]
-COVERAGE = ["-fprofile-instr-generate", "-fcoverage-mapping"]
 
 NEEDED = {
     "clang++": "clang",
-    "llvm-cov": "llvm",
-    "llvm-profdata": "llvm",
     "protoc": "protobuf-compiler",
     "/usr/include/google/protobuf/message_lite.h": "libprotobuf-dev",
 }
@@ -28,13 +25,12 @@ def missing() -> list[str]:
     )
 
 
-def build(scratch: Path, *, root: Path = REPOSITORY, coverage: bool = False) -> Path:
-    """The harness, in ``scratch``, of the tree at ``root``. ``coverage``: it counts lines and branches,
-    and looks for no bad access. Raises CalledProcessError."""
+def build(scratch: Path, *, root: Path = REPOSITORY) -> Path:
+    """The harness, in ``scratch``, of the tree at ``root``. Raises CalledProcessError."""
     scratch.mkdir(parents=True, exist_ok=True)
     sources = root / "fuzz" / "native"
-    flags = COVERAGE if coverage else [*SANITIZERS, *COUNTERS]
-    program = scratch / ("coverage" if coverage else "native")
+    flags = [*SANITIZERS, *COUNTERS]
+    program = scratch / "native"
 
     def run(*command: object) -> None:
         subprocess.run([str(part) for part in command], cwd=scratch, check=True)
@@ -48,6 +44,5 @@ def build(scratch: Path, *, root: Path = REPOSITORY, coverage: bool = False) -> 
     for part in parts:
         run("clang++", "-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-I", scratch, "-c", part)
     objects = ["subject.o", *(f"{part.stem}.o" for part in parts)]
-    linked = ["-fsanitize=fuzzer", *(COVERAGE if coverage else SANITIZERS)]
-    run("clang++", *linked, *objects, "-lprotobuf-lite", "-o", program)
+    run("clang++", "-fsanitize=fuzzer", *SANITIZERS, *objects, "-lprotobuf-lite", "-o", program)
     return program

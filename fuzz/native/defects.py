@@ -34,8 +34,6 @@ DEFECTS = [
     ("wire.h", "c->rows.count = rows, c->pks.count = pks,", "c->rows.count = rows,"),
     ("wire.h", "answer == KPL_SOUND && c->rows.count == rows", "false"),
     ("wire.h", "if (!kpl_is_hash_key(p, size)) return KPL_NOT_CERTAIN;", ""),
-    ("wire.h", "*tagged = true;", "*tagged = false;"),
-    ("wire.h", "p == NULL || !kpl_is_tag(p, p + size)", "p == NULL"),
     ("wire.h", "size > KPL_FRAME_OVERHEAD &&", "size > 4 &&"),
 ]
 

@@ -98,8 +98,7 @@ Verdict judge(const kpl_codec::AggregatedRecord &message, size_t size, Reading *
             ehk = &message.explicit_hash_key_table(static_cast<int>(record.explicit_hash_key_index()));
         }
         for (const kpl_codec::Tag &tag : record.tags()) {
-            unknown |= !tag.unknown_fields().empty();
-            reading->tagged = true;
+            unknown = true;
             if (!is_text(tag.key()) || !is_text(tag.value())) return Verdict::refused;
         }
         const std::string &pk = message.partition_key_table(static_cast<int>(record.partition_key_index()));
@@ -116,7 +115,6 @@ const Reading &oracle_read(const uint8_t *message, size_t size) {
     static kpl_codec::AggregatedRecord parsed;
     static Reading reading;
     reading.rows.clear();
-    reading.tagged = false;
     reading.verdict = Verdict::refused;
     if (parse(message, size, &parsed) && parsed.IsInitialized())
         reading.verdict = judge(parsed, size, &reading);

@@ -12,7 +12,7 @@ enum class Verdict {
     refused,  // no decoder may take it
     plain,    // user records; wire.h must read them
     // Deviations: user records, or a matter for wire.py. wire.h is not certain:
-    unknown_fields,  // always, if there are fields, or wire types of fields, that the schema does not know
+    unknown_fields,  // always, if there are tags, or fields or wire types that the schema does not know
     longer,          // perhaps, if the bytes are more than the same fields need (long varints, a field twice)
     odd_hash_key,    // always, if an explicit hash key is more than 39 plain digits
 };
@@ -23,7 +23,6 @@ struct OracleRow {
 
 struct Reading {
     Verdict verdict;
-    bool tagged;
     std::vector<OracleRow> rows;
 };
 

@@ -1,8 +1,7 @@
-"""Runs the harness; says what was covered."""
+"""Runs the harness."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterable
@@ -64,33 +63,3 @@ def merge(program: Path, directory: Path) -> list[bytes]:
     command = [str(program), "-merge=1", f"-max_len={LONGEST}", str(kept), *map(str, folders)]
     subprocess.run(command, env={**os.environ, **ENVIRONMENT}, check=True, stderr=subprocess.DEVNULL)
     return [path.read_bytes() for path in kept.iterdir()]
-
-
-def covered(program: Path, directory: Path) -> dict[str, str]:
-    """Lines and branches of each header that the corpus and the seeds reach, and where branches are
-    missing. ``program``: built to count them."""
-    profile, merged = directory / "coverage.raw", directory / "coverage.data"
-    environment = {**os.environ, "LLVM_PROFILE_FILE": str(profile)}
-    command = [
-        str(program),
-        "-runs=0",
-        f"-max_len={LONGEST}",
-        str(directory / "grown"),
-        str(directory / "seeds"),
-    ]
-    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
-    subprocess.run(["llvm-profdata", "merge", "-o", str(merged), str(profile)], check=True)
-    asked = ["llvm-cov", "export", str(program), f"-instr-profile={merged}"]
-    exported = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
-    found = {}
-    for file in json.loads(exported)["data"][0]["files"]:
-        name = Path(file["filename"]).name
-        if name not in ("wire.h", "md5.h"):
-            continue
-        never = sorted({branch[0] for branch in file["branches"] if 0 in branch[4:6]})
-        found[name] = ", ".join(
-            f"{total['covered']} of {total['count']} {what}"
-            for what, total in file["summary"].items()
-            if what in ("lines", "branches")
-        ) + (f"; one way only: lines {', '.join(map(str, never))}" if never else "")
-    return found

@@ -1,7 +1,7 @@
 """The report page, the summary and the progress lines: keys, file names, stream names of any text.
 
 An input is JSON: a list of texts, each of which stands in every place where text from outside can stand.
-`fuzz.page` does the same in a real browser.
+tests/report/test_page_browser.py shows some of them in a real browser.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def parse(bytes message not None):
     """The parts of `message.AggregatedRecord` for a sound message; None: Python decides.
 
     (partition key table, explicit hash key table, partition key indices, explicit hash key indices or
-    None, data, None). For a message with tags it returns None.
+    None, data, None).
     """
     cdef Message m
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(message)
@@ -38,7 +38,7 @@ def parse(bytes message not None):
         answer = read_message(start, start + PyBytes_GET_SIZE(message), 0, &m)
         if answer == NO_MEMORY:
             raise MemoryError
-        if answer != SOUND or m.tagged:
+        if answer != SOUND:
             return None
         pks, data = PyList_New(m.rows.count), PyList_New(m.rows.count)
         ehks = None

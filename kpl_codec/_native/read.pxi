@@ -50,11 +50,11 @@ cdef class Frames:
             raise MemoryError
         return 0
 
-    cdef int read_all(self, bint tags, bint hash_keys) except -1:
-        """``tags``: frames with tags are uncertain; ``hash_keys``: compute the hash keys of all keys, too."""
+    cdef int read_all(self, bint hash_keys) except -1:
+        """``hash_keys``: compute the hash keys of all keys, too."""
         cdef Answer answer
         with nogil:
-            answer = self.read(tags, hash_keys)
+            answer = self.read(hash_keys)
             if answer != NO_MEMORY and hash_keys:
                 answer = self.hash()
         if answer == NO_MEMORY:
@@ -90,21 +90,15 @@ cdef class Frames:
         free(digests)
         return SOUND
 
-    cdef Answer read_one(self, size_t i, bint tags) noexcept nogil:
+    cdef Answer read_one(self, size_t i) noexcept nogil:
         """Add the rows and texts of a record whose digest is right, and set its state."""
-        cdef size_t rows = self.m.rows.count
         cdef const uint8_t *at = self.data[i].at
-        cdef Answer answer
-        self.m.tagged = False
-        answer = read_message(at + 4, at + self.data[i].size - 16, i, &self.m)
-        if answer == SOUND and tags and self.m.tagged:
-            answer = NOT_CERTAIN
-            self.m.rows.count = rows  # the texts stay, but are not used
+        cdef Answer answer = read_message(at + 4, at + self.data[i].size - 16, i, &self.m)
         if answer == SOUND:
             self.state[i] = AGGREGATED
         return answer
 
-    cdef Answer read(self, bint tags, bint hash_keys) noexcept nogil:
+    cdef Answer read(self, bint hash_keys) noexcept nogil:
         cdef size_t first = 0, last, size, frames, i
         cdef Answer answer = SOUND
         while first < self.count and answer != NO_MEMORY:
@@ -119,7 +113,7 @@ cdef class Frames:
                     break
                 self.starts[i] = self.m.rows.count
                 if self.state[i] == UNREAD:
-                    answer = self.read_one(i, tags)
+                    answer = self.read_one(i)
                 elif self.state[i] == PLAIN:
                     answer = self.add_plain(i, hash_keys)
                     if answer == NOT_CERTAIN:

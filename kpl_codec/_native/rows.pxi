@@ -23,8 +23,8 @@ cdef class FrameRows(JudgedFrames):
     no rows.
 
     ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the last field of a row by the kind of its
-    aggregate. ``kcl``: tags are left out, and aggregates with user records out of range are dropped; otherwise
-    frames with tags are undecided. ``judged``: hash keys are computed; `judge` is called before the first run.
+    aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
+    `judge` is called before the first run.
     ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `judge`.
 
     If hash keys are needed, all messages are read at once, otherwise each when its rows are made, while its bytes
@@ -83,7 +83,7 @@ cdef class FrameRows(JudgedFrames):
             item = <object>PyTuple_GET_ITEM(record, 6)
             self.data[i].plain = item is not None and item != 0
         if judged:
-            self.read_all(not kcl, True)
+            self.read_all(True)
         elif self.check_digests(0, self.count) == NO_MEMORY:
             raise MemoryError
         self.make_room()
@@ -113,7 +113,7 @@ cdef class FrameRows(JudgedFrames):
     cdef int read_now(self, size_t record) except -1:
         """Reads the message of one record, over the one before, and sets its state."""
         self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
-        if self.read_one(record, not self.kcl) == NO_MEMORY:
+        if self.read_one(record) == NO_MEMORY:
             raise MemoryError
         if self.state[record] == UNREAD:
             self.state[record] = UNCERTAIN

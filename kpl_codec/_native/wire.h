@@ -1,5 +1,5 @@
 /* Untrusted bytes -> rows and texts. Strict by spec/01-aggregated-record.md (MSG), and smaller: what is
-   rare (unknown fields, groups, signs in explicit hash keys) is left to wire.py as "not certain".
+   rare (tags, unknown fields, groups, signs in explicit hash keys) is left to wire.py as "not certain".
 
    No Python here: fuzz/native runs this very file under the sanitizers.
 
@@ -59,7 +59,6 @@ typedef struct {
 typedef struct {
     kpl_rows rows;
     kpl_texts pks, ehks;
-    bool tagged; /* a row read since this was last cleared has tags */
 } kpl_content;
 
 /* `at` with twice the room. NULL if there is no memory; then `at` is unchanged. */
@@ -264,22 +263,8 @@ static inline int kpl_compare_hash_keys(const uint8_t *one, const uint8_t *other
     return (a > b) - (a < b);
 }
 
-static inline bool kpl_is_tag(const uint8_t *p, const uint8_t *end) {
-    bool key = false;
-    while (p < end) {
-        size_t size, points;
-        uint8_t field = *p;
-        if (field != 0x0A && field != 0x12) return false;
-        p = kpl_read_length(p + 1, end, &size);
-        if (p == NULL || !kpl_is_utf8(p, size, &points)) return false;
-        key |= field == 0x0A;
-        p += size;
-    }
-    return key;
-}
-
 /* Fills in all of `row` except its frame, with the indices from the message. */
-static inline bool kpl_read_record(const uint8_t *p, const uint8_t *end, kpl_row *row, bool *tagged) {
+static inline bool kpl_read_record(const uint8_t *p, const uint8_t *end, kpl_row *row) {
     row->data = NULL, row->size = 0;
     row->pk = row->ehk = KPL_NONE;
     while (p < end) {
@@ -298,13 +283,8 @@ static inline bool kpl_read_record(const uint8_t *p, const uint8_t *end, kpl_row
                 row->pk = (uint32_t)value;
             else
                 row->ehk = (uint32_t)value;
-        } else if (field == 0x22) {
-            p = kpl_read_length(p + 1, end, &size);
-            if (p == NULL || !kpl_is_tag(p, p + size)) return false;
-            *tagged = true;
-            p += size;
         } else {
-            return false;
+            return false; /* tags, too */
         }
     }
     return row->data != NULL && row->pk != KPL_NONE;
@@ -323,7 +303,7 @@ static inline kpl_answer kpl_read_fields(const uint8_t *p, const uint8_t *end, s
         p = kpl_read_length(p + 1, end, &size);
         if (p == NULL) return KPL_NOT_CERTAIN;
         if (field == 0x1A) {
-            if (!kpl_read_record(p, p + size, &row, &c->tagged)) return KPL_NOT_CERTAIN;
+            if (!kpl_read_record(p, p + size, &row)) return KPL_NOT_CERTAIN;
             if (!kpl_add_row(&c->rows, &row)) return KPL_NO_MEMORY;
         } else if (field == 0x0A) {
             if (!kpl_is_key(p, size)) return KPL_NOT_CERTAIN;

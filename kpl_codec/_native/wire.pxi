@@ -35,7 +35,6 @@ cdef extern from "_native/wire.h" nogil:
         Rows rows
         Texts pks
         Texts ehks
-        bint tagged
 
     bint add_row "kpl_add_row" (Rows *rows, const Row *row)
     bint add_text "kpl_add_text" (Texts *texts, const uint8_t *at, size_t size, size_t frame)

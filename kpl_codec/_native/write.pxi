@@ -5,7 +5,7 @@ cdef class FrameColumns(JudgedFrames):
     """The Kinesis records of one batch, and the columns of their user records.
 
     ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length (the last two for
-    plain records). ``allocate(size)`` makes every output buffer. ``tags``: frames with tags are uncertain.
+    plain records). ``allocate(size)`` makes every output buffer.
     ``hash_keys``: the hash keys of all keys are computed, and plain records with unusual explicit hash keys
     are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data must not be opened: these are
     uncertain.
@@ -17,7 +17,7 @@ cdef class FrameColumns(JudgedFrames):
     cdef object allocate
 
     def __cinit__(self, Column data not None, Column partition_keys not None, Column explicit_hash_keys not None,
-                  allocate, *, bint tags=False, bint hash_keys=False, const uint8_t[::1] closed=None):
+                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None):
         cdef size_t i
         if partition_keys.count != data.count or explicit_hash_keys.count != data.count or (
             closed is not None and <size_t>closed.shape[0] != data.count
@@ -31,7 +31,7 @@ cdef class FrameColumns(JudgedFrames):
                 self.data[i].at, self.data[i].size = data.item(i), data.size_of(i)
                 if self.data[i].at == NULL:  # a column of empty values has no bytes
                     self.data[i].at = <const uint8_t *>b""
-        self.read_all(tags, hash_keys)
+        self.read_all(hash_keys)
 
     cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
         cdef Row row

@@ -287,68 +287,49 @@ def deaggregate_table(
         "columns": None if columns is None else list(columns),
         "max_batch_bytes": _CHUNK_BYTES,
     }
-    tells = on_drop is not None
-    workers = [_Worker(first.schema, policy, options, tells)]
-    schema = workers[0].deaggregator.schema
-    shares = _shares([first, *source], workers[0].deaggregator, threads)
-    workers += (_Worker(first.schema, policy, options, tells) for _ in range(min(threads, len(shares)) - 1))
-    idle = list(workers)
-
-    def work(share: list[pa.RecordBatch]) -> _Work:
-        worker = idle.pop()
-        try:
-            return worker.work(share)
-        finally:
-            idle.append(worker)
-
+    deaggregator = Deaggregator(first.schema, policy, **options)
+    shares = _shares([first, *source], deaggregator, threads)
+    batches: list[pa.RecordBatch] = []
+    counts = Counts()
     # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
     # threads MUST NOT change what comes out."
-    batches: list[pa.RecordBatch] = []
-    pool = ThreadPoolExecutor(len(workers), "kpl-codec-arrow")
+    pool = ThreadPoolExecutor(threads, "kpl-codec-arrow")
     try:
-        for future in [pool.submit(work, share) for share in shares]:
-            made, drops, refusal = future.result()
-            batches += made
+        for future in [pool.submit(_work, share, policy, options, on_drop is not None) for share in shares]:
+            work = future.result()
+            batches += work.batches
+            counts.add(work.counts)
             if on_drop is not None:
-                for drop in drops:
+                for drop in work.drops:
                     on_drop(drop)
-            if refusal is not None:
-                raise refusal
+            if work.refusal is not None:
+                raise work.refusal
     finally:
         pool.shutdown(cancel_futures=True)
-    counts = Counts()
-    for worker in workers:
-        counts.add(worker.deaggregator.counts)
-    return Users(pa.Table.from_batches(batches, schema), counts)
+    return Users(pa.Table.from_batches(batches, deaggregator.schema), counts)
 
 
 class _Work(NamedTuple):
     """What became of some batches. ``refusal``: raised at their first record that was refused."""
 
     batches: list[pa.RecordBatch]
+    counts: Counts
     drops: list[Drop]
     refusal: Exception | None
 
 
-class _Worker:
-    """What one thread needs. Threads share nothing."""
-
-    def __init__(self, schema: pa.Schema, policy: Policy, options: dict[str, Any], tells: bool) -> None:
-        self._drops: list[Drop] = []
-        on_drop = self._drops.append if tells else None
-        self.deaggregator = Deaggregator(schema, policy, on_drop=on_drop, **options)
-
-    def work(self, batches: list[pa.RecordBatch]) -> _Work:
-        made: list[pa.RecordBatch] = []
-        refusal = None
-        try:
-            parts = (part for batch in batches for part in self.deaggregator.process(batch))
-            made.extend(coalesce(parts, DEFAULT_BATCH_BYTES))
-        except Exception as error:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
-            refusal = error
-        drops = list(self._drops)
-        self._drops.clear()
-        return _Work(made, drops, refusal)
+def _work(batches: list[pa.RecordBatch], policy: Policy, options: dict[str, Any], tells: bool) -> _Work:
+    """What a thread does; threads share nothing. ``tells``: with what was dropped."""
+    drops: list[Drop] = []
+    made: list[pa.RecordBatch] = []
+    refusal = None
+    deaggregator = Deaggregator(batches[0].schema, policy, on_drop=drops.append if tells else None, **options)
+    try:
+        parts = (part for batch in batches for part in deaggregator.process(batch))
+        made.extend(coalesce(parts, DEFAULT_BATCH_BYTES))
+    except Exception as error:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
+        refusal = error
+    return _Work(made, deaggregator.counts, drops, refusal)
 
 
 def _shares(

@@ -52,7 +52,6 @@ class CompiledColumns:
             _column(source.columns["partitionKey"]),
             _column(source.columns["explicitHashKey"]),
             pa.allocate_buffer,
-            tags=layout.tags,
             hash_keys=judge is not None,
             closed=None if opened is None else opened.astype(np.uint8),
         )

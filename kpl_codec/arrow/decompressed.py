@@ -69,24 +69,21 @@ def _batch(
 ) -> pa.RecordBatch:
     part = rows.slice(first, len(data))
     columns, index = part.columns, part.schema.get_field_index
-    columns[index("data")] = pa.array(data, part.schema.field("data").type)
+
+    def put(name: str, values: list[Any]) -> None:
+        columns[index(name)] = pa.array(values, part.schema.field(name).type)
+
+    put("data", data)
     here = {row - first: defect for row, defect in defects.items() if first <= row < first + len(data)}
     if here:
-        counts = columns[index("errorCount")].to_pylist()
-        fresh = {row: defect for row, defect in here.items() if not counts[row]}
-        for name, values in _defect_values(fresh).items():
-            old = columns[index(name)]
-            new = {**dict(enumerate(old.to_pylist())), **values}
-            columns[index(name)] = pa.array(new.values(), old.type)
-        more = [(count or 0) + (row in here) for row, count in enumerate(counts)]
-        columns[index("errorCount")] = pa.array(more, columns[index("errorCount")].type)
+        counts = [count or 0 for count in part["errorCount"].to_pylist()]
+        fresh = [row for row in here if not counts[row]]
+        for name in filter(NEEDED.__contains__, DEFECT_VALUES):
+            values = part[name].to_pylist()
+            for row in fresh:
+                values[row] = DEFECT_VALUES[name](here[row])
+            put(name, values)
+        for row in here:
+            counts[row] += 1
+        put("errorCount", counts)
     return pa.RecordBatch.from_arrays(columns, schema=part.schema)
-
-
-def _defect_values(defects: dict[int, DecodeError]) -> dict[str, dict[int, Any]]:
-    """The values of the error columns, by row."""
-    return {
-        name: {row: value(defect) for row, defect in defects.items()}
-        for name, value in DEFECT_VALUES.items()
-        if name in NEEDED
-    }

@@ -59,6 +59,8 @@ KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 _SHARED = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
 #: Columns of few different words.
 _WORDS = ("expectedShardId", "placement", "aggregatePlacement", "kcl")
+#: The type of their dictionary arrays.
+_CODED = pa.dictionary(pa.int32(), pa.string())
 #: About so many bytes a row takes beside its texts and bytes.
 _ROW_BYTES = 128
 #: So many frames are hashed in parallel.
@@ -104,26 +106,19 @@ class Layout:
         needed: Iterable[str] = (),
     ) -> None:
         _check_input(schema)
-        self.input, self.tags = schema, tags
-        report = policy == "report"
-        first = [*FIELDS[:-1], _arrival(schema), *([TAGS_FIELD] if tags else ())]
-        last = [
-            *(PLACEMENT_FIELDS if placement else ()),
-            *(ERROR_FIELDS if report else ()),
-            *(COUNTING_FIELDS[: 1 + placement] if report else ()),
-        ]
+        self.input = schema
+        first, last = _own_fields(schema, policy, placement, tags)
         own = {field.name for field in (*first, *last)}
         carried = [field.with_nullable(True) for field in schema if field.name not in own]
-        shared = [*_SHARED, *(field.name for field in carried)]
         every = [*first, *carried, *last]
+        shared = [*_SHARED, *(field.name for field in carried)]
         #: The columns that are dictionary arrays: text that is the same in many rows. (Plain records share
         #: their sequence number with no other row.)
         self.coded: set[str] = set()
         if dictionaries:
             repeated = {*shared, *_WORDS} - {"sequenceNumber"}
             self.coded = {f.name for f in every if f.type == pa.string() and f.name in repeated}
-        words = pa.dictionary(pa.int32(), pa.string())
-        every = [field.with_type(words) if field.name in self.coded else field for field in every]
+            every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
         self.schema = _wanted(pa.schema(every), columns)
         more = [f for f in every if f.name in needed and f.name not in self.schema.names]
         self.made = pa.schema([*self.schema, *more])
@@ -164,6 +159,17 @@ def _check_input(schema: pa.Schema) -> None:
     if schema.get_field_index("data") < 0:
         hint = f"there are {', '.join(schema.names)[:200] or 'no columns'}"
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)
+
+
+def _own_fields(
+    schema: pa.Schema, policy: Policy, placement: bool, tags: bool
+) -> tuple[list[pa.Field], list[pa.Field]]:
+    """The fields of a user record, and those of what is told of it."""
+    first = [*FIELDS[:-1], _arrival(schema), *([TAGS_FIELD] if tags else ())]
+    last = [*PLACEMENT_FIELDS] if placement else []
+    if policy == "report":
+        last += [*ERROR_FIELDS, *COUNTING_FIELDS[: 1 + placement]]
+    return first, last
 
 
 def _arrival(schema: pa.Schema) -> pa.Field:

@@ -159,10 +159,11 @@ class Opener:
         return self._on(record) if self._placed else None
 
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
-        if self._judge is None or not self._placed:
+        judge = self._placing(record)
+        if judge is None:
             return None
         hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
-        return self._judge.on(record.shard_id).place(hash_key, certain=record.explicit_hash_key is not None)
+        return judge.place(hash_key, certain=record.explicit_hash_key is not None)
 
     def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and

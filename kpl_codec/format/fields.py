@@ -74,17 +74,17 @@ def fields(
     nesting: int = 0,
     dialect: Dialect = STRICT,
     record_index: int | None = None,
+    group: tuple[int, int] | None = None,
 ) -> Iterator[Field]:
     """The fields of the message between ``start`` and ``end``, in the order of the bytes.
 
-    ``nesting``: how many messages enclose this one. Raises MalformedMessage.
+    ``nesting``: how many messages and groups enclose this one. ``group``: number and offset of the group
+    whose fields they are; the last of them is then its end tag. Raises MalformedMessage.
     """
 
     def broken(code: MalformedCode, offset: int) -> MalformedMessage:
         return MalformedMessage(code=code, offset=offset, record_index=record_index)
 
-    groups: list[tuple[int, int]] = []  # (field number, offset) of the open groups
-    outer = start
     pos = start
     new = tuple.__new__  # Field.__new__ takes twice as long
     while pos < end:
@@ -118,24 +118,24 @@ def fields(
             pos += 4
         elif wire_type == START_GROUP:
             # MSG-4: "Messages and groups nested more than 100 deep MUST be refused."
-            if nesting + len(groups) >= MAX_NESTING:
+            if nesting >= MAX_NESTING:
                 raise broken("too-deep", offset)
-            if not groups:
-                outer = offset
-            groups.append((number, offset))
-            continue
+            inside = fields(
+                data, pos, end,
+                nesting=nesting + 1, dialect=dialect, record_index=record_index, group=(number, offset),
+            )  # fmt: skip
+            for field in inside:
+                pos = field.end
+            begin = offset
         elif wire_type == END_GROUP:
-            if not groups or groups[-1][0] != number:
+            if group is None or group[0] != number:
                 raise broken("stray-end-group", offset)
-            groups.pop()
-            if not groups:
-                yield new(Field, (number, START_GROUP, outer, outer, pos, 0))
-            continue
         else:
             raise broken("wire-type", offset)
         if pos > end:
             raise broken("truncated", offset)
-        if not groups:
-            yield new(Field, (number, wire_type, offset, begin, pos, value))
-    if groups:
-        raise broken("unterminated-group", groups[-1][1])
+        yield new(Field, (number, wire_type, offset, begin, pos, value))
+        if wire_type == END_GROUP:
+            return
+    if group is not None:
+        raise broken("unterminated-group", group[1])

@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
@@ -112,7 +113,6 @@ class FaultProxy(ServerThread):
         self._calls: list[Call] = []
         self._lock = threading.Lock()
         self._random = random.Random(seed)
-        self._local = threading.local()
         proxy = self
 
         class Handler(_Handler):
@@ -190,24 +190,10 @@ class FaultProxy(ServerThread):
 
     def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """The server's answer to a call."""
-        for fresh in (False, True):
-            connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-            if connection is None or fresh:
-                connection = http.client.HTTPConnection(*self._target, timeout=60)
-                connection.connect()
-                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._local.connection = connection
-                fresh = True
-            try:
-                connection.request("POST", "/", body, dict(headers))
-                response = connection.getresponse()
-                return Answer(response.status, response.read(), response.getheader("Content-Type", JSON_TYPE))
-            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-                connection.close()
-                self._local.connection = None
-                if fresh:
-                    raise
-        raise AssertionError("unreachable")
+        with closing(http.client.HTTPConnection(*self._target, timeout=60)) as connection:
+            connection.request("POST", "/", body, dict(headers))
+            response = connection.getresponse()
+            return Answer(response.status, response.read(), response.getheader("Content-Type", JSON_TYPE))
 
 
 def as_http(answer: Answer) -> bytes:

@@ -40,6 +40,8 @@ Kind = Literal["kinesis-local", "kinesalite"]
 
 VERSIONS: dict[str, str] = {"kinesis-local": "0.6.2", "kinesalite": "3.3.3"}
 REGION = "us-east-1"
+#: Open shards that an account may have, and seconds until a server has to answer.
+_SHARD_LIMIT, _READY_WITHIN = 1000, 30.0
 
 # The ports asked for are only names here: the preload gives each listener a free one.
 _PLAIN, _TLS = 4568, 4567
@@ -69,27 +71,12 @@ _DURATIONS = (
 
 class LocalKinesis:
     """One server process. Made ready by `start` (or ``with``), ended by `stop` (or ``with``, or exit).
+    A stream is CREATING, UPDATING or DELETING for no time at all."""
 
-    ``shard_limit``: open shards an account may have. ``transition_ms``: how long a stream stays
-    CREATING, UPDATING or DELETING. ``environment``: more variables for the server.
-    """
-
-    def __init__(
-        self,
-        kind: Kind = "kinesis-local",
-        *,
-        shard_limit: int = 1000,
-        transition_ms: int = 0,
-        ready_timeout: float = 30.0,
-        environment: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, kind: Kind = "kinesis-local") -> None:
         if kind not in VERSIONS:
             raise ValueError(f"kind must be one of {', '.join(VERSIONS)}")
         self.kind: Kind = kind
-        self._shard_limit = shard_limit
-        self._transition_ms = transition_ms
-        self._ready_timeout = ready_timeout
-        self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -119,7 +106,7 @@ class LocalKinesis:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=scratch,
-                    env={**os.environ, **self._settings(package, scratch), **self._environment},
+                    env={**os.environ, **self._settings(package, scratch)},
                     start_new_session=True,  # Ctrl-C is ours to handle; the group is ours to end
                 )
             except OSError as error:
@@ -128,7 +115,7 @@ class LocalKinesis:
         self._owner = os.getpid()
         atexit.register(self.stop)
         try:
-            self._wait_ready(time.monotonic() + self._ready_timeout)
+            self._wait_ready(time.monotonic() + _READY_WITHIN)
         except BaseException:
             self.stop()
             raise
@@ -241,8 +228,8 @@ class LocalKinesis:
     def _arguments(self, package: Path) -> list[str]:
         if self.kind == "kinesis-local":
             return [str(package / "main.js")]
-        spans = [f"--{what}StreamMs={self._transition_ms}" for what in ("create", "delete", "update")]
-        return [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={self._shard_limit}", *spans]
+        spans = [f"--{what}StreamMs=0" for what in ("create", "delete", "update")]
+        return [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={_SHARD_LIMIT}", *spans]
 
     def _settings(self, package: Path, scratch: Path) -> dict[str, str]:
         settings = {"KPL_CODEC_PORTS": str(scratch / "ports")}
@@ -251,13 +238,13 @@ class LocalKinesis:
                 "KINESIS_MOCK_PLAIN_PORT": str(_PLAIN),
                 "KINESIS_MOCK_TLS_PORT": str(_TLS),
                 "KINESIS_MOCK_CERT_PATH": str(package / "server.json"),
-                "SHARD_LIMIT": str(self._shard_limit),
+                "SHARD_LIMIT": str(_SHARD_LIMIT),
                 "AWS_REGION": REGION,
                 "LOG_LEVEL": "ERROR",
                 "ROOT_LOG_LEVEL": "ERROR",
                 "SHOULD_PERSIST_DATA": "false",
             }
-            settings |= {f"{name}_DURATION": f"{self._transition_ms}ms" for name in _DURATIONS}
+            settings |= {f"{name}_DURATION": "0ms" for name in _DURATIONS}
         return settings
 
     def _wait_ready(self, end: float) -> None:
@@ -287,6 +274,6 @@ class LocalKinesis:
         time.sleep(0.01)
 
 
-def local_kinesis(kind: Kind = "kinesis-local", **settings: Any) -> LocalKinesis:
-    """A server for a ``with`` block; the settings are those of `LocalKinesis`."""
-    return LocalKinesis(kind, **settings)
+def local_kinesis(kind: Kind = "kinesis-local") -> LocalKinesis:
+    """A server for a ``with`` block."""
+    return LocalKinesis(kind)

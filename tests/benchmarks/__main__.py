@@ -2,8 +2,7 @@
 
 Each line is one task on one corpus. Contenders are processes of their own that take turns, a round
 each; the median of their CPU times counts, and only as a ratio to another contender's in the same run.
-What they make is compared by digest before anything is timed. `--more` adds import time, memory and
-growth; `--spark` the Spark function against an identity mapInArrow.
+What they make is compared by digest before anything is timed. `--memory` adds the peaks of memory.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 
 from kpl_codec.node_packages import LocalKinesisError, find_node, install
 
-from . import corpora, more
+from . import corpora, memory
 from .tasks import CONTENDERS, LOOKUPS
 
 ROOT = Path(__file__).parents[2]
@@ -156,8 +155,7 @@ def main() -> None:
     parser.add_argument("--corpora", default="".join(corpora.NAMES))
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--quick", action="store_true", help="1 MiB, 3 rounds")
-    parser.add_argument("--more", action="store_true", help="import time, memory, growth as well")
-    parser.add_argument("--spark", action="store_true", help="the Spark function as well")
+    parser.add_argument("--memory", action="store_true", help="the peaks of memory as well")
     parser.add_argument(
         "--contender",
         action="append",
@@ -199,12 +197,8 @@ def main() -> None:
         finally:
             for contender in everyone:
                 contender.close()
-    if options.more:
-        more.show()
-    if options.spark:
-        from . import spark
-
-        spark.show()
+    if options.memory:
+        memory.show()
 
 
 if __name__ == "__main__":

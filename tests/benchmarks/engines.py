@@ -18,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from kpl_codec.captures import Location
 from kpl_codec.captures.generated import Generation, Recipe
 from kpl_codec.validation import LocalEngine
 
@@ -28,7 +29,7 @@ ROUNDS = 3
 def capture(folder: Path, recipe: Recipe) -> int:
     """Writes the records of ``recipe`` as Parquet; gives the bytes."""
     folder.mkdir()
-    generation = Generation(recipe, str(folder))
+    generation = Generation(recipe, Location(folder))
     LocalEngine().run_all(generation, generation.tasks)
     return sum(file.stat().st_size for file in folder.iterdir())
 

@@ -1,6 +1,6 @@
 """Does the Spark pipeline scale? `python -m tests.benchmarks.spark_scale [MILLIONS ...]`
 
-For 1, 4 and 16 million user records, made by `spark_generate`, in one session, interleaved:
+For 1, 4 and 16 million user records, in one session, interleaved:
 
     identity     mapInArrow that hands the batches of Kinesis records on: what Spark itself costs
     deaggregate  strict                                                  (all into the noop sink)
@@ -35,7 +35,7 @@ from kpl_codec.spark import deaggregate, local_session, verify
 from kpl_codec.spark.validation.engine import SparkEngine
 from kpl_codec.validation import validate
 
-from .spark_generate import generated
+from .engines import capture
 
 #: Of one million user records; the more there are, the fewer.
 ROUNDS = 3
@@ -98,15 +98,14 @@ def main(millions: list[float]) -> None:
     try:
         for million in millions:
             recipe = Recipe(int(million * 1_000_000), shards=8)
-            capture = str(scratch / f"capture-{million}")
-            # A longer stream is more files, not larger ones: a worker holds a row group at a time.
-            generated(spark, recipe, tasks=max(8, round(8 * million))).write.parquet(capture)
+            given = str(scratch / f"capture-{million}")
+            capture(Path(given), recipe)
             shard_map = recipe.shard_map()
-            records = spark.read.parquet(capture)
+            records = spark.read.parquet(given)
 
-            def whole(capture: str = capture, shard_map: Any = shard_map) -> None:
+            def whole(given: str = given, shard_map: Any = shard_map) -> None:
                 shutil.rmtree(scratch / "out", ignore_errors=True)
-                assert validate([capture], shard_map, str(scratch / "out"), engine=SparkEngine(spark)).clean
+                assert validate([given], shard_map, str(scratch / "out"), engine=SparkEngine(spark)).clean
 
             def into_nothing(df: Any) -> Callable[[], None]:
                 return lambda: df.write.format("noop").mode("overwrite").save()
@@ -144,7 +143,7 @@ def main(millions: list[float]) -> None:
                     f"{seconds / base:>11.1f} {memory[name]:>6}",
                     flush=True,
                 )
-            for name in (capture, "parquet", "again", "out"):
+            for name in (given, "parquet", "again", "out"):
                 shutil.rmtree(scratch / name, ignore_errors=True)
     finally:
         spark.stop()

@@ -104,33 +104,6 @@ def test_size_claimed_is_size_written(records: list[kpl.UserRecord], max_size: i
     assert builder.size == len(builder) == 0
 
 
-@pytest.mark.requirement("ENC-1")
-@pytest.mark.parametrize(
-    ("record", "code"),
-    [
-        (kpl.UserRecord("", b""), "partition-key-empty"),
-        (kpl.UserRecord("k" * 257, b""), "partition-key-too-long"),
-        (kpl.UserRecord("\ud800", b""), "partition-key-utf-8"),
-        (kpl.UserRecord(b"k", b""), "partition-key-type"),  # type: ignore[arg-type]
-        (kpl.UserRecord("k", "text"), "data-type"),  # type: ignore[arg-type]
-        (kpl.UserRecord("k", bytearray(b"x")), "data-type"),  # type: ignore[arg-type]
-        (kpl.UserRecord("k", b"", "007"), "explicit-hash-key"),
-        (kpl.UserRecord("k", b"", str(2**128)), "explicit-hash-key"),
-        (kpl.UserRecord("k", b"", 7), "explicit-hash-key"),  # type: ignore[arg-type]
-        (kpl.UserRecord("k", b"", None, (kpl.Tag("\ud800"),)), "tag"),
-        (kpl.UserRecord("k", b"", None, (("a", "b"),)), "tag"),  # type: ignore[arg-type]
-    ],
-)
-def test_refused_user_records(record: kpl.UserRecord, code: str) -> None:
-    with pytest.raises(kpl.EncodeError) as caught:
-        kpl.encode([kpl.UserRecord("k", b"x"), record])
-    assert (caught.value.code, caught.value.record_index) == (code, 1)
-    builder = kpl.AggregatedRecordBuilder()
-    with pytest.raises(kpl.EncodeError):
-        builder.add(record)
-    assert builder.size == 0
-
-
 @pytest.mark.requirement("ENC-2")
 def test_no_user_records_is_refused() -> None:
     with pytest.raises(kpl.EncodeError) as caught:

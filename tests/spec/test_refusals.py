@@ -32,6 +32,9 @@ SHARD = {"ShardId": "s", "HashKeyRange": ALL, "SequenceNumberRange": {"StartingS
         (kpl.UserRecord("a", None), "data-type", "data"),  # type: ignore[arg-type]
         (kpl.UserRecord("a", b"", 5), "explicit-hash-key", "explicit_hash_key"),  # type: ignore[arg-type]
         (kpl.UserRecord("a", b"", "+5"), "explicit-hash-key", "explicit_hash_key"),
+        (kpl.UserRecord("a", b"", "007"), "explicit-hash-key", "explicit_hash_key"),
+        (kpl.UserRecord("a", b"", str(2**128)), "explicit-hash-key", "explicit_hash_key"),
+        (kpl.UserRecord("a", b"", None, (("a", "b"),)), "tag", "tags"),  # type: ignore[arg-type]
         (kpl.UserRecord("a", b"", None, (kpl.Tag("\ud800"),)), "tag", "tags"),
         (kpl.UserRecord("a", b"", None, (kpl.Tag("k", "\ud800"),)), "tag", "tags"),
         (kpl.UserRecord("a", b"", None, (kpl.Tag(b"k"),)), "tag", "tags"),  # type: ignore[arg-type]

@@ -119,9 +119,10 @@ def test_a_forked_child_leaves_the_server_alone(kinesalite):
     kinesalite.client().list_streams()
 
 
-def test_a_server_that_cannot_start_says_so():
+def test_a_server_that_cannot_start_says_so(monkeypatch):
+    monkeypatch.setattr("kpl_codec.testing.local_kinesis._SHARD_LIMIT", "nonsense")
     with pytest.raises(LocalKinesisError) as caught:
-        LocalKinesis("kinesis-local", environment={"CREATE_STREAM_DURATION": "nonsense"}).start()
+        LocalKinesis("kinesis-local").start()
     assert caught.value.code == "died"
     assert "kinesis-local" in caught.value.detail
 

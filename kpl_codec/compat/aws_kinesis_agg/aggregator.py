@@ -69,7 +69,8 @@ class AggRecord:
         Texts are encoded as UTF-8. Raises EncodeError (a ValueError) for a user record that must not be
         written, AggregateFull (an EncodeError) for one that fits into no aggregated record of this size.
         """
-        record = UserRecord(_text(partition_key), _bytes(data), _optional_text(explicit_hash_key))
+        explicit = None if explicit_hash_key is None else _text(explicit_hash_key)
+        record = UserRecord(_text(partition_key), _bytes(data), explicit)
         # CMP-11: "A user record that Kinesis refuses MUST be refused when it is added."
         size.check(record)
         outer = self._first or record
@@ -157,10 +158,6 @@ def _text(value: Text) -> str:
         return value.decode()
     except UnicodeDecodeError:
         raise EncodeError(code="partition-key-utf-8", field="partition_key") from None
-
-
-def _optional_text(value: Text | None) -> str | None:
-    return None if value is None else _text(value)
 
 
 def _bytes(value: Data) -> bytes:
