@@ -38,7 +38,7 @@ def repeated(work: Location) -> list[Finding]:
         # The last place is told, one with a line before one without: nulls come at the end.
         rows = rows.sort_by([("file", "descending"), ("line", "descending")])
         whole = pc.ScalarAggregateOptions(skip_nulls=False)  # both of one row
-        counted = [([], "count_all"), ("file", "first", whole), ("line", "first", whole)]
+        counted: list[Any] = [([], "count_all"), ("file", "first", whole), ("line", "first", whole)]
         groups = rows.group_by(_KEYS, use_threads=False).aggregate(counted)
         groups = groups.filter(pc.greater(groups["count_all"], 1))
         records += groups.num_rows
