@@ -28,7 +28,6 @@ DEFECTS = [
     ("wire.h", "eight + UINT64_C(0x0606060606060606)", "eight"),
     ("wire.h", "odd = odd * 10 +", "odd = odd * (10u + (size == 35)) +"),
     ("wire.h", "return row->data != NULL && row->pk != KPL_NONE;", "return row->pk != KPL_NONE;"),
-    ("wire.h", "key |= field == 0x0A;", "key = true;"),
     ("wire.h", "rows->count == rows->room", "rows->count > rows->room"),
     ("wire.h", "if (moved == NULL) return false;\n        texts->at", "texts->at"),
     ("wire.h", "c->rows.count = rows, c->pks.count = pks,", "c->rows.count = rows,"),
