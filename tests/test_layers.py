@@ -136,7 +136,7 @@ def test_tests_are_the_same_tree() -> None:
     """Every part that is a folder has its tests in a folder of the same name."""
     tests = {path.parent.name for path in Path(__file__).parent.glob("*/__init__.py")}
     parts = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert tests - parts == {"benchmarks", "fuzz", "guides", "interop", "spec", "typing"}
+    assert tests - parts == {"benchmarks", "fuzz", "guides", "interop", "site", "spec", "typing"}
     assert parts - tests == set()
 
 

@@ -74,7 +74,7 @@ class Options:
     policy: Policy | Literal["none"]
     placement: bool
     tags: bool
-    decompress: bool | int
+    max_decompressed_size: int | None
     fail_on_data_loss: bool
     max_records: int | None
     max_span: int | None
@@ -105,8 +105,10 @@ def parse_options(options: Mapping[str, str]) -> Options:
     """
     values = option_values(options)
     stream = _stream(values["streamName"])
-    if values["policy"] == "none" and (values["placement"] or values["tags"] or values["decompress"]):
-        expected = "strict, kcl or report with placement, tags or decompress"
+    if values["policy"] == "none" and (
+        values["placement"] or values["tags"] or values["maxDecompressedSize"]
+    ):
+        expected = "strict, kcl or report with placement, tags or maxDecompressedSize"
         raise OptionError(option="policy", value="none", expected=expected)
     return Options(
         stream_name=stream.name,
@@ -117,7 +119,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         policy=values["policy"],
         placement=values["placement"],
         tags=values["tags"],
-        decompress=values["decompress"],
+        max_decompressed_size=values["maxDecompressedSize"],
         fail_on_data_loss=values["failOnDataLoss"],
         max_records=values["maxFetchRecordsPerShard"],
         max_span=values["maxSecondsPerShard"],

@@ -36,7 +36,7 @@ DURATIONS_AND_NUMBERS = (
     "maxFetchRecordsPerShard",
     "fetchCallsPerSecondPerShard",
     "maxBatchBytes",
-    "decompress",
+    "maxDecompressedSize",
     "sink.recordTtl",
 )
 
@@ -59,9 +59,9 @@ def test_an_empty_text_is_the_default(name: str) -> None:
         ({"streamName": "s", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
         ({"streamName": "s", "policy": "lenient"}, "policy"),
         ({"streamName": "s", "policy": "none", "placement": "true"}, "policy"),
-        ({"streamName": "s", "policy": "none", "decompress": "true"}, "policy"),
-        ({"streamName": "s", "decompress": "-1"}, "decompress"),
-        ({"streamName": "s", "decompress": "gzip"}, "decompress"),
+        ({"streamName": "s", "policy": "none", "maxDecompressedSize": "100"}, "policy"),
+        ({"streamName": "s", "maxDecompressedSize": "-1"}, "maxDecompressedSize"),
+        ({"streamName": "s", "maxDecompressedSize": "gzip"}, "maxDecompressedSize"),
         ({"streamName": "s", "startingPosition": "yesterday"}, "startingPosition"),
         ({"streamName": "s", "startingPosition": "2026-11-21T10:00:00"}, "startingPosition"),
         ({"streamName": "s", "startingPosition": "{"}, "startingPosition"),
@@ -157,12 +157,10 @@ def test_names_of_the_existing_connectors_are_understood() -> None:
 
 
 @pytest.mark.requirement("SPK-64", "ZIP-3")
-@pytest.mark.parametrize(
-    ("text", "expected"), [("false", False), ("TRUE", True), ("0", False), ("1", True), ("1000", 1000)]
-)
-def test_decompress_is_a_flag_or_a_size(text: str, expected: bool | int) -> None:
-    found = parse_options({"streamName": "s", "kinesis.decompress": text}).decompress
-    assert (type(found), found) == (type(expected), expected)
+def test_data_is_decompressed_to_a_size_if_one_is_given() -> None:
+    assert parse_options({"streamName": "s"}).max_decompressed_size is None
+    found = parse_options({"streamName": "s", "kinesis.maxDecompressedSize": "1000"})
+    assert found.max_decompressed_size == 1000
 
 
 @pytest.mark.requirement("ZIP-1")
