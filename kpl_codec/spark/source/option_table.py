@@ -87,7 +87,7 @@ def _table(*rows: tuple[str, str | None, Kind]) -> tuple[Option, ...]:
 
 
 OPTIONS: Final = _table(
-    ("streamName stream streamARN", None, _TEXT),
+    ("stream streamName streamARN", None, _TEXT),
     ("region regionName regionOverride kinesisRegion", None, _TEXT),
     ("endpointUrl endpoint", None, _TEXT),
     ("roleArn stsRoleArn awsSTSRoleARN", None, _TEXT),
