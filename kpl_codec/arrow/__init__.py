@@ -29,7 +29,6 @@ from ..compiled import speedups
 from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import Opener, Policy, check_policy
-from ..format.compression import max_decompressed_size
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
@@ -81,8 +80,8 @@ def output_schema(
 class Deaggregator:
     """Turns batches of ``schema`` into batches of ``.schema``.
 
-    ``shard_map``, ``hash_key_range``, ``on_drop``, ``decompress``: as in `kpl_codec.deaggregate`. ``counts``:
-    what was opened so far; those of the caller, if given.
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``: as in `kpl_codec.deaggregate`.
+    ``.counts``: what was opened so far.
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
     ``columns``: the names of the columns that are wanted, None for all; others are not made.
     ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but sequence
@@ -98,20 +97,23 @@ class Deaggregator:
         shard_map: ShardMap | None = None,
         hash_key_range: HashKeyRange | None = None,
         on_drop: Callable[[Drop], None] | None = None,
-        counts: Counts | None = None,
+        max_decompressed_size: int | None = None,
         tags: bool = False,
-        decompress: bool | int = False,
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         dictionaries: bool = False,
+        _counts: Counts | None = None,
     ) -> None:
         check_policy(policy)
         self.policy = policy
         self.shard_map = shard_map
-        self.counts = Counts() if counts is None else counts
+        self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
-        self._max_decompressed = max_decompressed_size(decompress)
+        self._undo = None
+        if max_decompressed_size is not None:
+            defects = self.counts.defects if policy == "report" else None
+            self._undo = Decompressor(max_decompressed_size, defects)
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         self._layout = Layout(
@@ -122,7 +124,7 @@ class Deaggregator:
             columns,
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
-            needed=() if self._max_decompressed is None else NEEDED,
+            needed=() if self._undo is None else NEEDED,
         )
         self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
         opener = Opener(policy, self._judge, self.counts, on_drop)
@@ -140,14 +142,11 @@ class Deaggregator:
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
             made = self._process_part(Source(part, self._layout))
-            if self._max_decompressed is None:
+            if self._undo is None:
                 yield from made
                 continue
-            undo = Decompressor(
-                self._max_decompressed, self.counts.defects if self.policy == "report" else None
-            )
             for rows in made:
-                for batch in decompressed(rows, undo, self.max_batch_bytes):
+                for batch in decompressed(rows, self._undo, self.max_batch_bytes):
                     yield batch.select(self.schema.names)
 
     def goes_on(self, batch: pa.RecordBatch) -> bool:
@@ -213,17 +212,17 @@ def deaggregate_batches(
     shard_map: ShardMap | None = None,
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
+    max_decompressed_size: int | None = None,
     tags: bool = False,
-    decompress: bool | int = False,
     columns: Iterable[str] | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
 ) -> Batches:
     """The user records of ``batches``, which share one schema, lazily and in order.
 
     ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
-    ``shard_map``, ``hash_key_range``, ``on_drop``, ``decompress``: as in `kpl_codec.deaggregate`; data is
-    decompressed in rows that were opened before, too. Small batches are joined up to ``max_batch_bytes``
-    (hostile input can make very many).
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``: as in `kpl_codec.deaggregate`;
+    data is decompressed in rows that were opened before, too. Small batches are joined up to
+    ``max_batch_bytes`` (hostile input can make very many).
     ``columns``: the names of the columns that are wanted, in that order; others are not made.
     Raises what `Deaggregator` raises, TypeError for what is no Arrow data; ``strict`` raises DecodeError
     while iterating.
@@ -233,11 +232,11 @@ def deaggregate_batches(
         "shard_map": shard_map,
         "hash_key_range": hash_key_range,
         "on_drop": on_drop,
-        "counts": counts,
+        "max_decompressed_size": max_decompressed_size,
         "tags": tags,
-        "decompress": decompress,
         "columns": columns,
         "max_batch_bytes": max_batch_bytes,
+        "_counts": counts,
     }
 
     def process() -> Iterator[pa.RecordBatch]:
@@ -257,8 +256,8 @@ def deaggregate_table(
     shard_map: ShardMap | None = None,
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
+    max_decompressed_size: int | None = None,
     tags: bool = False,
-    decompress: bool | int = False,
     columns: Iterable[str] | None = None,
     threads: int | None = None,
 ) -> Users:
@@ -282,8 +281,8 @@ def deaggregate_table(
     options: dict[str, Any] = {
         "shard_map": shard_map,
         "hash_key_range": hash_key_range,
+        "max_decompressed_size": max_decompressed_size,
         "tags": tags,
-        "decompress": decompress,
         "columns": None if columns is None else list(columns),
         "max_batch_bytes": _CHUNK_BYTES,
     }

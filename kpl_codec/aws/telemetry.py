@@ -11,22 +11,22 @@ from typing import Any
 
 from ..lazy import needing_extras
 from ..producer.metrics import METRICS
+from ..shards.stream import stream_of
 
 
 class OpenTelemetryMetrics:
     """An ``observe`` for both producers. Every measurement has StreamName and ``attributes``.
 
-    ``meter``: an OpenTelemetry meter; by default that of the global provider. Thread-safe.
+    ``stream``: its name or ARN. ``meter``: an OpenTelemetry meter; by default that of the global
+    provider. Thread-safe.
     """
 
-    def __init__(
-        self, stream_name: str, meter: Any = None, attributes: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, stream: str, meter: Any = None, attributes: Mapping[str, str] | None = None) -> None:
         with needing_extras("OpenTelemetryMetrics"):
             from opentelemetry import metrics
 
         meter = meter or metrics.get_meter("kpl_codec.producer")
-        self._base = {"StreamName": stream_name, **(attributes or {})}
+        self._base = {"StreamName": stream_of(stream).name, **(attributes or {})}
         self._lock = threading.Lock()
         self._levels: dict[str, float] = {}
         self._tell: dict[str, Any] = {}

@@ -73,15 +73,15 @@ class Opening(TypedDict, total=False):
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
     * ``on_drop``: called with what the KCL drops;
     * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
-    * ``decompress``: undo the compression of data, as in `kpl_codec.deaggregate`. A Kinesis record with data
-      that cannot be decompressed counts as one that cannot be opened.
+    * ``max_decompressed_size``: undo the compression of data, as in `kpl_codec.deaggregate`. A Kinesis record
+      with data that cannot be decompressed counts as one that cannot be opened.
     """
 
     policy: Policy
     shard_map: ShardMap | ShardMaps | None
     on_drop: Callable[[Drop], None] | None
     watch: SeesEvents | None
-    decompress: bool | int
+    max_decompressed_size: int | None
 
 
 class Options(Opening, total=False):
@@ -112,12 +112,12 @@ def user_records(
     *,
     shard_map: ShardMap | None = None,
     on_drop: Callable[[Drop], None] | None = None,
-    decompress: bool | int = False,
+    max_decompressed_size: int | None = None,
 ) -> Deaggregation:
     """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: what was opened.
 
     ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``on_drop``,
-    ``decompress``: as in `kpl_codec.deaggregate`.
+    ``max_decompressed_size``: as in `kpl_codec.deaggregate`.
     Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
     record to Lambda, use `process_user_records`.
     """
@@ -126,7 +126,7 @@ def user_records(
         policy,
         shard_map=shard_map,
         on_drop=on_drop,
-        decompress=decompress,
+        max_decompressed_size=max_decompressed_size,
         read_ahead=isinstance(event, Mapping) and "Records" in event,
     )
 
@@ -174,7 +174,7 @@ def units(
     shard_map: ShardMap | ShardMaps | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     watch: SeesEvents | None = None,
-    decompress: bool | int = False,
+    max_decompressed_size: int | None = None,
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.
 
@@ -202,7 +202,13 @@ def units(
         poison = None
         try:
             opened = list(
-                deaggregate([item], policy, shard_map=known, on_drop=on_drop, decompress=decompress)
+                deaggregate(
+                    [item],
+                    policy,
+                    shard_map=known,
+                    on_drop=on_drop,
+                    max_decompressed_size=max_decompressed_size,
+                )
             )
         except DecodeError as error:
             poison = Poison(error, item, raw, stream_arn)

@@ -21,7 +21,6 @@ from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from ..format.compression import max_decompressed_size
 from .events import Poison, done, event_records, log_exception, settle_poison
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
@@ -47,7 +46,7 @@ def transform_user_records(
     on_poison: Callable[[Poison], object] | None = None,
     reingest: Reingest | None = None,
     max_response_size: int = MAX_RESPONSE_SIZE,
-    decompress: bool | int = False,
+    max_decompressed_size: int | None = None,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
 
@@ -58,15 +57,14 @@ def transform_user_records(
     * ``reingest``: puts user records (untransformed) back into the source, for example with a
       `kpl_codec.aws.Producer`, whose futures it waits for. If it raises, their record is answered
       ProcessingFailed;
-    * ``decompress``: undo the compression of data before ``handler`` is called, as in
+    * ``max_decompressed_size``: undo the compression of data before ``handler`` is called, as in
       `kpl_codec.deaggregate`. A record with data that cannot be decompressed counts as one that cannot be
       opened. ``reingest`` gets the data as it came.
 
     Raises TypeError for anything but an event, CaptureError for one without records, or with a record without
-    id, ValueError for a ``decompress`` below 1 byte.
+    id, ValueError for a size below 1.
     """
-    max_decompressed = max_decompressed_size(decompress)
-    undo = None if max_decompressed is None else Decompressor(max_decompressed, None)
+    undo = None if max_decompressed_size is None else Decompressor(max_decompressed_size, None)
     records = event_records(event, "records")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
     results: list[dict[str, Any]] = []

@@ -165,7 +165,8 @@ class UserRecordBatchProcessor(_UserRecords, BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
     Takes BatchProcessor's arguments (``model``, ``raise_on_entire_batch_failure``, ``logger``) and those
-    of `process_user_records` that fit: ``policy``, ``shard_map``, ``on_drop``, ``watch``, ``decompress``.
+    of `process_user_records` that fit: ``policy``, ``shard_map``, ``on_drop``, ``watch``,
+    ``max_decompressed_size``.
     As Powertools does, it handles every record of a batch even after a failure; use idempotency, or
     `process_user_records`.
     """

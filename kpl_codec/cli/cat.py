@@ -10,6 +10,7 @@ from typing import Any
 
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
+from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
@@ -62,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
     records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
     shown = defective = 0
     try:
-        for stream, record in _user_records(records, args.decompress):
+        for stream, record in _user_records(
+            records, DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
+        ):
             if not _wanted(args, record):
                 continue
             codes = _codes(record)
@@ -115,11 +118,11 @@ def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | N
 
 
 def _user_records(
-    records: Iterable[tuple[str | None, KinesisRecord]], decompress: bool
+    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None
 ) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
     # One at a time, so that no record waits for the next; under the report policy, so that all are shown.
     for stream, record in records:
-        for user_record in deaggregate([record], "report", decompress=decompress):
+        for user_record in deaggregate([record], "report", max_decompressed_size=max_size):
             yield stream, user_record
 
 

@@ -210,7 +210,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
 
 def _options(args: argparse.Namespace) -> dict[str, str]:
     given = {
-        "streamName": args.stream,
+        "stream": args.stream,
         "region": args.region,
         "endpointUrl": args.endpoint_url,
         "profile": args.profile,

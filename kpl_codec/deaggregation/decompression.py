@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..format.compression import DecompressionError, compression_of, decompress
+from ..format.compression import DecompressionError, check_max_size, compression_of, decompress
 from .records import DeaggregatedRecord
 
 
 class Decompressor:
     """Call it with each user record. ``max_size``: the largest data to make, in bytes. ``defects``: counts
-    what could not be decompressed, by code; None to raise it."""
+    what could not be decompressed, by code; None to raise it. Raises ValueError for a size below 1."""
 
     def __init__(self, max_size: int, defects: Counter[str] | None) -> None:
-        self._max_size = max_size
+        self._max_size = check_max_size(max_size)
         self._defects = defects
 
     def __call__(self, record: DeaggregatedRecord) -> DeaggregatedRecord:

@@ -13,12 +13,10 @@ Specification: spec/03-deaggregation.md, DAG-1 to DAG-13.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from ..format.compression import max_decompressed_size
 from ..format.hash_keys import HashKeyRange
 from ..format.records import KinesisRecord
 from ..shards.placement import Judge
@@ -31,39 +29,21 @@ from .records import DeaggregatedRecord
 #: Iterable types that hold no KinesisRecords.
 _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
 
-if TYPE_CHECKING:
-    _Chain = chain[DeaggregatedRecord]
-else:
-    _Chain = chain
 
+class Deaggregation(Iterator[DeaggregatedRecord]):
+    """The iterator that `deaggregate` returns: user records, lazily; ``counts``: what was opened so far."""
 
-class Deaggregation(_Chain):
-    """The iterator that `deaggregate` returns: user records, lazily; ``counts``: what was opened so far.
+    __slots__ = ("_user_records", "counts")
 
-    It is a `chain`, because that steps from one user record to the next without running Python code.
-    """
-
-    counts: Counts
-
-    def __new__(
-        cls,
-        kinesis_records: Iterable[KinesisRecord],
-        policy: Policy,
-        judge: Judge | None,
-        on_drop: Callable[[Drop], None] | None,
-        max_size: int | None,
-        read_ahead: bool | None,
-    ) -> Deaggregation:
-        """Use `deaggregate`."""
-        counts = Counts()
-        opened: Iterable[Iterable[DeaggregatedRecord]]
-        opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
-        if max_size is not None:
-            undo = Decompressor(max_size, counts.defects if policy == "report" else None)
-            opened = map(partial(map, undo), opened)
-        self: Deaggregation = cls.from_iterable(opened)  # type: ignore[assignment]
+    def __init__(self, user_records: Iterator[DeaggregatedRecord], counts: Counts) -> None:
+        self._user_records = user_records
         self.counts = counts
-        return self
+
+    def __iter__(self) -> Iterator[DeaggregatedRecord]:
+        return self._user_records  # a `chain`: it steps to the next user record without running Python code
+
+    def __next__(self) -> DeaggregatedRecord:
+        return next(self._user_records)
 
 
 def deaggregate(
@@ -73,7 +53,7 @@ def deaggregate(
     shard_map: ShardMap | None = None,
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
-    decompress: bool | int = False,
+    max_decompressed_size: int | None = None,
     read_ahead: bool | None = None,
 ) -> Deaggregation:
     """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
@@ -88,12 +68,13 @@ def deaggregate(
     record is opened before the next is asked for: it may wait for records, and who stops here may go on with
     it there. True: from an iterator, too, that nobody else reads; what was taken from it and not opened is
     gone when this stops early or raises.
-    ``decompress``: undo the compression of data (`ProducerConfig.compression`); True, or the largest data to
-    make, in bytes (True: 64 MiB). What cannot be decompressed is a defect under the ``report`` policy, and
-    stays as it is; under the others DecompressionError is raised, after the user records before it.
+    ``max_decompressed_size``: undo the compression of data (`ProducerConfig.compression`), and make at most
+    so many bytes of each; None leaves data as it is. What cannot be decompressed is a defect under the
+    ``report`` policy, and stays as it is; under the others DecompressionError is raised, after the user
+    records before it.
 
-    Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy;
-    TypeError for anything but KinesisRecords; its text names the function that reads it.
+    Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy, or a size
+    below 1; TypeError for anything but KinesisRecords; its text names the function that reads it.
     """
     check_policy(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
@@ -101,8 +82,13 @@ def deaggregate(
 
         raise wrong_source(kinesis_records)
     judge = None if shard_map is None and hash_key_range is None else Judge(shard_map, hash_key_range)
-    max_size = max_decompressed_size(decompress)
-    return Deaggregation(kinesis_records, policy, judge, on_drop, max_size, read_ahead)
+    counts = Counts()
+    opened: Iterable[Iterable[DeaggregatedRecord]]
+    opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
+    if max_decompressed_size is not None:
+        undo = Decompressor(max_decompressed_size, counts.defects if policy == "report" else None)
+        opened = map(partial(map, undo), opened)
+    return Deaggregation(chain.from_iterable(opened), counts)
 
 
 __all__ = ["POLICIES", "Deaggregation", "Opener", "Policy", "check_policy", "deaggregate"]

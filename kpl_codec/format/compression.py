@@ -37,7 +37,7 @@ class DecompressionError(DecodeError):
     requirement = "ZIP-4"
     compression: Compression
     max_size: int | None = None
-    todo = "Raise the limit if the data may be that large; without `decompress` it is delivered as it is."
+    todo = "Raise `max_decompressed_size` if the data may be that large; None delivers it as it is."
 
     def describe(self) -> str:
         """The text without the place."""
@@ -88,14 +88,20 @@ def compress(data: bytes, compression: Compression) -> bytes:
     return made if len(made) < len(data) or compression_of(data) is not None else data
 
 
+def check_max_size(max_size: int) -> int:
+    """``max_size``. Raises ValueError for less than 1 byte."""
+    if max_size < 1:
+        raise ValueError(f"max_decompressed_size {max_size}: at least 1 byte, or None to leave data as it is")
+    return max_size
+
+
 def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
     """``data`` decompressed once if it starts like compressed data, else unchanged.
 
     Raises DecompressionError; it holds at most ``max_size`` bytes and one more. ValueError for a ``max_size``
     below 1.
     """
-    if max_size < 1:
-        raise ValueError("max_size: at least 1 byte")
+    check_max_size(max_size)
     # ZIP-3: "A reader that is told to decompress MUST undo one compression of a user record whose data starts
     # like compressed data, and leave other data as it is."
     compression = compression_of(data)
@@ -119,13 +125,3 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     if not unpacker.eof or unpacker.unused_data:
         raise DecompressionError(code="compressed-damaged", compression=compression)
     return made
-
-
-def max_decompressed_size(decompress: bool | int) -> int | None:
-    """The limit that a reader's option ``decompress`` stands for: False is None, True the default, a number
-    itself. Raises ValueError for a number below 1."""
-    if isinstance(decompress, bool):
-        return DEFAULT_MAX_DECOMPRESSED_SIZE if decompress else None
-    if decompress < 1:
-        raise ValueError(f"decompress {decompress}: True, False, or the largest size in bytes")
-    return decompress

@@ -21,7 +21,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..deaggregation.policies import Policy
-from ..format.compression import max_decompressed_size
+from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
 from .columns import folding, matched, output_schema, with_shard_column, without_others
 from .shared import Shared, keep_modules, shared_map
@@ -39,8 +39,8 @@ def deaggregate(
     policy: Policy = "strict",
     *,
     shard_map: ShardMap | str | None = None,
+    max_decompressed_size: int | None = None,
     tags: bool = False,
-    decompress: bool | int = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """The user records of a DataFrame of Kinesis records.
@@ -53,8 +53,8 @@ def deaggregate(
 
     ``strict`` fails the job at the first defect (its place is in the error text); ``kcl`` gives what the
     KCL delivers and logs what it drops, per task; ``report`` gives everything, and ``kcl`` as a column.
-    Rows that were opened before stay unchanged. ``decompress``: as in `kpl_codec.deaggregate`; of rows that
-    were opened before, too.
+    Rows that were opened before stay unchanged. ``max_decompressed_size``: as in `kpl_codec.deaggregate`; of
+    rows that were opened before, too.
 
     ``columns``: the names of the columns that are wanted, in that order. Others are not made and do not cross
     from Python to the JVM.
@@ -66,15 +66,15 @@ def deaggregate(
     unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column, ShardMapError for an
     invalid listing: all before a job starts.
     """
-    return _deaggregated(df, policy, shard_map, tags, decompress, columns)
+    return _deaggregated(df, policy, shard_map, max_decompressed_size, tags, columns)
 
 
 def verify(
     df: DataFrame,
     shard_map: ShardMap | str,
     *,
+    max_decompressed_size: int | None = None,
     tags: bool = False,
-    decompress: bool | int = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """Every user record of ``df`` with its placement, what the KCL does with it, and every defect.
@@ -86,15 +86,15 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    return _deaggregated(df, "report", shard_map, tags, decompress, columns, find_shards)
+    return _deaggregated(df, "report", shard_map, max_decompressed_size, tags, columns, find_shards)
 
 
 def _deaggregated(
     df: DataFrame,
     policy: Policy,
     shard_map: ShardMap | str | None,
+    max_decompressed_size: int | None,
     tags: bool,
-    decompress: bool | int,
     columns: Sequence[str] | None,
     find_shards: bool = False,
 ) -> DataFrame:
@@ -106,10 +106,12 @@ def _deaggregated(
     schema = output_schema(df.schema, policy, shard_map, tags=tags, columns=columns)
     if columns is not None:
         df = without_others(df, columns)
+    if max_decompressed_size is not None:
+        check_max_size(max_decompressed_size)
     options = {
+        "max_decompressed_size": max_decompressed_size,
         "tags": tags,
         "columns": None if columns is None else list(columns),
-        "decompress": max_decompressed_size(decompress) or False,
     }
     work = _task(policy, shared_map(df.sparkSession, shard_map), options, find_shards=find_shards)
     return df.mapInArrow(work, schema)
@@ -144,22 +146,24 @@ def register_table_function(
     name: str = "kpl_deaggregate",
     *,
     policy: Policy = "strict",
-    decompress: bool | int = False,
+    max_decompressed_size: int | None = None,
 ) -> None:
     """Make `deaggregate` a table function of SQL, until the session ends. PySpark 4.1 or newer.
 
         SELECT partitionKey, data FROM kpl_deaggregate(TABLE(SELECT * FROM records))
 
     ``name``: of the function. It gives the nine columns of `kpl_codec.arrow.FIELDS`, and those that
-    ``policy`` adds; other columns of the table are not copied. ``decompress``: as in `deaggregate`. Raises
-    ValueError for an unknown policy or a size below 1, and ImportError with an older PySpark. A table without
-    a binary column ``data`` fails the job, not before.
+    ``policy`` adds; other columns of the table are not copied. ``max_decompressed_size``: as in
+    `deaggregate`. Raises ValueError for an unknown policy or a size below 1, and ImportError with an older
+    PySpark. A table without a binary column ``data`` fails the job, not before.
     """
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     schema = output_schema(StructType([StructField("data", BinaryType())]), policy, None, tags=False)
-    options = {"columns": schema.names, "decompress": max_decompressed_size(decompress) or False}
+    if max_decompressed_size is not None:
+        check_max_size(max_decompressed_size)
+    options = {"columns": schema.names, "max_decompressed_size": max_decompressed_size}
     work = _task(policy, Shared(None, broadcast=False), options)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}

@@ -125,7 +125,7 @@ def test_the_compression_of_the_data_is_undone() -> None:
     ]
     event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
     taken: list[Poison] = []
-    answer = transform_user_records(event, same, decompress=1000, on_poison=taken.append)
+    answer = transform_user_records(event, same, max_decompressed_size=1000, on_poison=taken.append)
     results = ["Ok", "ProcessingFailed", "Ok", "ProcessingFailed"]
     assert [r["result"] for r in answer["records"]] == results
     assert data_of(answer["records"][0]) == b"b" * 900 + b"plain"
@@ -134,11 +134,13 @@ def test_the_compression_of_the_data_is_undone() -> None:
     assert found == ["decompressed-too-large", "compressed-damaged"]
     # What is put back is compressed as it was, so that it comes again as it came.
     back: list[kpl.DeaggregatedRecord] = []
-    answer = transform_user_records(event, same, decompress=True, reingest=back.extend, max_response_size=600)
+    answer = transform_user_records(
+        event, same, max_decompressed_size=10**8, reingest=back.extend, max_response_size=600
+    )
     assert [r["result"] for r in answer["records"]] == ["Dropped", "Dropped", "Dropped", "ProcessingFailed"]
     assert tuple(row.data for row in back) == aggregates[0] + aggregates[1] + aggregates[2]
-    with pytest.raises(ValueError, match="largest size in bytes"):
-        transform_user_records(event, same, decompress=0)
+    with pytest.raises(ValueError, match="at least 1 byte"):
+        transform_user_records(event, same, max_decompressed_size=0)
 
 
 def test_an_event_that_is_none() -> None:

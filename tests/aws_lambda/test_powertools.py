@@ -280,7 +280,7 @@ def test_every_way_takes_the_watch_and_decompresses() -> None:
     def plain(record: kpl.DeaggregatedRecord) -> None:
         data.append(record.data)
 
-    options: dict[str, Any] = {"watch": seen, "decompress": True}
+    options: dict[str, Any] = {"watch": seen, "max_decompressed_size": 10**6}
     process_user_records(event, plain, **options)
     aio.run(aio.process_user_records(event, later, **options))
     process_window({**event, "state": {}}, lambda state, record: plain(record), **options)

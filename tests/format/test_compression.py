@@ -18,14 +18,13 @@ from kpl_codec import KinesisRecord, UserRecord, deaggregate
 from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.format.compression import (
     COMPRESSIONS,
-    DEFAULT_MAX_DECOMPRESSED_SIZE,
     STARTS,
     Compression,
     DecompressionError,
+    check_max_size,
     compress,
     compression_of,
     decompress,
-    max_decompressed_size,
 )
 from kpl_codec.producer import ProducerConfig
 
@@ -87,10 +86,9 @@ def test_a_limit_of_one_byte_and_data_that_becomes_no_smaller() -> None:
         shortest = next(size for size in range(100) if len(compress(b"a" * size, compression)) < size)
         for size in range(shortest):
             assert compress(b"a" * size, compression) == b"a" * size
-    assert [max_decompressed_size(given) for given in (1, 2, False)] == [1, 2, None]
-    assert max_decompressed_size(True) == DEFAULT_MAX_DECOMPRESSED_SIZE
-    with pytest.raises(ValueError, match="decompress 0"):
-        max_decompressed_size(0)
+    assert check_max_size(1) == 1
+    with pytest.raises(ValueError, match="max_decompressed_size 0"):
+        check_max_size(0)
 
 
 @pytest.mark.requirement("ZIP-4")
@@ -143,12 +141,14 @@ def test_every_reader_gives_what_the_producer_was_given(
     bare = [compress(data, compression) for data in plain]
     stream = records([UserRecord(f"k{n}", data) for n, data in enumerate(put)], bare)
     for policy in ("strict", "report", "kcl"):
-        found = list(deaggregate(stream, policy, decompress=True))
+        found = list(deaggregate(stream, policy, max_decompressed_size=1_000_000))
         assert [record.data for record in found] == [*inside, *plain]
         assert not any(record.defects for record in found)
     assert [record.data for record in deaggregate(stream)] == [*put, *bare]
     if stream:
-        batches = deaggregate_batches([batch for batch in table_of(stream).to_batches()], decompress=True)
+        batches = deaggregate_batches(
+            [batch for batch in table_of(stream).to_batches()], max_decompressed_size=1_000_000
+        )
         assert [data for batch in batches for data in batch.column("data").to_pylist()] == [*inside, *plain]
 
 
@@ -157,21 +157,21 @@ def test_what_cannot_be_undone_is_a_defect_of_its_user_record_only() -> None:
     good, bad = compress(b"good" * 50, "gzip"), compress(b"bad" * 50, "gzip")[:-1]
     stream = records([UserRecord("k", good), UserRecord("k", bad), UserRecord("k", BOMB)], [bad, b"x"])
     for policy in ("strict", "kcl"):
-        opened = deaggregate(stream, policy, decompress=True)
+        opened = deaggregate(stream, policy, max_decompressed_size=1_000_000)
         assert next(opened).data == b"good" * 50
         with pytest.raises(DecompressionError) as caught:
             next(opened)
         error = caught.value
         place = error.record_index, error.sequence_number, error.shard_id
         assert place == (1, "7", "shardId-000000000000")
-    opened = deaggregate(stream, "report", decompress=10_000)
+    opened = deaggregate(stream, "report", max_decompressed_size=10_000)
     found = list(opened)
     assert [record.data for record in found] == [b"good" * 50, bad, BOMB, bad, b"x"]
     codes = [[defect.code for defect in record.defects] for record in found]
     assert codes == [[], ["compressed-damaged"], ["decompressed-too-large"], ["compressed-damaged"], []]
     assert opened.counts.defects == {"compressed-damaged": 2, "decompressed-too-large": 1}
-    with pytest.raises(ValueError, match="largest size in bytes"):
-        deaggregate(stream, decompress=0)
+    with pytest.raises(ValueError, match="at least 1 byte"):
+        deaggregate(stream, max_decompressed_size=0)
 
 
 @pytest.mark.requirement("ZIP-5", "SPK-3")
@@ -180,8 +180,8 @@ def test_the_columns_equal_the_objects() -> None:
     stream = records([UserRecord("k", data) for data in (good, bad, b"plain", BOMB)], [bad, good, b"x"])
     damaged = KinesisRecord("d", stream[0].data[:-1] + b"!", "20", "shardId-000000000001")
     stream.append(damaged)
-    found = list(deaggregate(stream, "report", decompress=10_000))
-    table, _ = deaggregate_table(table_of(stream), "report", decompress=10_000)
+    found = list(deaggregate(stream, "report", max_decompressed_size=10_000))
+    table, _ = deaggregate_table(table_of(stream), "report", max_decompressed_size=10_000)
     first: list[Any] = [record.defects[0] if record.defects else None for record in found]
     assert table.column("data").to_pylist() == [record.data for record in found]
     assert table.column("error").to_pylist() == [defect and defect.code for defect in first]
@@ -192,13 +192,16 @@ def test_the_columns_equal_the_objects() -> None:
     assert table.column("errorRequirement").to_pylist() == [defect and defect.requirement for defect in first]
     assert table.column("errorCount").to_pylist() == [len(record.defects) for record in found]
     with pytest.raises(DecompressionError):
-        deaggregate_table(table_of(stream), decompress=10_000)
+        deaggregate_table(table_of(stream), max_decompressed_size=10_000)
 
 
 @pytest.mark.requirement("ZIP-4")
 def test_columns_of_many_bombs_come_in_batches_of_the_usual_size() -> None:
     stream = records([UserRecord("k", compress(bytes(1_000_000), "zlib"))] * 20, [])
-    sizes = [batch.nbytes for batch in deaggregate_batches(table_of(stream).to_batches(), decompress=True)]
+    sizes = [
+        batch.nbytes
+        for batch in deaggregate_batches(table_of(stream).to_batches(), max_decompressed_size=1_000_000)
+    ]
     assert sum(sizes) > 20_000_000
     assert max(sizes) < 5_000_000
 
@@ -236,7 +239,7 @@ def test_a_producer_compresses_and_a_lambda_function_undoes_it(compression: Comp
             for record in bench.stream.stored
         ]
     }
-    assert process_user_records(event, lambda r: handled.append(r.data), decompress=True) == {
+    assert process_user_records(event, lambda r: handled.append(r.data), max_decompressed_size=1_000_000) == {
         "batchItemFailures": []
     }
     assert sorted(handled) == sorted(put)

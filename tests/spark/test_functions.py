@@ -77,19 +77,23 @@ def test_the_compression_of_the_data_is_undone(spark: Any) -> None:
 
     opened = [bytes(5000), b"a" * 900, b"plain", b"a" * 900]
     assert data(deaggregate(df)) == data(verify(df, MAP)) == [large, small, b"plain", small]
-    assert data(deaggregate(df, decompress=True)) == data(verify(df, MAP, decompress=True)) == opened
-    checked = verify(df, MAP, decompress=1000).collect()
+    assert (
+        data(deaggregate(df, max_decompressed_size=10**8))
+        == data(verify(df, MAP, max_decompressed_size=10**8))
+        == opened
+    )
+    checked = verify(df, MAP, max_decompressed_size=1000).collect()
     assert [bytes(row.data) for row in checked] == [large, *opened[1:]]
     assert [row.error for row in checked] == ["decompressed-too-large", None, None, None]
-    assert data(verify(df, MAP, decompress=1000, columns=["data"])) == [large, *opened[1:]]
+    assert data(verify(df, MAP, max_decompressed_size=1000, columns=["data"])) == [large, *opened[1:]]
     with pytest.raises(Exception, match=r"gzip data of more than 1000 bytes .* sequence number 1"):
-        deaggregate(df, decompress=1000).collect()  # Spark wraps it
+        deaggregate(df, max_decompressed_size=1000).collect()  # Spark wraps it
     for refused in (deaggregate, lambda df, **options: verify(df, MAP, **options)):
         with pytest.raises(ValueError, match="largest size in bytes"):
-            refused(df, decompress=0)
+            refused(df, max_decompressed_size=0)
     with pytest.raises(ValueError, match="largest size in bytes"):
-        register_table_function(spark, decompress=0)
-    register_table_function(spark, decompress=True)
+        register_table_function(spark, max_decompressed_size=0)
+    register_table_function(spark, max_decompressed_size=10**8)
     df.createOrReplaceTempView("compressed")
     assert data(spark.sql("select * from kpl_deaggregate(table(select * from compressed))")) == opened
 

@@ -139,7 +139,7 @@ async def produce_async() -> None:
 
 def job(spark: SparkSession, shards: str) -> DataFrame:
     spark.dataSource.register(KinesisDataSource)
-    raw = spark.readStream.format("kpl-kinesis").options(streamName="orders", region="eu-west-1").load()
+    raw = spark.readStream.format("kpl-kinesis").options(stream="orders", region="eu-west-1").load()
     checked = verify(raw, kpl.ShardMap.from_json(shards))
     return deaggregate(checked, "report", tags=False)
 

@@ -1,7 +1,7 @@
 """The data source `kpl-kinesis`: a stream's user records as a DataFrame, batch or streaming, and back.
 
     spark.dataSource.register(KinesisDataSource)
-    df = spark.readStream.format("kpl-kinesis").options(streamName="orders", region="eu-west-1").load()
+    df = spark.readStream.format("kpl-kinesis").options(stream="orders", region="eu-west-1").load()
 
 Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. What the
 options are: `kpl_codec.spark.source.options.parse_options`. The package must be installed where the

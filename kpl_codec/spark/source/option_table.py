@@ -72,14 +72,6 @@ def _seconds(unit: str = "s") -> Kind:
     return Kind(f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m", value)
 
 
-def _flag_or_size(text: str) -> bool | int:
-    if text.lower() in _FLAGS:
-        return _FLAGS[text.lower()]
-    if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text) > 1):
-        raise ValueError
-    return int(text)
-
-
 def _policy(text: str) -> str:
     if text.lower() not in (*POLICIES, "none"):
         raise ValueError
@@ -95,7 +87,7 @@ def _table(*rows: tuple[str, str | None, Kind]) -> tuple[Option, ...]:
 
 
 OPTIONS: Final = _table(
-    ("streamName stream streamARN", None, _TEXT),
+    ("stream streamName streamARN", None, _TEXT),
     ("region regionName regionOverride kinesisRegion", None, _TEXT),
     ("endpointUrl endpoint", None, _TEXT),
     ("roleArn stsRoleArn awsSTSRoleARN", None, _TEXT),
@@ -111,7 +103,7 @@ OPTIONS: Final = _table(
     ("policy", "strict", Kind("strict, kcl, report or none", _policy)),
     ("placement", "false", _FLAG),
     ("tags", "false", _FLAG),
-    ("decompress", "false", Kind("true, false, or the largest size in bytes", _flag_or_size)),
+    ("maxDecompressedSize", None, _number(1)),
     ("failOnDataLoss", "true", _FLAG),
     ("maxFetchRecordsPerShard", "0", _limit()),
     ("maxSecondsPerShard", "600", _limit(1000)),

@@ -74,7 +74,7 @@ class Options:
     policy: Policy | Literal["none"]
     placement: bool
     tags: bool
-    decompress: bool | int
+    max_decompressed_size: int | None
     fail_on_data_loss: bool
     max_records: int | None
     max_span: int | None
@@ -104,9 +104,15 @@ def parse_options(options: Mapping[str, str]) -> Options:
     Durations may have a unit: 500ms, 10s, 2m.
     """
     values = option_values(options)
-    stream = _stream(values["streamName"])
-    if values["policy"] == "none" and (values["placement"] or values["tags"] or values["decompress"]):
-        expected = "strict, kcl or report with placement, tags or decompress"
+    stream = _stream(values["stream"])
+    # MAP-22: "an ARN is asked for in its own region"
+    if stream.region not in (None, values["region"] or stream.region):
+        expected = f"{stream.region}, where the stream of this ARN is"
+        raise OptionError(option="region", value=values["region"], expected=expected)
+    if values["policy"] == "none" and (
+        values["placement"] or values["tags"] or values["maxDecompressedSize"]
+    ):
+        expected = "strict, kcl or report with placement, tags or maxDecompressedSize"
         raise OptionError(option="policy", value="none", expected=expected)
     return Options(
         stream_name=stream.name,
@@ -117,7 +123,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         policy=values["policy"],
         placement=values["placement"],
         tags=values["tags"],
-        decompress=values["decompress"],
+        max_decompressed_size=values["maxDecompressedSize"],
         fail_on_data_loss=values["failOnDataLoss"],
         max_records=values["maxFetchRecordsPerShard"],
         max_span=values["maxSecondsPerShard"],
@@ -135,15 +141,14 @@ def parse_options(options: Mapping[str, str]) -> Options:
 
 def _stream(text: str | None) -> Stream:
     if not text:
-        raise OptionError(option="streamName", value=text, expected="the name or ARN of a stream")
+        raise OptionError(option="stream", value=text, expected="the name or ARN of a stream")
     if "," in text:
         expected = "one stream: read several with several queries, or with the union of several DataFrames"
-        raise OptionError(option="streamName", value=text, expected=expected)
+        raise OptionError(option="stream", value=text, expected=expected)
     try:
         return stream_of(text)
     except StreamNameError as error:
-        option = "streamARN" if text.startswith("arn:") else "streamName"
-        raise OptionError(option=option, value=text, expected=error.reason) from None
+        raise OptionError(option="stream", value=text, expected=error.reason) from None
 
 
 def _connection(values: Mapping[str, Any], region_of_arn: str | None) -> Connection:

@@ -240,7 +240,7 @@ class TaskReader:
             options.policy,
             shard_map=shard_map,
             tags=options.tags,
-            decompress=options.decompress,
+            max_decompressed_size=options.max_decompressed_size,
             max_batch_bytes=options.max_batch_bytes,
         )
         for batch in source:

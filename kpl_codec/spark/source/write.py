@@ -1,7 +1,7 @@
 """Writing a DataFrame to a stream through the producer: aggregated, checked, at least once.
 
     rows = df.select("partitionKey", "data")
-    rows.write.format("kpl-kinesis").option("streamName", "orders").mode("append").save()
+    rows.write.format("kpl-kinesis").option("stream", "orders").mode("append").save()
 
 A task first checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits
 until each is in the stream, on the right shard. A row that cannot be delivered fails the task. Kinesis has no

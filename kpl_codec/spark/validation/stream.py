@@ -120,7 +120,7 @@ def follow(
 
     def each(df: DataFrame, number: int) -> None:
         shard_map = read_shard_map()
-        validation = _batch(df, number, shard_map, output, options["streamName"], title)
+        validation = _batch(df, number, shard_map, output, options["stream"], title)
         on_batch(validation, number)
 
     stream = spark.readStream.format("kpl-kinesis").options(**{**options, "policy": "none"}).load()
