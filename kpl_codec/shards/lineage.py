@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
 
@@ -76,7 +75,11 @@ class Lineage:
                 self._children.setdefault(parent, []).append(shard.shard_id)
         self._by_id = self._ordered(by_id)
         self._place = {shard_id: place for place, shard_id in enumerate(self._by_id)}
-        vars(self)  # as in KnownShards
+        self._starts = {shard_id: _start(shard) for shard_id, shard in self._by_id.items()}
+        self._generations: dict[str, int] = {}
+        for shard in self._by_id.values():
+            above = (self._generations[p] for p in shard.parent_shard_ids if p in self._generations)
+            self._generations[shard.shard_id] = 1 + max(above, default=-1)
 
     def _ordered(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
         """Parents before children, otherwise by id (Kahn's algorithm over a heap)."""
@@ -178,15 +181,6 @@ class Lineage:
         heirs = self._children.get(ancestor_id, ())
         return shard_id in heirs or any(above in heirs for above in self._above(shard_id))
 
-    @cached_property
-    def _generations(self) -> Mapping[str, int]:
-        depths: dict[str, int] = {}
-        for shard in self:
-            depths[shard.shard_id] = 1 + max(
-                (depths[parent] for parent in shard.parent_shard_ids if parent in depths), default=-1
-            )
-        return depths
-
     def generation(self, shard_id: str) -> int:
         """How many reshards lie between the oldest known ancestor and this shard: 0 for one without known
         parents. Raises UnknownShard."""
@@ -227,10 +221,6 @@ class Lineage:
         # LIN-7: "The shard open for a hash key at a time is the last of its chain whose starting
         # sequence number hints at a creation at or before it; without hints there is no answer."
         return _last_at(((self.created(shard.shard_id), shard) for shard in self.chain(hash_key)), when)
-
-    @cached_property
-    def _starts(self) -> Mapping[str, int | None]:
-        return {shard_id: _start(shard) for shard_id, shard in self._by_id.items()}
 
     def starting_number(self, shard_id: str) -> int | None:
         """The starting sequence number, None where it is missing or not a number. Raises UnknownShard."""
