@@ -118,7 +118,7 @@ def judge(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence
             return grade("pass")
         return grade("wrong" if "error" in vector else "refused", str(answer["error"])[:200])
     if "error" in vector:
-        return grade("pass" if acceptable else "accepted", f"expected {vector['error']['code']}")
+        return grade("pass" if acceptable else "accepted", _expected_error(vector))
     given = vector["input"].get("user_records", [])
     if vector["kind"] == "encode" and len(given) == 1 and answer.get("data") == given[0]["data"]:
         return grade("pass", "a lone user record is sent bare, as the KPL does")
@@ -162,8 +162,13 @@ def _judge_decode(
     elif acceptable:
         result = grade("pass", "accepted")
     else:
-        result = grade("accepted", f"expected {vector['error']['code']}")
+        result = grade("accepted", _expected_error(vector))
     return result
+
+
+def _expected_error(vector: Mapping[str, Any]) -> str:
+    why = ", ".join(vector.get("requirements", ()))  # published vectors have them all
+    return f"expected {vector['error']['code']}{f' [{why}]' if why else ''}"
 
 
 def _holds(data: Any, user_records: list[Any]) -> bool:

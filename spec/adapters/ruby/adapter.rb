@@ -7,7 +7,9 @@ def answer(asked)
   records = decode([asked["data"]].pack("H*"))
   return { plain: true } if records.nil?
   rows = records.map do |partition_key, data, explicit_hash_key|
-    row = { partition_key: partition_key, data: data.unpack1("H*") }
+    text = partition_key.dup.force_encoding("UTF-8")
+    row = text.valid_encoding? ? { partition_key: text } : { partition_key: nil, partition_key_bytes: text.unpack1("H*") }
+    row[:data] = data.unpack1("H*")
     explicit_hash_key ? row.merge(explicit_hash_key: explicit_hash_key) : row
   end
   { user_records: rows }
