@@ -18,7 +18,6 @@ from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
 from ..limits import DIGEST_SIZE
 from . import kcl
-from .fingerprints import fingerprint
 from .kcl import RAW, Outcome
 
 #: The default limit of listed nodes and defects; the rest is only counted.
@@ -124,6 +123,8 @@ def explain(
     ``hash_key_range``: of the shard it was read from, for the KCL's range rule. ``outer_key``: the partition
     key of the Kinesis record, for the writer.
     """
+    from .fingerprints import fingerprint  # who only reads does not load it
+
     if type(data) is not bytes:
         data = as_bytes(data, "explain")
     return _explained(data, max_nodes, hash_key_range)._replace(

@@ -270,15 +270,21 @@ def _tables(data: bytes, outer_key: str | None) -> Tables:
         walked = wire.Message(message, 0, len(message))
     except MalformedMessage:
         return Tables(MAGIC, outer_key)
-    records = list(walked.records())
-    if not records:
+    partition_keys: list[int | None] = []
+    explicit_hash_keys: list[int | None] = []
+    data_of: list[bytes] = []
+    for record in walked.records():  # none is kept: its defects weigh more than its bytes
+        partition_keys.append(record.partition_key_index)
+        explicit_hash_keys.append(record.explicit_hash_key_index)
+        data_of.append(b"" if record.data is None else message[slice(*record.data)])
+    if not data_of:
         return Tables(MAGIC, outer_key)
     return Tables(
         MAGIC,
         outer_key,
         walked.partition_keys,
         walked.explicit_hash_keys,
-        [record.partition_key_index for record in records],
-        [record.explicit_hash_key_index for record in records],
-        [b"" if record.data is None else message[slice(*record.data)] for record in records],
+        partition_keys,
+        explicit_hash_keys,
+        data_of,
     )
