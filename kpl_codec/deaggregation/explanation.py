@@ -127,9 +127,8 @@ def explain(
 
     if type(data) is not bytes:
         data = as_bytes(data, "explain")
-    return _explained(data, max_nodes, hash_key_range)._replace(
-        writer=str(fingerprint(data, outer_key) or UNKNOWN)
-    )
+    writer = str(fingerprint(data, outer_key) or UNKNOWN)
+    return _explained(data, max_nodes, hash_key_range)._replace(writer=writer)
 
 
 def _explained(data: bytes, max_nodes: int, hash_key_range: HashKeyRange | None) -> Explanation:
