@@ -1,0 +1,367 @@
+"""What became of every user record that was put: a difference of two sets, and no I/O.
+
+    names = Names(rows of the producers' ledgers)
+    tally = Tally(names)
+    tally.source("orders-sink"); tally.add(shards, numbers, subs)      # batch by batch, in any order
+    audit = judge(names, tally, ...)
+
+    handled   >= 1 times                                     once, twice (by whom)
+    not handled, and the consumer is past it                 missing; unknown where a consumer's notes are lost
+    not handled, and the consumer may still come to it       too early
+    handled, and no ledger has it                            unclaimed
+
+A consumer is past a user record when it has handled a later one of the same shard, or when the caller says
+until when everything must be handled. Memory: two bytes a user record, and see `names`.
+Specification: spec/13-audit.md, AUD-10 to AUD-19.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ..ledger import Kind, Row
+from .book import Hole
+from .names import Name, Names, Run, runs_of
+
+#: Sources that can be told apart; all later ones are one.
+_SOURCES: Final = 8
+#: User records that a batch is cut into at most: what their arrays need.
+_SLICE: Final = 1 << 20
+#: Unclaimed Kinesis records of which the names are kept.
+MOST_UNCLAIMED: Final = 100_000
+
+
+
+class Unclaimed(NamedTuple):
+    """A Kinesis record that was handled and that no ledger has. ``user_records``: rows, not names."""
+
+    shard_id: str
+    sequence_number: str
+    user_records: int
+    first: int
+    last: int
+    digest: bytes | None
+
+
+class Tally:
+    """Counts how often each name was handled, and by which sources.
+
+    ``bad``: rows that name no user record. ``unclaimed_rows``: handled rows that no ledger has.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.times = np.zeros(names.user_records, np.uint8)  # 255: that often or oftener
+        self.by = np.zeros(names.user_records, np.uint8)  # a bit a source
+        self.sources: list[str] = []
+        self.rows = self.bad = self.unclaimed_rows = 0
+        #: Of each shard one past the last known Kinesis record that is before the last handled one.
+        self.passed = names.bounds[:-1].copy()
+        self.unclaimed: dict[tuple[str, str], Unclaimed] = {}
+        self.handled_shards: set[str] = set()
+
+    def source(self, name: str) -> None:
+        """The batches that follow are of this source."""
+        if name not in self.sources:
+            self.sources.append(name)
+        self._bit = np.uint8(1 << min(self.sources.index(name), _SOURCES - 1))
+
+    def add(
+        self,
+        shards: Sequence[str],
+        numbers: Any,
+        record: Any,
+        first: Any,
+        last: Any | None = None,
+        digests: Sequence[bytes | None] | None = None,
+    ) -> Any:
+        """A batch: ``shards`` and ``numbers`` (bytes) of its Kinesis records, each named once or oftener; and
+        of each of its rows which of them it is of, and its user records ``first`` to ``last`` (the same
+        without ``last``). Gives the places of the Kinesis records, -1 for unclaimed ones."""
+        last = first if last is None else last
+        good = (first >= 0) & (last >= first)
+        if not good.all():
+            self.bad += int((~good).sum())
+            record, first, last = record[good], first[good], last[good]
+        places, passed, codes = self.names.find(shards, numbers)
+        self.handled_shards.update(shards)
+        known = codes >= 0
+        np.maximum.at(self.passed, codes[known], passed[known])
+        if last is first:
+            for start in range(0, len(record), _SLICE):
+                piece = slice(start, start + _SLICE)
+                self._count(places, record[piece], first[piece], shards, numbers, digests)
+            return places
+        ends = np.cumsum(last - first + 1)
+        start, done = 0, 0
+        while start < len(ends):  # runs, written out some at a time
+            stop = max(int(np.searchsorted(ends, done + _SLICE, side="right")), start + 1)
+            lengths = (last - first + 1)[start:stop]
+            # A run may claim any length: no Kinesis record that a ledger knows has more user records.
+            offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            self._count(
+                places,
+                np.repeat(record[start:stop], lengths),
+                np.repeat(first[start:stop], lengths) + offsets,
+                shards,
+                numbers,
+                digests,
+            )
+            start, done = stop, int(ends[stop - 1])
+        return places
+
+    def _count(
+        self, places: Any, record: Any, sub: Any, shards: Sequence[str], numbers: Any, digests: Any
+    ) -> None:
+        self.rows += len(record)
+        place = places[record]
+        claimed = place >= 0
+        claimed[claimed] = sub[claimed] < self.names.counts[place[claimed]]
+        if not claimed.all():
+            self._not_claimed(places, record[~claimed], sub[~claimed], shards, numbers, digests)
+            place, sub = place[claimed], sub[claimed]
+        at = self.names.starts[place] + sub
+        self.by[at] |= self._bit
+        if len(at) and (np.diff(at) <= 0).any():  # else each is there once
+            at, times = np.unique(at, return_counts=True)
+            self.times[at] = np.minimum(self.times[at].astype(np.int64) + times, 255)
+        else:
+            before = self.times[at]
+            self.times[at] = before + (before < 255)
+
+    def _not_claimed(
+        self, places: Any, record: Any, sub: Any, shards: Sequence[str], numbers: Any, digests: Any
+    ) -> None:
+        self.unclaimed_rows += len(record)
+        over = places[record]
+        np.maximum.at(self.passed, self.names.shard[over[over >= 0]], over[over >= 0] + 1)
+        kinds, counts = np.unique(record, return_counts=True)
+        order = np.argsort(record, kind="stable")
+        edges = np.concatenate(([0], np.cumsum(counts)))
+        for at, which in enumerate(kinds):
+            name = shards[which], bytes(numbers[which]).decode("utf-8", "replace")
+            inside = sub[order[edges[at] : edges[at + 1]]]
+            known = self.unclaimed.get(name)
+            if known is None and len(self.unclaimed) >= MOST_UNCLAIMED:
+                continue
+            digest = None if digests is None else digests[which]
+            low, high, rows = int(inside.min()), int(inside.max()), len(inside)
+            if known is not None:
+                low, high, rows = min(low, known.first), max(high, known.last), rows + known.user_records
+                digest = digest or known.digest
+            self.unclaimed[name] = Unclaimed(*name, rows, low, high, digest)
+
+
+class Double(NamedTuple):
+    """User records that were handled ``times`` times each (255: or oftener), by ``sources``."""
+
+    run: Run
+    times: int
+    sources: tuple[str, ...]
+
+
+@dataclass
+class ShardSums:
+    """User records of one shard: delivered by a producer, and what became of them."""
+
+    delivered: int = 0
+    handled: int = 0
+    repaired: int = 0
+    missing: int = 0
+    unknown: int = 0
+    too_early: int = 0
+
+
+@dataclass
+class Audit:
+    """See the module. ``complete``: all that was put until now was handled, and nothing that was lost could
+    say otherwise. Arrays hold user records as `Names` counts them."""
+
+    shards: dict[str, ShardSums]
+    missing: Any
+    unknown: Any
+    too_early: Any
+    doubles: list[Double]
+    doubled: int
+    copies: int  # handled user records of Kinesis records that their producer sent again
+    repaired: int
+    repaired_twice: list[Name]
+    retries: list[Unclaimed]  # unclaimed, and an attempt without an answer
+    perhaps_retries: list[Unclaimed]  # unclaimed: an attempt without an answer, or a foreign writer
+    foreign: list[Unclaimed]
+    refused: Counter[str]
+    left: Counter[str]
+    holes: list[Hole] = field(default_factory=list)
+    handled_holes: list[Hole] = field(default_factory=list)
+
+    def total(self, name: str) -> int:
+        """The sum over all shards."""
+        return sum(getattr(sums, name) for sums in self.shards.values())
+
+    @property
+    def complete(self) -> bool:
+        # AUD-10: "An audit MUST say complete only where every ledger of a producer is whole to its last end
+        # mark, and nothing is missing, unknown or too early."
+        return not (self.holes or len(self.missing) or len(self.unknown) or len(self.too_early))
+
+
+def judge(
+    names: Names,
+    tally: Tally,
+    *,
+    unnamed: Iterable[Row] = (),
+    holes: Sequence[Hole] = (),
+    handled_holes: Sequence[Hole] = (),
+    until: int | None = None,
+    finished: Iterable[str] = (),
+    repaired: Iterable[tuple[Name, Name]] = (),
+) -> Audit:
+    """``unnamed``: rows of the producers' ledgers without a sequence number. ``until``: what was put before
+    it, in ms since 1970, must be handled, and nothing later; by default what comes before the last handled
+    user record of its shard. ``finished``: shards that the consumer has read to their end, for it has begun
+    with their children. ``repaired``: names of user records that were put again, and of their copies, which
+    `tally` has as unclaimed."""
+    kinds = np.repeat(names.kinds, names.counts)
+    records = np.repeat(np.arange(len(names), dtype=np.int32), names.counts)
+    delivered = kinds == Kind.DELIVERED
+    handled = tally.times > 0
+    due = _due(names, tally, records, until, frozenset(finished))
+    unnamed = list(unnamed)
+    absent = np.flatnonzero(delivered & ~handled)
+    copied, waiting, twice = _repaired(names, handled, due, repaired)
+    absent = absent[~np.isin(absent, copied)]
+    late = due[absent] & ~np.isin(absent, waiting)
+    missing, too_early = absent[late], absent[~late]
+    # AUD-14: "Where notes of a consumer are lost, a user record that they may have named MUST be called
+    # unknown, not missing."
+    lost = _in_holes(names, handled_holes)[records[missing]]
+    missing, unknown = missing[~lost], missing[lost]
+    sums = _by_shard(names, delivered, handled, copied, missing, unknown, too_early)
+    doubled = np.flatnonzero((tally.times > 1) & (kinds != Kind.AGAIN))
+    retries, perhaps, foreign = _unclaimed(tally, unnamed, holes)
+    refused, left = Counter[str](), Counter[str]()
+    for row in unnamed:
+        if row.kind in (Kind.REFUSED, Kind.LEFT):
+            (refused if row.kind is Kind.REFUSED else left)[row.shard_id] += row.user_records
+    return Audit(
+        shards=sums,
+        missing=missing,
+        unknown=unknown,
+        too_early=too_early,
+        doubles=_doubles(names, tally, doubled),
+        doubled=len(doubled),
+        copies=int((handled & (kinds == Kind.AGAIN)).sum()),
+        repaired=len(copied),
+        repaired_twice=twice,
+        retries=retries,
+        perhaps_retries=perhaps,
+        foreign=foreign,
+        refused=refused,
+        left=left,
+        holes=list(holes),
+        handled_holes=list(handled_holes),
+    )
+
+
+def _due(names: Names, tally: Tally, records: Any, until: int | None, finished: frozenset[str]) -> Any:
+    """Which user records the consumer is past."""
+    # AUD-13: "A user record that was not handled MUST be called missing only where a later one of its shard
+    # was handled, a child of its shard was begun, or the caller says that it must be handled by now."
+    if until is not None:
+        return (names.at < until)[records]
+    due = np.zeros(names.user_records, bool)
+    for code, shard in enumerate(names.shards):
+        low, high = names.starts[names.bounds[code]], names.starts[names.bounds[code + 1]]
+        if shard in finished:
+            due[low:high] = True
+        else:
+            # (argmax of the reverse is quicker than all that are handled)
+            handled = tally.times[low:high] > 0
+            last = high - int(handled[::-1].argmax()) if handled.any() else low
+            due[low : max(last, names.starts[tally.passed[code]])] = True
+    return due
+
+
+def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
+    """Which Kinesis records lost notes may have named."""
+    inside = np.zeros(len(names), bool)
+    for hole in holes:
+        if hole.ranges is None:
+            inside[:] = True
+            continue
+        for shard, (low, high) in hole.ranges.items():
+            place, behind, _ = names.find([shard, shard], np.array([low.encode(), high.encode()]))
+            inside[max(behind[0], 0) : behind[1] + (place[1] >= 0)] = True
+    return inside
+
+
+def _by_shard(
+    names: Names, delivered: Any, handled: Any, copied: Any, missing: Any, unknown: Any, early: Any
+) -> dict[str, ShardSums]:
+    edges = names.starts[names.bounds]
+    sums = {}
+    for code, shard in enumerate(names.shards):
+        low, high = edges[code], edges[code + 1]
+        counts = (
+            int(np.searchsorted(which, high) - np.searchsorted(which, low))
+            for which in (copied, missing, unknown, early)
+        )
+        own = delivered[low:high]
+        sums[shard] = ShardSums(int(own.sum()), int((own & handled[low:high]).sum()), *counts)
+    return sums
+
+
+def _doubles(names: Names, tally: Tally, doubled: Any) -> list[Double]:
+    found = []
+    keys = tally.times[doubled].astype(np.int64) * 256 + tally.by[doubled]
+    for key in np.unique(keys):
+        times, bits = divmod(int(key), 256)
+        sources = tuple(
+            name for at, name in enumerate(tally.sources) if bits >> min(at, _SOURCES - 1) & 1
+        )
+        found += [Double(run, times, sources) for run in runs_of(names, doubled[keys == key])]
+    return sorted(found, key=lambda double: (double.run.shard_id, len(double.run.sequence_number), double.run))
+
+
+def _repaired(
+    names: Names, handled: Any, due: Any, repaired: Iterable[tuple[Name, Name]]
+) -> tuple[Any, Any, list[Name]]:
+    """User records that were not handled, but a copy of them; those whose copy may still be; and the names of
+    those that were handled, and their copy too."""
+    copied, waiting, twice = [], [], []
+    for old, new in repaired:
+        at, copy = names.user_record(old), names.user_record(new)
+        if at is None or copy is None:
+            continue
+        if not handled[at]:
+            (copied if handled[copy] else [] if due[copy] else waiting).append(at)
+        elif handled[copy]:
+            twice.append(old)
+    return np.array(copied, np.int64), np.array(waiting, np.int64), twice
+
+
+def _unclaimed(
+    tally: Tally, unnamed: Sequence[Row], holes: Sequence[Hole]
+) -> tuple[list[Unclaimed], list[Unclaimed], list[Unclaimed]]:
+    """Those that are attempts without an answer, those that may be, and those that are not."""
+    unanswered = [row for row in unnamed if row.kind is Kind.UNANSWERED]
+    digests = {row.digest for row in unanswered}
+    largest = max([row.user_records for row in unanswered], default=0)
+    retries, perhaps, foreign = [], [], []
+    for _, one in sorted(tally.unclaimed.items()):
+        # AUD-16: "What was handled and no ledger names MUST be told: as a producer's attempt without an answer
+        # where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
+        if one.digest is not None and one.digest in digests:
+            retries.append(one)
+        elif any(hole.may_name(one.shard_id, one.sequence_number) for hole in holes) or (
+            one.digest is None and one.last < largest
+        ):
+            perhaps.append(one)
+        else:
+            foreign.append(one)
+    return retries, perhaps, foreign
