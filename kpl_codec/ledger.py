@@ -206,9 +206,11 @@ def header(writer: str, segment: int, stream: str, side: str, before: Ranges) ->
     return chunk(b"H", 0, json.dumps(facts).encode())
 
 
-def end_mark(index: int, ranges: Ranges, *, last: bool, lost: int = 0) -> bytes:
-    """The last chunk of a segment. ``last``: of its writer. ``lost``: rows that could not be written."""
-    return chunk(b"E", index, json.dumps({"last": last, "lost": lost, "ranges": ranges}).encode())
+def end_mark(index: int, ranges: Ranges, *, last: bool, follows: bool = True, lost: int = 0) -> bytes:
+    """The last chunk of a segment. ``last``: of its writer. ``follows``: the next segment's header is stored
+    at once. ``lost``: rows that could not be written."""
+    facts = {"last": last, "next": follows and not last, "lost": lost, "ranges": ranges}
+    return chunk(b"E", index, json.dumps(facts).encode())
 
 
 def ranges_of(rows: Sequence[Row]) -> Ranges:
@@ -224,12 +226,6 @@ def ranges_of(rows: Sequence[Row]) -> Ranges:
 
 def _size(number: str) -> tuple[int, str]:
     return len(number), number
-
-
-def within(shard_id: str, sequence_number: str, ranges: Ranges) -> bool:
-    """Whether a Kinesis record may be one of those that ``ranges`` is about."""
-    low, high = ranges.get(shard_id, ("", ""))
-    return bool(low) and _size(low) <= _size(sequence_number) <= _size(high)
 
 
 def _zigzag(value: int) -> int:

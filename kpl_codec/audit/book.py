@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from ..ledger import LedgerError, Ranges, Row, chunks, rows_of, within
+from ..ledger import LedgerError, Ranges, Row, chunks, rows_of
 
 #: How the name of a segment's file ends; before it its writer, a dash and its number.
 SUFFIX: Final = ".kpl-ledger"
@@ -29,10 +29,6 @@ class Hole(NamedTuple):
     writer: str
     why: str
     ranges: Ranges | None = None
-
-    def may_name(self, shard_id: str, sequence_number: str) -> bool:
-        """Whether one of them may be of that Kinesis record."""
-        return self.ranges is None or within(shard_id, sequence_number, self.ranges)
 
 
 class _Segment:
@@ -147,7 +143,7 @@ class Book:
                     yield Hole(writer, f"segment {number} {why}", ranges)
             # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer that
             # ends without an end mark has named all that will not come again.
-            if number == last and side == "produced" and (end is None or not end["last"]) and whole:
-                yield Hole(writer, "it was not closed: its producer still runs, or has crashed")
+            if number == last and end is not None and not end["last"] and (side == "produced" or end["next"]):
+                yield Hole(writer, f"it was not closed, or segment {number + 1} is not there")
             if end is not None and end["lost"]:
                 yield Hole(writer, f"{end['lost']} rows of segment {number} could not be written")

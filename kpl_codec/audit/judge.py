@@ -296,7 +296,8 @@ def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
             continue
         for shard, (low, high) in hole.ranges.items():
             place, behind, _ = names.find([shard, shard], np.array([low.encode(), high.encode()]))
-            inside[max(behind[0], 0) : behind[1] + (place[1] >= 0)] = True
+            if behind[0] >= 0:  # else no ledger has the shard
+                inside[behind[0] : behind[1] + (place[1] >= 0)] = True
     return inside
 
 
@@ -358,9 +359,7 @@ def _unclaimed(
         # where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if one.digest is not None and one.digest in digests:
             retries.append(one)
-        elif any(hole.may_name(one.shard_id, one.sequence_number) for hole in holes) or (
-            one.digest is None and one.last < largest
-        ):
+        elif holes or (one.digest is None and one.last < largest):  # (attempts without an answer lie anywhere)
             perhaps.append(one)
         else:
             foreign.append(one)

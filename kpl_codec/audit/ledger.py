@@ -184,6 +184,6 @@ class Writer:
         self._begin()
 
     def _end(self, *, last: bool) -> None:
-        self._write(end_mark(self._index, self._ranges, last=last, lost=self._lost), sync=False)
+        self._write(end_mark(self._index, self._ranges, last=last, follows=self._sink.at_once, lost=self._lost), sync=False)
         self._sink.end()
         self._before, self._ranges, self._lost = self._ranges, {}, 0

@@ -21,6 +21,8 @@ class Sink(Protocol):
     #: Seconds and bytes after which another segment is begun.
     segment_seconds: float
     segment_bytes: int
+    #: Whether chunks are stored before their segment ends.
+    at_once: bool
 
     def begin(self, segment: int) -> None: ...
 
@@ -34,7 +36,7 @@ class Sink(Protocol):
 class FolderSink:
     """A file a segment, to which chunks are appended."""
 
-    segment_seconds, segment_bytes = 3600.0, 64 << 20
+    segment_seconds, segment_bytes, at_once = 3600.0, 64 << 20, True
 
     def __init__(self, folder: Path, writer: str) -> None:
         self._folder, self._writer = folder, writer
@@ -62,7 +64,7 @@ class FolderSink:
 class S3Sink:
     """An object a segment, put when it is whole."""
 
-    segment_seconds, segment_bytes = 60.0, 8 << 20
+    segment_seconds, segment_bytes, at_once = 60.0, 8 << 20, False
 
     def __init__(self, uri: str, writer: str, put: Callable[[str, bytes], None]) -> None:
         self._uri, self._writer, self._put = uri.rstrip("/"), writer, put
@@ -83,7 +85,7 @@ class S3Sink:
 class LineSink:
     """A line of JSON a chunk, given to ``write_line`` (print, a logger's method)."""
 
-    segment_seconds, segment_bytes = 3600.0, 64 << 20
+    segment_seconds, segment_bytes, at_once = 3600.0, 64 << 20, True
 
     def __init__(self, write_line: Callable[[str], object], writer: str) -> None:
         self._write_line, self._writer = write_line, writer

@@ -16,7 +16,7 @@ from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.judge import Audit, Tally, judge
 from kpl_codec.audit.ledger import Writer
 from kpl_codec.audit.names import NAMED, Name, Names, Run
-from kpl_codec.ledger import NO_DIGEST, Kind, Row, within
+from kpl_codec.ledger import NO_DIGEST, Kind, Ranges, Row
 
 Place = tuple[str, str]
 
@@ -57,7 +57,7 @@ class Stored(NamedTuple):
 class MemorySink:
     """The segments of one writer; blocks of ``lost`` indices are left out, segments of ``lost_segments``."""
 
-    segment_seconds = 1e9
+    segment_seconds, at_once = 1e9, True
 
     def __init__(self, segment_bytes: int) -> None:
         self.segment_bytes = segment_bytes
@@ -238,18 +238,18 @@ class World:
     # -- the audit ----------------------------------------------------------------------------
 
     def books(self) -> tuple[Book, Book]:
-        """The ledgers, with what was lost of them."""
+        """The ledgers, with what was lost of them; but a writer of which nothing is left cannot be known."""
         produced, handled = Book(), Book()
         odds = self.odds
         for producer in self.producers + self.gone:
             name = producer.writer.name
             for number, segment in enumerate(producer.sink.segments):
-                if self.one_of(odds.lost_segment):
+                if number and self.one_of(odds.lost_segment):
                     continue
                 parts = [part for part in segment if not self.one_of(odds.lost_block)]
                 produced.add_file(f"{name}-{number:06d}.kpl-ledger", b"".join(parts))
         for number, segment in enumerate(self.consumer.segments):
-            if not self.one_of(odds.lost_handled):
+            if not (number and self.one_of(odds.lost_handled)):
                 handled.add_file(f"c-0-{number:06d}.kpl-ledger", b"".join(segment))
         return produced, handled
 
@@ -317,6 +317,11 @@ def spelled(runs: Iterable[Run]) -> set[Name]:
     return {(one.shard_id, one.sequence_number, sub) for one in runs for sub in range(one.first, one.last + 1)}
 
 
+def within(name: Name, ranges: Ranges) -> bool:
+    low, high = ranges.get(name[0], ("1", "0"))
+    return int(low) <= int(name[1]) <= int(high)
+
+
 class Plain(NamedTuple):
     """The audit by plain sets."""
 
@@ -347,7 +352,7 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif any(hole.ranges is None or within(*name[:2], hole.ranges) for hole in judged.handled_holes):
+            elif any(hole.ranges is None or within(name, hole.ranges) for hole in judged.handled_holes):
                 unknown.add(name)
             else:
                 missing.add(name)
