@@ -1,11 +1,11 @@
 """What a ledger says of Kinesis records, and the bytes it is kept in.
 
-A writer's segments, each a row of chunks; only whole chunks count, and only a segment with its end mark is whole:
+A writer's segments, each a row of chunks. Only a segment with its end mark is whole:
 
     segment 0   H B B B E        E: this segment is whole, and whether there are more
     segment 1   H B B ...        no end mark: whatever came after the last whole block is unknown
 
-    chunk   | KPL! | kind | index | length | payload | crc32 |        numbers: big-endian, 4 bytes; kind: 1 byte
+    chunk   | KPL! | kind | index | length | payload | crc32 |     numbers: big-endian, 4 bytes; kind: 1
     B       | rows | length | columns, compressed | digests, 8 bytes a row |
 
 In a block the rows are in the order of shard and sequence number; of each number the difference to the one
@@ -18,10 +18,10 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from hashlib import md5
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from .errors import KplError
 from .format.frame import looks_aggregated
@@ -46,6 +46,7 @@ class Kind(IntEnum):
     * refused: they are not on the stream, and their caller was told so;
     * left: their caller was told that they are not delivered, and may be stored;
     * handled: a consumer has handled them;
+    * before: a consumer has handled them in an earlier delivery, and not again;
     * repaired: they are copies that ``kpl-codec repair`` has put.
     """
 
@@ -56,6 +57,7 @@ class Kind(IntEnum):
     LEFT = 4
     HANDLED = 5
     REPAIRED = 6
+    BEFORE = 7
 
 
 class Row(NamedTuple):
@@ -90,6 +92,20 @@ class Ledger(Protocol):
     def writer(self, stream: str, side: str) -> Notes:
         """Of a producer ("produced") or a consumer ("handled") of ``stream``."""
 
+    def handled(self, stream: str, records: Iterable[Handled], *, before: bool = False) -> None:
+        """A consumer of ``stream`` has handled user records."""
+
+
+class Handled(Protocol):
+    """What a user record's name is made of."""
+
+    @property
+    def shard_id(self) -> str | None: ...
+    @property
+    def sequence_number(self) -> str | None: ...
+    @property
+    def sub_sequence_number(self) -> int: ...
+
 
 def digest_of(partition_key: str, data: bytes) -> bytes:
     """8 bytes that tell Kinesis records apart. Equal keys and data of the user records: equal digests."""
@@ -109,7 +125,9 @@ class LedgerError(KplError, ValueError):
     reason: str
     text = "a ledger is damaged at byte {offset}: {reason}"
     concerns = "Whoever audits: what the part said is unknown."
-    todo = "Copy the file again from where it was written. If it is damaged there too, the audit says unknown."
+    todo = (
+        "Copy the file again from where it was written. If it is damaged there too, the audit says unknown."
+    )
 
 
 def chunk(kind: bytes, index: int, payload: bytes) -> bytes:
@@ -127,11 +145,11 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes] | LedgerError]:
         if len(data) - at >= _HEAD.size and data.startswith(_MAGIC, at):
             _, kind, index, length = _HEAD.unpack_from(data, at)
             end = at + _HEAD.size + length
-            if length <= _LARGEST and end + _CRC.size <= len(data):
-                if _CRC.unpack_from(data, end)[0] == zlib.crc32(data[at:end]):
-                    yield kind, index, data[at + _HEAD.size : end]
-                    at = end + _CRC.size
-                    continue
+            fits = length <= _LARGEST and end + _CRC.size <= len(data)
+            if fits and _CRC.unpack_from(data, end)[0] == zlib.crc32(data[at:end]):
+                yield kind, index, data[at + _HEAD.size : end]
+                at = end + _CRC.size
+                continue
         after = data.find(_MAGIC, at + 1)
         yield LedgerError(offset=at, reason="cut off" if after < 0 else "a chunk that is not whole")
         at = len(data) if after < 0 else after
@@ -139,7 +157,9 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes] | LedgerError]:
 
 def block(rows: Sequence[Row]) -> bytes:
     """The payload of a block."""
-    ordered = sorted((len(row.sequence_number), row.sequence_number, number) for number, row in enumerate(rows))
+    ordered = sorted(
+        (len(row.sequence_number), row.sequence_number, number) for number, row in enumerate(rows)
+    )
     by_shard: dict[str, list[int]] = {}
     for _, _, number in ordered:
         by_shard.setdefault(rows[number].shard_id, []).append(number)
@@ -158,7 +178,7 @@ def block(rows: Sequence[Row]) -> bytes:
         _column(steps),
         _column([rows[number].user_records for number in order]),
         _column([rows[number].first for number in order]),
-        _column([_zigzag(now - before) for before, now in zip([0, *times], times)]),
+        _column([_zigzag(now - before) for before, now in zip([0, *times[:-1]], times, strict=True)]),
     ]
     packed = zlib.compress(b"".join(len(column).to_bytes(4, "big") + column for column in columns), 6)
     digests = b"".join([rows[number].digest for number in order])
@@ -178,18 +198,29 @@ def rows_of(payload: bytes) -> list[Row]:
             at += 4 + size
         shards, kinds, steps, counts, firsts, times = columns
         rows, offset, digests, now = [], 0, payload[_BLOCK.size + length :], 0
-        numbers = zip(kinds, _values(steps, count), _values(counts, count), _values(firsts, count), _values(times, count))
+        values = (_values(column, count) for column in (steps, counts, firsts, times))
+        numbers = zip(kinds, *values, strict=True)
         for shard, run in json.loads(shards):
             value = 0
             for _ in range(run):
                 kind, step, user_records, first, time = next(numbers)
                 value, now = value + step, now + _unzigzag(time)
                 digest = digests[offset : offset + 8]
-                rows.append(Row(Kind(kind), shard, str(value) if value else "", user_records, now, digest, first))
+                rows.append(
+                    Row(Kind(kind), shard, str(value) if value else "", user_records, now, digest, first)
+                )
                 offset += 8
         if len(rows) != count or offset != len(digests):
             raise ValueError("the columns have different lengths")
-    except (ValueError, TypeError, KeyError, StopIteration, RecursionError, struct.error, zlib.error) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        StopIteration,
+        RecursionError,
+        struct.error,
+        zlib.error,
+    ) as error:
         raise LedgerError(offset=0, reason=f"a block that cannot be read ({type(error).__name__})") from None
     return rows
 

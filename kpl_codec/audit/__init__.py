@@ -1,1 +1,11 @@
-"""Was everything that producers put handled? What was not, by name, and why."""
+"""Was everything that producers put handled? What was not, by name, and why.
+
+`ledger` what producers and consumers note    `sinks` where it is kept    `book` reading it
+`names`, `judge` the difference of the two sides    `handled` tables    `why` causes
+`results` what is written
+Specification: spec/13-audit.md.
+"""
+
+from .ledger import Ledger, Writer
+
+__all__ = ["Ledger", "Writer"]

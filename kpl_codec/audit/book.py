@@ -138,7 +138,13 @@ class Book:
             whole = end is not None and set(range(end["index"])) <= segment.chunks.keys()
             if not whole:
                 ranges = end["ranges"] if end else after.header["before"] if after and after.header else None
-                why = "is not there" if not segment.chunks else "has no end mark" if end is None else "lacks blocks"
+                why = (
+                    "is not there"
+                    if not segment.chunks
+                    else "has no end mark"
+                    if end is None
+                    else "lacks blocks"
+                )
                 if number < last or end is not None or side == "produced":
                     yield Hole(writer, f"segment {number} {why}", ranges)
             # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer that

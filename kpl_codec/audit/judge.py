@@ -6,7 +6,7 @@
     audit = judge(names, tally, ...)
 
     handled   >= 1 times                                     once, twice (by whom)
-    not handled, and the consumer is past it                 missing; unknown where a consumer's notes are lost
+    not handled, and the consumer is past it                 missing; unknown where its notes are lost
     not handled, and the consumer may still come to it       too early
     handled, and no ledger has it                            unclaimed
 
@@ -36,7 +36,6 @@ _SLICE: Final = 1 << 20
 MOST_UNCLAIMED: Final = 100_000
 
 
-
 class Unclaimed(NamedTuple):
     """A Kinesis record that was handled and that no ledger has. ``user_records``: rows, not names."""
 
@@ -46,6 +45,14 @@ class Unclaimed(NamedTuple):
     first: int
     last: int
     digest: bytes | None
+
+
+class _Batch(NamedTuple):
+    shards: Sequence[str]
+    numbers: Any
+    digests: Sequence[bytes | None] | None
+    places: Any
+    before: bool
 
 
 class Tally:
@@ -79,10 +86,13 @@ class Tally:
         first: Any,
         last: Any | None = None,
         digests: Sequence[bytes | None] | None = None,
-    ) -> Any:
+        *,
+        before: bool = False,
+    ) -> None:
         """A batch: ``shards`` and ``numbers`` (bytes) of its Kinesis records, each named once or oftener; and
         of each of its rows which of them it is of, and its user records ``first`` to ``last`` (the same
-        without ``last``). Gives the places of the Kinesis records, -1 for unclaimed ones."""
+        without ``last``). ``before``: they were handled before, this is only said again."""
+        single = last is None
         last = first if last is None else last
         good = (first >= 0) & (last >= first)
         if not good.all():
@@ -92,64 +102,54 @@ class Tally:
         self.handled_shards.update(shards)
         known = codes >= 0
         np.maximum.at(self.passed, codes[known], passed[known])
-        if last is first:
-            for start in range(0, len(record), _SLICE):
-                piece = slice(start, start + _SLICE)
-                self._count(places, record[piece], first[piece], shards, numbers, digests)
-            return places
-        ends = np.cumsum(last - first + 1)
+        batch = _Batch(shards, numbers, digests, places, before)
+        lengths = last - first + 1
+        ends = np.arange(1, len(record) + 1) if single else np.cumsum(lengths)
         start, done = 0, 0
-        while start < len(ends):  # runs, written out some at a time
+        while start < len(ends):
             stop = max(int(np.searchsorted(ends, done + _SLICE, side="right")), start + 1)
-            lengths = (last - first + 1)[start:stop]
-            # A run may claim any length: no Kinesis record that a ledger knows has more user records.
-            offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            self._count(
-                places,
-                np.repeat(record[start:stop], lengths),
-                np.repeat(first[start:stop], lengths) + offsets,
-                shards,
-                numbers,
-                digests,
-            )
+            piece = slice(start, stop)
+            if single:
+                self._count(batch, record[piece], first[piece])
+            else:  # runs are written out
+                count = lengths[piece]
+                inside = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+                self._count(batch, np.repeat(record[piece], count), np.repeat(first[piece], count) + inside)
             start, done = stop, int(ends[stop - 1])
-        return places
 
-    def _count(
-        self, places: Any, record: Any, sub: Any, shards: Sequence[str], numbers: Any, digests: Any
-    ) -> None:
+    def _count(self, batch: _Batch, record: Any, sub: Any) -> None:
         self.rows += len(record)
-        place = places[record]
+        place = batch.places[record]
         claimed = place >= 0
         claimed[claimed] = sub[claimed] < self.names.counts[place[claimed]]
         if not claimed.all():
-            self._not_claimed(places, record[~claimed], sub[~claimed], shards, numbers, digests)
+            self._not_claimed(batch, record[~claimed], sub[~claimed])
             place, sub = place[claimed], sub[claimed]
         at = self.names.starts[place] + sub
         self.by[at] |= self._bit
-        if len(at) and (np.diff(at) <= 0).any():  # else each is there once
+        if batch.before:
+            self.times[at] = np.maximum(self.times[at], 1)
+        elif len(at) and (np.diff(at) <= 0).any():  # else each is there once
             at, times = np.unique(at, return_counts=True)
             self.times[at] = np.minimum(self.times[at].astype(np.int64) + times, 255)
         else:
-            before = self.times[at]
-            self.times[at] = before + (before < 255)
+            known = self.times[at]
+            self.times[at] = known + (known < 255)
 
-    def _not_claimed(
-        self, places: Any, record: Any, sub: Any, shards: Sequence[str], numbers: Any, digests: Any
-    ) -> None:
+    def _not_claimed(self, batch: _Batch, record: Any, sub: Any) -> None:
         self.unclaimed_rows += len(record)
-        over = places[record]
+        over = batch.places[record]  # a ledger has them, with fewer user records
         np.maximum.at(self.passed, self.names.shard[over[over >= 0]], over[over >= 0] + 1)
-        kinds, counts = np.unique(record, return_counts=True)
         order = np.argsort(record, kind="stable")
+        kinds, counts = np.unique(record, return_counts=True)
         edges = np.concatenate(([0], np.cumsum(counts)))
         for at, which in enumerate(kinds):
-            name = shards[which], bytes(numbers[which]).decode("utf-8", "replace")
+            name = batch.shards[which], bytes(batch.numbers[which]).decode("utf-8", "replace")
             inside = sub[order[edges[at] : edges[at + 1]]]
             known = self.unclaimed.get(name)
             if known is None and len(self.unclaimed) >= MOST_UNCLAIMED:
                 continue
-            digest = None if digests is None else digests[which]
+            digest = None if batch.digests is None else batch.digests[which]
             low, high, rows = int(inside.min()), int(inside.max()), len(inside)
             if known is not None:
                 low, high, rows = min(low, known.first), max(high, known.last), rows + known.user_records
@@ -194,6 +194,7 @@ class Audit:
     retries: list[Unclaimed]  # unclaimed, and an attempt without an answer
     perhaps_retries: list[Unclaimed]  # unclaimed: an attempt without an answer, or a foreign writer
     foreign: list[Unclaimed]
+    conflicts: int  # rows of ledgers that contradict others
     refused: Counter[str]
     left: Counter[str]
     holes: list[Hole] = field(default_factory=list)
@@ -207,7 +208,8 @@ class Audit:
     def complete(self) -> bool:
         # AUD-10: "An audit MUST say complete only where every ledger of a producer is whole to its last end
         # mark, and nothing is missing, unknown or too early."
-        return not (self.holes or len(self.missing) or len(self.unknown) or len(self.too_early))
+        gaps = self.holes or self.conflicts
+        return not (gaps or len(self.missing) or len(self.unknown) or len(self.too_early))
 
 
 def judge(
@@ -261,6 +263,7 @@ def judge(
         retries=retries,
         perhaps_retries=perhaps,
         foreign=foreign,
+        conflicts=names.conflicts,
         refused=refused,
         left=left,
         holes=list(holes),
@@ -322,11 +325,11 @@ def _doubles(names: Names, tally: Tally, doubled: Any) -> list[Double]:
     keys = tally.times[doubled].astype(np.int64) * 256 + tally.by[doubled]
     for key in np.unique(keys):
         times, bits = divmod(int(key), 256)
-        sources = tuple(
-            name for at, name in enumerate(tally.sources) if bits >> min(at, _SOURCES - 1) & 1
-        )
+        sources = tuple(name for at, name in enumerate(tally.sources) if bits >> min(at, _SOURCES - 1) & 1)
         found += [Double(run, times, sources) for run in runs_of(names, doubled[keys == key])]
-    return sorted(found, key=lambda double: (double.run.shard_id, len(double.run.sequence_number), double.run))
+    return sorted(
+        found, key=lambda double: (double.run.shard_id, len(double.run.sequence_number), double.run)
+    )
 
 
 def _repaired(
@@ -334,7 +337,9 @@ def _repaired(
 ) -> tuple[Any, Any, list[Name]]:
     """User records that were not handled, but a copy of them; those whose copy may still be; and the names of
     those that were handled, and their copy too."""
-    copied, waiting, twice = [], [], []
+    copied: list[int] = []
+    waiting: list[int] = []
+    twice: list[Name] = []
     for old, new in repaired:
         at, copy = names.user_record(old), names.user_record(new)
         if at is None or copy is None:
@@ -355,11 +360,13 @@ def _unclaimed(
     largest = max([row.user_records for row in unanswered], default=0)
     retries, perhaps, foreign = [], [], []
     for _, one in sorted(tally.unclaimed.items()):
-        # AUD-16: "What was handled and no ledger names MUST be told: as a producer's attempt without an answer
-        # where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
+        # AUD-16: "What was handled and no ledger names MUST be told: as an attempt without an answer where
+        # its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if one.digest is not None and one.digest in digests:
             retries.append(one)
-        elif holes or (one.digest is None and one.last < largest):  # (attempts without an answer lie anywhere)
+        elif holes or (
+            one.digest is None and one.last < largest
+        ):  # (attempts without an answer lie anywhere)
             perhaps.append(one)
         else:
             foreign.append(one)

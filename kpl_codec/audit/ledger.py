@@ -17,16 +17,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from ..ledger import Kind, Row, block, chunk, digest_of, end_mark, header, ranges_of
+from ..ledger import Handled, Kind, Row, block, chunk, digest_of, end_mark, header, ranges_of
 from .sinks import FolderSink, LineSink, S3Sink, Sink
-
-if TYPE_CHECKING:
-    from ..deaggregation.records import DeaggregatedRecord
 
 _LOG = logging.getLogger("kpl_codec.audit")
 
@@ -39,10 +35,15 @@ class Ledger:
     """
 
     def __init__(
-        self, place: str | os.PathLike[str] | Callable[[str], object], *, wait: bool = False, seconds: float = 5.0
+        self,
+        place: str | os.PathLike[str] | Callable[[str], object],
+        *,
+        wait: bool = False,
+        seconds: float = 5.0,
     ) -> None:
         self.place = place
         self.wait, self.seconds = wait, seconds
+        self._consumers: dict[tuple[int, str], Writer] = {}
         self._in_s3 = isinstance(place, str) and place.startswith("s3://")
         if wait and self._in_s3:
             raise ValueError("a result cannot wait for S3: use wait=False, or a folder")
@@ -61,6 +62,29 @@ class Ledger:
             sink = FolderSink(Path(self.place), name)
         return Writer(sink, name, stream, side, wait=self.wait or side == "handled", seconds=self.seconds)
 
+    def handled(self, stream: str, records: Iterable[Handled], *, before: bool = False) -> None:
+        """Note that this process, a consumer of ``stream``, has handled user records.
+
+        To be called before a checkpoint: so what has no note comes again. ``before``: they were handled in an
+        earlier delivery, and are not again. Raises OSError, or what S3 raises.
+        """
+        now = int(time.time() * 1000)
+        kind = Kind.BEFORE if before else Kind.HANDLED
+        rows: list[Row] = []
+        for record in records:
+            shard, number = record.shard_id or "", record.sequence_number or ""
+            sub = record.sub_sequence_number
+            last = rows[-1] if rows else None
+            if last and last[1:3] == (shard, number) and last.first + last.user_records == sub:
+                rows[-1] = last._replace(user_records=last.user_records + 1)
+            else:
+                rows.append(Row(kind, shard, number, 1, now, first=sub))
+        if rows:
+            key = os.getpid(), stream  # (a forked child has its own)
+            if key not in self._consumers:
+                self._consumers[key] = self.writer(stream, "handled")
+            self._consumers[key].note(rows)
+
 
 class Writer:
     """One writer of a ledger. Its first segment begins at once, so that the ledger shows that it was there.
@@ -70,13 +94,22 @@ class Writer:
     """
 
     def __init__(
-        self, sink: Sink, name: str, stream: str, side: str, *, wait: bool, seconds: float,
+        self,
+        sink: Sink,
+        name: str,
+        stream: str,
+        side: str,
+        *,
+        wait: bool,
+        seconds: float,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self.stream = name, stream
         self._sink, self._side, self._wait, self._seconds, self._clock = sink, side, wait, seconds, clock
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()  # of the rows that are kept: never held while something is written
+        self._io = threading.RLock()
         self._rows: list[Row] = []
+        self._writing: list[Row] = []
         self._before: dict[str, tuple[str, str]] = {}  # what the segment before named
         self._ranges: dict[str, tuple[str, str]] = {}
         self._segment = self._index = self._bytes = self._lost = 0
@@ -93,44 +126,33 @@ class Writer:
         """Write rows, or keep them for the next block."""
         with self._lock:
             self._rows += rows
-            if self._wait:
-                self.flush()
-            elif self._thread is None and self._rows:
-                self._thread = threading.Thread(target=self._run, name="kpl-codec ledger", daemon=True)
-                self._thread.start()
+        if self._wait:
+            self.flush()
+        elif self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="kpl-codec ledger", daemon=True)
+            self._careful(self._thread.start)  # (no new threads while the interpreter ends)
 
     def put(self, shard_id: str, sequence_number: str, partition_key: str, data: bytes) -> None:
         """Note a Kinesis record that another producer than ours has put, by the answer it got."""
         from ..deaggregation.policies import deaggregate
         from ..format.records import KinesisRecord
 
-        users = deaggregate([KinesisRecord(data, partition_key=partition_key)], "report")
+        users = deaggregate([KinesisRecord(partition_key, data)], "report")
         count, now = sum(user.sub_sequence_number is not None for user in users), int(time.time() * 1000)
-        self.note([Row(Kind.DELIVERED, shard_id, sequence_number, count, now, digest_of(partition_key, data))])
-
-    def handled(self, records: Iterable[DeaggregatedRecord]) -> None:
-        """Note user records that a consumer has handled: before it checkpoints, so that those without a note
-        come again. Raises OSError."""
-        now = int(time.time() * 1000)
-        rows: list[Row] = []
-        for record in records:
-            shard, number, sub = record.shard_id or "", record.sequence_number or "", record.sub_sequence_number or 0
-            if rows and rows[-1][1:3] == (shard, number) and rows[-1].first + rows[-1].user_records == sub:
-                rows[-1] = rows[-1]._replace(user_records=rows[-1].user_records + 1)
-            else:
-                rows.append(Row(Kind.HANDLED, shard, number, 1, now, first=sub))
-        self.note(rows)
+        self.note(
+            [Row(Kind.DELIVERED, shard_id, sequence_number, count, now, digest_of(partition_key, data))]
+        )
 
     def flush(self) -> None:
         """Write what is kept. S3 gets its object now."""
-        with self._lock:
+        with self._io:
             self._careful(lambda: self._flush(sync=True))
             if isinstance(self._sink, S3Sink) and self._index > 1:
                 self._careful(self._roll)
 
     def close(self) -> None:
         """Write what is kept, and the last end mark. Closing twice is allowed."""
-        with self._lock:
+        with self._io:
             if not self._closed.is_set():
                 self._closed.set()
                 self._careful(lambda: self._flush(sync=False))
@@ -140,7 +162,7 @@ class Writer:
 
     def _run(self) -> None:
         while not self._closed.wait(self._seconds):
-            with self._lock:
+            with self._io:
                 if not self._closed.is_set():
                     self._careful(lambda: self._flush(sync=False))
 
@@ -150,11 +172,13 @@ class Writer:
         try:
             step()
         except Exception as error:
-            lost, self._rows = len(self._rows), []
+            lost, self._writing = len(self._writing), []
             if self._side == "handled":
                 raise  # and the records come again
             self._lost += lost
-            _LOG.error("the ledger of %s cannot be written, its audit will say unknown: %r", self.stream, error)
+            _LOG.error(
+                "the ledger of %s cannot be written, its audit will say unknown: %r", self.stream, error
+            )
 
     def _begin(self) -> None:
         self._sink.begin(self._segment)
@@ -167,13 +191,15 @@ class Writer:
         self._bytes += len(data)
 
     def _flush(self, *, sync: bool) -> None:
-        if self._rows:
-            self._write(chunk(b"B", self._index, block(self._rows)), sync=sync)
-            for shard, (low, high) in ranges_of(self._rows).items():
+        with self._lock:
+            self._writing, self._rows = self._rows, []
+        if self._writing:
+            self._write(chunk(b"B", self._index, block(self._writing)), sync=sync)
+            for shard, (low, high) in ranges_of(self._writing).items():
                 known = self._ranges.get(shard, (low, high))
                 key = lambda number: (len(number), number)  # noqa: E731
                 self._ranges[shard] = min(low, known[0], key=key), max(high, known[1], key=key)
-            self._rows = []
+            self._writing = []
         old = self._clock() - self._begun_at >= self._sink.segment_seconds
         if self._index > 1 and (old or self._bytes >= self._sink.segment_bytes):
             self._roll()
@@ -184,6 +210,9 @@ class Writer:
         self._begin()
 
     def _end(self, *, last: bool) -> None:
-        self._write(end_mark(self._index, self._ranges, last=last, follows=self._sink.at_once, lost=self._lost), sync=False)
+        self._write(
+            end_mark(self._index, self._ranges, last=last, follows=self._sink.at_once, lost=self._lost),
+            sync=False,
+        )
         self._sink.end()
         self._before, self._ranges, self._lost = self._ranges, {}, 0

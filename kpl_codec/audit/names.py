@@ -42,7 +42,10 @@ class Names:
         self.shards = sorted({shard for shard, _ in named})
         codes = {shard: code for code, shard in enumerate(self.shards)}
         self.width = max([len(number) for _, number in named], default=1)
-        ordered = sorted(named.values(), key=lambda row: (codes[row.shard_id], len(row.sequence_number), row.sequence_number))
+        ordered = sorted(
+            named.values(),
+            key=lambda row: (codes[row.shard_id], len(row.sequence_number), row.sequence_number),
+        )
         self.shard = np.array([codes[row.shard_id] for row in ordered], np.int32)
         self.numbers = np.array([row.sequence_number.encode() for row in ordered], f"S{self.width}")
         self.kinds = np.array([row.kind for row in ordered], np.uint8)

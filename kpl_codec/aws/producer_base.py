@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
+from ..ledger import Kind, Ledger, Notes, Row
 from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
 from ..producer.metrics import Observe
 from ..producer.outcomes import NO_HISTORY
@@ -28,10 +30,12 @@ class ProducerOptions(TypedDict, total=False):
     region_name ...; of an ARN its own region counts); or give ``client``, made without retries:
     boto3's then cannot be used after a fork, aiobotocore's is closed by the caller.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`: see
-    `kpl_codec.aws.telemetry`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
+    `kpl_codec.aws.telemetry`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic. ``ledger``: a
+    `kpl_codec.audit.Ledger`, which notes what was put.
     """
 
     config: ProducerConfig | None
+    ledger: Ledger | None
     client: KinesisClient | None
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
@@ -53,6 +57,7 @@ class ProducerBase:
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
             self._client_settings["region_name"] = self._stream.region
+        self._ledger = options.get("ledger")
         self._observe = guarded(options.get("observe"))
         self._chance = options.get("chance", random.randrange)
         self._clock = options.get("clock", time.monotonic)
@@ -60,13 +65,36 @@ class ProducerBase:
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
         live = LiveShardMap(self._stream.arn or self._stream.name, shard_filter="FROM_TRIM_HORIZON")
-        return ProducerCore(self.config, live, self._chance, self._observe)
+        noted = self._ledger is not None
+        return ProducerCore(self.config, live, self._chance, self._observe, noted=noted)
+
+    def _new_notes(self) -> Notes | None:
+        """A writer of the ledger, if there is one."""
+        return None if self._ledger is None else self._ledger.writer(self._stream.name, "produced")
 
     def _no_room(self) -> DeliveryError:
         """What becomes of a user record that the full producer drops."""
         if self._observe is not None:
             self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
         return DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=())
+
+
+def take_notes(
+    notes: Notes | None, core: ProducerCore, results: list[Result], clock: Callable[[], float]
+) -> None:
+    """Give the ledger what `core` has to note, and the user records of ``results`` that failed."""
+    if notes is None:
+        return
+    offset = int((time.time() - clock()) * 1000)
+    rows = [row._replace(at=row.at + offset) for row in core.rows()]
+    failed = Counter[tuple[Kind, str, int]]()
+    for pending, result in results:
+        if isinstance(result, DeliveryError):
+            kind = Kind.LEFT if result.may_be_stored else Kind.REFUSED
+            failed[kind, result.code, int(pending.accepted_at) * 1000 + offset] += 1
+    rows += [Row(kind, code, "", count, at) for (kind, code, at), count in failed.items()]
+    if rows:
+        notes.note(rows)
 
 
 def broken_off(pending: Pending, cause: BaseException, now: float) -> DeliveryError:

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ..ledger import Notes
 from ..producer import DeliveryError, Outcome, Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_base import Flush, broken_off
+from .producer_base import Flush, broken_off, take_notes
 from .producer_log import log_left_behind, log_not_delivered, not_delivered
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
@@ -56,8 +57,16 @@ class Owner:
     ``failed``: how many were not delivered. ``abandoned``: how many of them because time was up in close.
     """
 
-    def __init__(self, core: ProducerCore, clock: Callable[[], float], exit_timeout: float) -> None:
+    def __init__(
+        self,
+        core: ProducerCore,
+        clock: Callable[[], float],
+        exit_timeout: float,
+        new_notes: Callable[[], Notes | None] = lambda: None,
+    ) -> None:
         self.core = core
+        self._new_notes: Callable[[], Notes | None] | None = new_notes
+        self._notes: Notes | None = None
         self.letters = Letters()
         self.clock = clock
         self.exit_timeout = exit_timeout
@@ -82,6 +91,8 @@ class Owner:
         """Take puts and answers, and let the core decide. Returns the calls to make; `resolve` follows."""
         core, letters = self.core, self.letters
         assert self.client is not None
+        if self._new_notes is not None:  # in this thread: opening a ledger may take a while
+            self._notes, self._new_notes = self._new_notes(), None
         with LOCK:
             letters.unread = False
             inbox, letters.inbox = letters.inbox, []
@@ -124,6 +135,7 @@ class Owner:
         """Give user records their results. False: the producer is closed and nothing is left."""
         core, letters = self.core, self.letters
         results = core.results()
+        take_notes(self._notes, core, results, self.clock)
         failures = not_delivered(results)
         self.failed += failures.total()
         if results:
@@ -141,7 +153,10 @@ class Owner:
                 letters.news.notify_all()
         # Not before: a signal handler that has interrupted the log may wait for the results.
         log_not_delivered(failures)
-        return not letters.closing or core.outstanding > 0 or bool(letters.inbox)
+        more = not letters.closing or core.outstanding > 0 or bool(letters.inbox)
+        if not more and self._notes is not None:
+            self._notes.close()
+        return more
 
     def finish(self) -> None:
         """There are no more turns. Called with the lock held."""

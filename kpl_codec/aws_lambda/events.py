@@ -23,6 +23,7 @@ from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord
+from ..ledger import Ledger
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -89,12 +90,15 @@ class Options(Opening, total=False):
 
     * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
       raise, the record counts as handled; without it such records are reported as failed;
-    * ``context``, ``reserve_ms``: Lambda's; if less time is left, the rest is not started but reported.
+    * ``context``, ``reserve_ms``: Lambda's; if less time is left, the rest is not started but reported;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets its answer. What
+      it raises fails the invocation: the records come again.
     """
 
     on_poison: Callable[[Poison], object] | None
     context: Context | None
     reserve_ms: int
+    ledger: Ledger | None
 
 
 class Unit(NamedTuple):
@@ -280,13 +284,17 @@ class Batch:
         on_poison: Callable[[Poison], object] | None = None,
         context: Context | None = None,
         reserve_ms: int = 0,
+        ledger: Ledger | None = None,
         **opening: Unpack[Opening],
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")
         self._units = units(event, **opening)
         self._stop, self._on_poison = after_failure == "stop", on_poison
-        self._context, self._reserve_ms = context, reserve_ms
+        self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
+        #: What was handled, and of it what was by this invocation: ``once`` leaves out what was before.
+        self.handled: list[Call] = []
+        self.ran: set[int] = set()
         #: The sequence numbers of the Kinesis records that failed, by `Call.number`.
         self._failed: dict[int, str] = {}
         self._failed_keys: set[str | None] = set()
@@ -342,11 +350,19 @@ class Batch:
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
         failures = dict.fromkeys(self._failed[number] for number in sorted(self._failed))
+        if self._ledger is not None and self.handled:
+            # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
+            name = self.handled[0].unit.stream_arn.rpartition("/")[2]
+            for now in (True, False):
+                records = [call.record for call in self.handled if (id(call.record) in self.ran) == now]
+                self._ledger.handled(name, records, before=not now)
         return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
 
 
-def _handle(handler: Handler, record: DeaggregatedRecord) -> object:
-    return done(handler(record))
+def _handle(handler: Handler, record: DeaggregatedRecord, batch: Batch) -> object:
+    result = done(handler(record))
+    batch.ran.add(id(record))
+    return result
 
 
 def process_user_records(
@@ -372,9 +388,10 @@ def process_user_records(
     for call in batch.calls():
         if call is None or not batch.may_start(call):
             continue
-        run = partial(_handle, handler, call.record)
+        run = partial(_handle, handler, call.record, batch)
         try:
             done(run() if once is None else once(call.key, run))
+            batch.handled.append(call)
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             batch.fail(call)
     return batch.answer()

@@ -11,6 +11,7 @@ from ..compiled import speedups
 from ..format.codec import encode_many
 from ..format.hash_keys import format_hash_key
 from ..format.size import AggregateSize
+from ..ledger import NO_DIGEST
 from .pending import Pending
 
 _Size: type[AggregateSize] = AggregateSize if speedups is None else speedups.AggregateSize
@@ -29,13 +30,14 @@ class Outgoing:
     ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
     are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
     ``may_wait``: it may wait for more user records after its deadline; ``waited``: it has begun to.
-    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``deadline`` and
+    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``digest``: of what was sent,
+    see `kpl_codec.ledger`. ``deadline`` and
     ``expires_at``: the earliest of its user records, in seconds.
     """
 
     __slots__ = (
-        "closed", "deadline", "expires_at", "group", "highest", "lowest", "max_size", "may_wait", "outer_key",
-        "records", "shard", "size", "waited",
+        "closed", "deadline", "digest", "expires_at", "group", "highest", "lowest", "max_size", "may_wait",
+        "outer_key", "records", "shard", "size", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +48,7 @@ class Outgoing:
         self.outer_key = outer_key
         self.max_size = max_size
         self.closed = self.may_wait = self.waited = False
+        self.digest = NO_DIGEST
         self._begin(first)
 
     def _begin(self, first: Pending) -> None:

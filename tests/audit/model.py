@@ -46,7 +46,8 @@ class Odds:
 
 
 class Stored(NamedTuple):
-    """A Kinesis record. ``role``: delivered, again, unanswered, foreign, repair. ``ids``: of its user records."""
+    """A Kinesis record and the ids of its user records. ``role``: delivered, again, unanswered, foreign,
+    repair."""
 
     number: str
     ids: tuple[int, ...]
@@ -187,7 +188,9 @@ class World:
             if record.role == "again" and self.odds.drops_misplaced:
                 continue
             batch += [
-                (shard_id, record.number, sub) for sub in range(len(record.ids)) if not self.one_of(self.odds.skip)
+                (shard_id, record.number, sub)
+                for sub in range(len(record.ids))
+                if not self.one_of(self.odds.skip)
             ]
         if batch and self.one_of(self.odds.consumer_crash):
             batch = batch[: self.rng.randint(0, len(batch))]
@@ -314,7 +317,9 @@ def add(world: World, tally: Tally, names: list[Name]) -> None:
 
 
 def spelled(runs: Iterable[Run]) -> set[Name]:
-    return {(one.shard_id, one.sequence_number, sub) for one in runs for sub in range(one.first, one.last + 1)}
+    return {
+        (one.shard_id, one.sequence_number, sub) for one in runs for sub in range(one.first, one.last + 1)
+    }
 
 
 def within(name: Name, ranges: Ranges) -> bool:

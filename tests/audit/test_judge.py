@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kpl_codec.audit.names import runs_of
 from kpl_codec.ledger import Kind
 
-from ..examples import examples
 from .model import Judged, Odds, World, audited, plain_audit, spelled
 
 SOMETIMES = st.sampled_from([0, 0, 2, 5, 20])
@@ -42,7 +41,9 @@ WORLDS = st.builds(
 def check(world: World, judged: Judged) -> None:
     """What holds of every audit, by the plain one and by the truth."""
     audit, names = judged.audit, judged.names
-    missing, unknown, early = (spelled(runs_of(names, part)) for part in (audit.missing, audit.unknown, audit.too_early))
+    missing, unknown, early = (
+        spelled(runs_of(names, part)) for part in (audit.missing, audit.unknown, audit.too_early)
+    )
     doubled = {name: double.times for double in audit.doubles for name in spelled([double.run])}
     if not world.copies:
         plain = plain_audit(judged)
@@ -57,7 +58,9 @@ def check(world: World, judged: Judged) -> None:
     if audit.complete:
         assert lost <= {old for old, _ in world.copies}
     known = {(row.shard_id, row.sequence_number) for row in judged.rows if row.kind is Kind.DELIVERED}
-    assert {name for name in lost if name[:2] in known} <= missing | unknown | early | {old for old, _ in world.copies}
+    assert {name for name in lost if name[:2] in known} <= missing | unknown | early | {
+        old for old, _ in world.copies
+    }
     # Where no note of the consumer is lost, nothing is unknown, and every double is named.
     if not judged.handled_holes:
         assert not unknown
@@ -76,8 +79,8 @@ def check(world: World, judged: Judged) -> None:
         assert sum(audit.refused.values()) == world.refused[Kind.REFUSED]
         assert sum(audit.left.values()) == world.refused[Kind.LEFT]
     totals = sum((Counter(vars(sums)) for sums in audit.shards.values()), Counter[str]())
-    parts = ("handled", "repaired", "missing", "unknown", "too_early")
-    assert totals["delivered"] == sum(totals[part] for part in parts)
+    fates = ("handled", "repaired", "missing", "unknown", "too_early")
+    assert totals["delivered"] == sum(totals[fate] for fate in fates)
 
 
 @pytest.mark.requirement("AUD-10", "AUD-13", "AUD-14", "AUD-16")
