@@ -18,8 +18,9 @@ Specification: spec/13-audit.md, AUD-10 to AUD-19.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -64,7 +65,7 @@ class Tally:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.times = np.zeros(names.user_records, np.uint8)  # 255: that often or oftener
-        self.by = np.zeros(names.user_records, np.uint8)  # a bit a source
+        self._by: Any = None  # a bit a source, once there are two of them
         self.sources: list[str] = []
         self.rows = self.bad = self.unclaimed_rows = 0
         #: Of each shard one past the last known Kinesis record that is before the last handled one.
@@ -77,6 +78,14 @@ class Tally:
         if name not in self.sources:
             self.sources.append(name)
         self._bit = np.uint8(1 << min(self.sources.index(name), _SOURCES - 1))
+        if self._by is None and len(self.sources) > 1:
+            self._by = self.by(slice(None))
+
+    def by(self, user_records: Any) -> Any:
+        """Of each user record a bit for each source that has handled it."""
+        if self._by is None:
+            return (self.times[user_records] > 0).astype(np.uint8)
+        return self._by[user_records]
 
     def add(
         self,
@@ -126,10 +135,11 @@ class Tally:
             self._not_claimed(batch, record[~claimed], sub[~claimed])
             place, sub = place[claimed], sub[claimed]
         at = self.names.starts[place] + sub
-        self.by[at] |= self._bit
+        if self._by is not None:
+            self._by[at] |= self._bit
         if batch.before:
             self.times[at] = np.maximum(self.times[at], 1)
-        elif len(at) and (np.diff(at) <= 0).any():  # else each is there once
+        elif not _distinct(at):
             at, times = np.unique(at, return_counts=True)
             self.times[at] = np.minimum(self.times[at].astype(np.int64) + times, 255)
         else:
@@ -155,6 +165,16 @@ class Tally:
                 low, high, rows = min(low, known.first), max(high, known.last), rows + known.user_records
                 digest = digest or known.digest
             self.unclaimed[name] = Unclaimed(*name, rows, low, high, digest)
+
+
+def _distinct(at: Any) -> bool:
+    """Whether no user record is there twice, as far as that can be seen without sorting them all."""
+    breaks = np.flatnonzero(np.diff(at) != 1)
+    if not len(at) or len(breaks) * 8 > len(at):
+        return not len(at)
+    firsts, lasts = at[np.concatenate(([0], breaks + 1))], at[np.concatenate((breaks, [len(at) - 1]))]
+    order = np.argsort(firsts)
+    return bool((firsts[order][1:] > lasts[order][:-1]).all())
 
 
 class Double(NamedTuple):
@@ -228,23 +248,31 @@ def judge(
     user record of its shard. ``finished``: shards that the consumer has read to their end, for it has begun
     with their children. ``repaired``: names of user records that were put again, and of their copies, which
     `tally` has as unclaimed."""
-    kinds = np.repeat(names.kinds, names.counts)
-    records = np.repeat(np.arange(len(names), dtype=np.int32), names.counts)
-    delivered = kinds == Kind.DELIVERED
-    handled = tally.times > 0
-    due = _due(names, tally, records, until, frozenset(finished))
-    unnamed = list(unnamed)
-    absent = np.flatnonzero(delivered & ~handled)
-    copied, waiting, twice = _repaired(names, handled, due, repaired)
-    absent = absent[~np.isin(absent, copied)]
-    late = due[absent] & ~np.isin(absent, waiting)
-    missing, too_early = absent[late], absent[~late]
-    # AUD-14: "Where notes of a consumer are lost, a user record that they may have named MUST be called
-    # unknown, not missing."
-    lost = _in_holes(names, handled_holes)[records[missing]]
-    missing, unknown = missing[~lost], missing[lost]
-    sums = _by_shard(names, delivered, handled, copied, missing, unknown, too_early)
-    doubled = np.flatnonzero((tally.times > 1) & (kinds != Kind.AGAIN))
+    unnamed, repaired = list(unnamed), list(repaired)
+    ends = _ends(names, tally, frozenset(finished))
+    due = partial(_due, names, ends, until)
+    copied, waiting, twice = _repaired(names, tally, due, repaired)
+    lost = _in_holes(names, handled_holes)
+    # missing, unknown, too early, doubled: of so many Kinesis records at a time
+    parts: list[list[Any]] = [[], [], [], []]
+    copies = 0
+    for low, high in _slices(names):
+        records = np.repeat(np.arange(low, high), names.counts[low:high])
+        users = np.arange(names.starts[low], names.starts[high])
+        kinds, times = names.kinds[records], tally.times[users]
+        copies += int(((times > 0) & (kinds == Kind.AGAIN)).sum())
+        absent = (times == 0) & (kinds == Kind.DELIVERED)
+        records, users, doubles = records[absent], users[absent], users[(times > 1) & (kinds != Kind.AGAIN)]
+        keep = ~np.isin(users, copied)
+        records, users = records[keep], users[keep]
+        late = due(records, users) & ~np.isin(users, waiting)
+        # AUD-14: "Where notes of a consumer are lost, a user record that they may have named MUST be called
+        # unknown, not missing."
+        dark = late & lost[records]
+        for part, found in zip(parts, (users[late & ~dark], users[dark], users[~late], doubles), strict=True):
+            part.append(found)
+    missing, unknown, too_early, doubled = (np.concatenate([np.zeros(0, np.int64), *part]) for part in parts)
+    sums = _by_shard(names, copied, missing, unknown, too_early)
     retries, perhaps, foreign = _unclaimed(tally, unnamed, holes)
     refused, left = Counter[str](), Counter[str]()
     for row in unnamed:
@@ -257,7 +285,7 @@ def judge(
         too_early=too_early,
         doubles=_doubles(names, tally, doubled),
         doubled=len(doubled),
-        copies=int((handled & (kinds == Kind.AGAIN)).sum()),
+        copies=copies,
         repaired=len(copied),
         repaired_twice=twice,
         retries=retries,
@@ -271,23 +299,37 @@ def judge(
     )
 
 
-def _due(names: Names, tally: Tally, records: Any, until: int | None, finished: frozenset[str]) -> Any:
-    """Which user records the consumer is past."""
-    # AUD-13: "A user record that was not handled MUST be called missing only where a later one of its shard
-    # was handled, a child of its shard was begun, or the caller says that it must be handled by now."
-    if until is not None:
-        return (names.at < until)[records]
-    due = np.zeros(names.user_records, bool)
+def _slices(names: Names) -> Iterator[tuple[int, int]]:
+    """All Kinesis records, some user records at a time."""
+    low = 0
+    while low < len(names):
+        high = max(int(np.searchsorted(names.starts, names.starts[low] + _SLICE)), low + 1)
+        yield low, min(high, len(names))
+        low = high
+
+
+def _ends(names: Names, tally: Tally, finished: frozenset[str]) -> Any:
+    """Of each shard one past the last user record that the consumer is past."""
+    ends = names.starts[tally.passed]
     for code, shard in enumerate(names.shards):
         low, high = names.starts[names.bounds[code]], names.starts[names.bounds[code + 1]]
         if shard in finished:
-            due[low:high] = True
+            ends[code] = high
         else:
-            # (argmax of the reverse is quicker than all that are handled)
-            handled = tally.times[low:high] > 0
-            last = high - int(handled[::-1].argmax()) if handled.any() else low
-            due[low : max(last, names.starts[tally.passed[code]])] = True
-    return due
+            last = next(
+                (at for at in range(high, low, -_SLICE) if tally.times[max(low, at - _SLICE) : at].any()), low
+            )
+            handled = np.flatnonzero(tally.times[max(low, last - _SLICE) : last])
+            if len(handled):
+                ends[code] = max(ends[code], max(low, last - _SLICE) + handled[-1])
+    return ends
+
+
+def _due(names: Names, ends: Any, until: int | None, records: Any, users: Any) -> Any:
+    """Which user records the consumer is past."""
+    # AUD-13: "A user record that was not handled MUST be called missing only where a later one of its shard
+    # was handled, a child of its shard was begun, or the caller says that it must be handled by now."
+    return users < ends[names.shard[records]] if until is None else names.at[records] < until
 
 
 def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
@@ -304,25 +346,24 @@ def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
     return inside
 
 
-def _by_shard(
-    names: Names, delivered: Any, handled: Any, copied: Any, missing: Any, unknown: Any, early: Any
-) -> dict[str, ShardSums]:
+def _by_shard(names: Names, copied: Any, missing: Any, unknown: Any, early: Any) -> dict[str, ShardSums]:
     edges = names.starts[names.bounds]
+    counts = np.where(names.kinds == Kind.DELIVERED, names.counts, 0)
     sums = {}
     for code, shard in enumerate(names.shards):
         low, high = edges[code], edges[code + 1]
-        counts = (
-            int(np.searchsorted(which, high) - np.searchsorted(which, low))
+        delivered = int(counts[names.bounds[code] : names.bounds[code + 1]].sum())
+        parts = [
+            int(np.diff(np.searchsorted(which, (low, high)))[0])
             for which in (copied, missing, unknown, early)
-        )
-        own = delivered[low:high]
-        sums[shard] = ShardSums(int(own.sum()), int((own & handled[low:high]).sum()), *counts)
+        ]
+        sums[shard] = ShardSums(delivered, delivered - sum(parts), *parts)
     return sums
 
 
 def _doubles(names: Names, tally: Tally, doubled: Any) -> list[Double]:
     found = []
-    keys = tally.times[doubled].astype(np.int64) * 256 + tally.by[doubled]
+    keys = tally.times[doubled].astype(np.int64) * 256 + tally.by(doubled)
     for key in np.unique(keys):
         times, bits = divmod(int(key), 256)
         sources = tuple(name for at, name in enumerate(tally.sources) if bits >> min(at, _SOURCES - 1) & 1)
@@ -333,7 +374,7 @@ def _doubles(names: Names, tally: Tally, doubled: Any) -> list[Double]:
 
 
 def _repaired(
-    names: Names, handled: Any, due: Any, repaired: Iterable[tuple[Name, Name]]
+    names: Names, tally: Tally, due: Callable[[Any, Any], Any], repaired: Sequence[tuple[Name, Name]]
 ) -> tuple[Any, Any, list[Name]]:
     """User records that were not handled, but a copy of them; those whose copy may still be; and the names of
     those that were handled, and their copy too."""
@@ -344,11 +385,13 @@ def _repaired(
         at, copy = names.user_record(old), names.user_record(new)
         if at is None or copy is None:
             continue
-        if not handled[at]:
-            (copied if handled[copy] else [] if due[copy] else waiting).append(at)
-        elif handled[copy]:
-            twice.append(old)
-    return np.array(copied, np.int64), np.array(waiting, np.int64), twice
+        if tally.times[at]:
+            twice += [old] * bool(tally.times[copy])
+        elif tally.times[copy]:
+            copied.append(at)
+        elif not due(names.named(np.array([copy]))[0], np.array([copy]))[0]:
+            waiting.append(at)
+    return np.array(sorted(copied), np.int64), np.array(waiting, np.int64), twice
 
 
 def _unclaimed(

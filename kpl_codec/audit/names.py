@@ -34,8 +34,8 @@ class Names:
         for row in rows:
             known = named.setdefault((row.shard_id, row.sequence_number), row)
             if known is not row and known != row:
-                # AUD-9: "Of two rows with one name that differ, the one with more user records MUST count, and
-                # the audit MUST NOT say complete."
+                # AUD-9: "Of two rows with one name that differ, the one with more user records MUST count,
+                # and the audit MUST NOT say complete."
                 self.conflicts += Kind.REPAIRED not in (known.kind, row.kind)
                 if (known.kind, -known.user_records) > (row.kind, -row.user_records):
                     named[row.shard_id, row.sequence_number] = row
