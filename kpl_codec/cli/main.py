@@ -28,6 +28,7 @@ COMMANDS = {
     "validate": "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop.",
     "watch": "Watch a live stream, read a small part of it, and tell what is being lost.",
     "repair": "Put the user records that validate found lost at the KCL again, aggregated per shard.",
+    "audit": "Compare what producers have put with what consumers have handled, and name what is missing.",
     "inspect": "Show one record byte by byte, with its defects, and what the KCL makes of it.",
     "shards": "List a stream's shards, predict where keys go, show their history.",
     "keys": "Hash partition keys, count them per shard, allocate balanced hash keys, split the key space.",
