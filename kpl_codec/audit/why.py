@@ -149,12 +149,12 @@ class Why:
         low, high = (self._names.starts[self._names.bounds[code + one]] for one in (0, 1))
         told = []
         for word, part, step in (
-            ("after", self._tally.times[low:at], -1),
-            ("before", self._tally.times[at:high], 1),
+            ("before", self._tally.times[low:at], -1),
+            ("after", self._tally.times[at:high], 1),
         ):
             handled = np.flatnonzero(part[::step][:100_000])
             if len(handled):
                 one = at + handled[0] if step > 0 else at - 1 - handled[0]
                 near = runs_of(self._names, np.array([one]))[0]
-                told.append(f"{word} {near.sequence_number}/{near.first}")
-        return f"handled were those {' and '.join(told)}" if told else "nothing near it was handled"
+                told.append(f"{near.sequence_number}/{near.first} {word} it")
+        return f"handled were {' and '.join(told)}" if told else "nothing near it was handled"
