@@ -178,7 +178,7 @@ def block(rows: Sequence[Row]) -> bytes:
         _column(steps),
         _column([rows[number].user_records for number in order]),
         _column([rows[number].first for number in order]),
-        _column([_zigzag(now - before) for before, now in zip([0, *times[:-1]], times, strict=True)]),
+        _column([_zigzag(now - before) for before, now in zip([0, *times][:-1], times, strict=True)]),
     ]
     packed = zlib.compress(b"".join(len(column).to_bytes(4, "big") + column for column in columns), 6)
     digests = b"".join([rows[number].digest for number in order])

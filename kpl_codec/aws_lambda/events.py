@@ -354,7 +354,11 @@ class Batch:
             # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
             name = self.handled[0].unit.stream_arn.rpartition("/")[2]
             for now in (True, False):
-                records = [call.record for call in self.handled if (id(call.record) in self.ran) == now]
+                calls = sorted(
+                    (call for call in self.handled if (id(call.record) in self.ran) == now),
+                    key=lambda call: (call.number, call.record.sub_sequence_number),
+                )
+                records = [call.record for call in calls]
                 self._ledger.handled(name, records, before=not now)
         return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
 

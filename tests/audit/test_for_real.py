@@ -1,4 +1,4 @@
-"""A real local server, a planted bug, a faulty writer, a split: the audit names all of it, repair heals it."""
+"""A local server, a planted bug, a faulty writer, a split: the audit names all of it, and repair heals it."""
 
 from __future__ import annotations
 
