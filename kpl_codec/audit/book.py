@@ -52,6 +52,9 @@ class Book:
         self._writers: dict[str, dict[int, _Segment]] = {}
         self._damaged: list[Hole] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._writers or self._damaged)
+
     def add_file(self, name: str, data: bytes) -> None:
         """A segment's file. Where the header is damaged, its name says whose it is."""
         match = _NAME.match(name)

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 from .. import __version__
 from ..captures import Location
 from ..captures.rows import Rows
-from ..findings import Finding
+from ..findings import KINDS, Finding
 from ..format.records import KinesisRecord
 from ..ledger import Kind, Row
-from ..pictures.labels import plural
+from ..pictures.labels import camel_keys, plural
 from ..report.build import build_report
 from ..report.counters import Tally as Counts
 from ..report.model import About, AuditCell, Report
@@ -117,14 +117,16 @@ def facts(audit: Audit, names: Names, tally: Tally, found: Sequence[Finding]) ->
     return {
         "complete": audit.complete,
         "userRecords": {**sums, "tooEarly": audit.total("too_early"), "twice": audit.doubled + audit.copies},
-        "refused": dict(audit.refused),
-        "left": dict(audit.left),
-        "kinds": dict(kinds),
+        "refused": [{"code": code, "userRecords": count} for code, count in sorted(audit.refused.items())],
+        "left": [{"code": code, "userRecords": count} for code, count in sorted(audit.left.items())],
+        "kinds": [
+            {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=list(KINDS).index)
+        ],
         "kinesisRecords": len(names),
         "handledRows": tally.rows,
         "unclaimedRows": tally.unclaimed_rows,
         "unreadableRows": tally.bad,
-        "shards": {shard: asdict(one) for shard, one in audit.shards.items()},
+        "shards": [camel_keys({"shard_id": shard, **asdict(one)}) for shard, one in audit.shards.items()],
         "incomplete": [f"{hole.writer}: {hole.why}" for hole in audit.holes],
         "version": __version__,
     }

@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ..findings import SEVERITIES, at_least_as_bad, kind_of
+from ..findings import at_least_as_bad, kind_of
 from ..pictures.terminal import line, note, show, show_json, table
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_connection, add_fail_on, client_of, since, stream_type
+from .source import add_connection, add_fail_on, client_of, since, stream_type
 
 if TYPE_CHECKING:
-    from ..audit.judge import Audit
-    from ..findings import Finding
+    from rich.console import RenderableType
+
+    from ..audit.running import Audited
 
 _EPILOG = """\
---produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with the columns
-shard, sequence number and user records.
---handled: ledgers of consumers, or tables with the columns shard, sequence number and sub-sequence number: the
-output of a job, a query's result. A lastSubSequenceNumber makes a row a run.
+--produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with columns
+named shard, sequence_number and user_records.
+--handled: ledgers of consumers, or tables with columns named shard, sequence_number and sub_sequence_number:
+the output of a job, the result of a query. With last_sub_sequence_number, too, each row is a run.
 
 Of each shard, what comes before the last handled user record is judged; the rest is "too early". Where a
 consumer handles several batches of a shard at a time, say with --until what must be handled by now.
@@ -52,95 +53,69 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..audit.handled import read_handled, read_produced
-    from ..audit.judge import Tally, judge
-    from ..audit.names import NAMED, Names, runs_of
-    from ..audit.results import copies_of, facts, findings_of, headline, repaired_names, write
-    from ..audit.why import Why, fetch
-    from ..aws.shard_map import fetch_shard_map
+    from ..audit.running import audit
     from ..captures import Location
-    from ..shards.stream import stream_of
     from ..validation.results import check_output
 
-    output = None if args.output is None else Location(args.output)
-    if output is not None:
-        check_output(output)
-    client = None if args.stream is None else client_of(args)
-    shard_map = None if client is None else fetch_shard_map(client, args.stream, closed=True)
-    book, rows = read_produced(args.produced)
-    streams = book.streams | (set() if args.stream is None else {stream_of(args.stream).name})
-    if len(streams) > 1:
-        raise UsageError(reason=f"ledgers of several streams: {', '.join(sorted(streams))}")
-    rows += [row for _, block in book.rows("produced") for row in block]
-    repaired = repaired_names(args.repaired)
-    names = Names([*(row for row in rows if row.kind in NAMED), *copies_of(repaired)])
-    tally = Tally(names)
-    consumers = read_handled(args.handled, tally)
-    begun = tally.handled_shards
-    audit = judge(
-        names,
-        tally,
-        unnamed=[row for row in rows if row.kind not in NAMED],
-        holes=book.holes("produced"),
-        handled_holes=consumers.holes("handled"),
-        until=None if args.until is None else int(args.until.timestamp() * 1000),
-        # A consumer begins with a child when it has read the parent to its end.
-        finished=[
-            shard.shard_id
-            for shard in shard_map or ()
-            if shard_map is not None
-            and any(child.shard_id in begun for child in shard_map.lineage.children(shard.shard_id))
-        ],
-        repaired=repaired,
+    if args.output is not None:
+        check_output(Location(args.output))
+    audited = audit(
+        args.produced,
+        args.handled,
+        repaired=args.repaired,
+        until=args.until,
+        client=None if args.stream is None else client_of(args),
+        stream=args.stream,
     )
-    fetched = None
-    if client is not None and shard_map is not None:
-        places = sorted({run[:2] for run in runs_of(names, audit.missing)})
-        fetched = fetch(client, args.stream, shard_map, places)
-    missing = Why(names, tally, shard_map, fetched).findings(audit.missing)
-    found = list(findings_of(audit, names, missing))
-    summary = facts(audit, names, tally, found)
-    if output is not None:
-        records = fetched.records.values() if fetched is not None else ()
-        stream = next(iter(streams), None)
-        write(output, audit, names, summary, found, records, shard_map, stream)
+    if args.output is not None:
+        audited.write(args.output)
     if args.json:
-        show_json(summary)
+        show_json(audited.facts)
     else:
-        _tell(args, audit, headline(audit), summary, found)
-    bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in found)
+        show(*told(audited))
+        if audited.tally.bad:
+            note(f"{audited.tally.bad:,} rows of --handled name no user record")
+        if args.output is not None:
+            show(
+                line(""),
+                line(f"Every finding: kpl-codec findings {args.output}   (pictures: report.html there)"),
+            )
+        if args.output is not None and args.stream is not None and len(audited.audit.missing):
+            show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+    bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in audited.findings)
     # AUD-19: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
     # --fail-on; with 1 where it found something or cannot be sure, with 2 where it could not be done."
-    return FINDINGS if bad or not audit.complete else CLEAN
+    return FINDINGS if bad or not audited.audit.complete else CLEAN
 
 
-def _tell(
-    args: argparse.Namespace, audit: Audit, headline: str, summary: dict[str, Any], found: list[Finding]
-) -> None:
+def told(audited: Audited) -> list[RenderableType]:
+    """What became of what was put, by shard; and the findings by kind."""
+    facts = audited.facts
     rows = [
-        [shard, *(f"{sums[name]:,}" for name in _COLUMNS)]
-        for shard, sums in sorted(summary["shards"].items())
+        [shard["shardId"], *(f"{shard[name]:,}" for name in _COLUMNS.values())] for shard in facts["shards"]
     ]
-    show(line((headline, "bold")), line(""))
-    show(table(["shard", *(name.replace("_", " ") for name in _COLUMNS)], rows, range(1, 7), indent=2))
-    kinds = {finding.kind for finding in found}
+    shown: list[RenderableType] = [
+        line((audited.headline, "bold")),
+        line(""),
+        table(["shard", *_COLUMNS], rows, range(1, 7), indent=2),
+    ]
+    kinds = [
+        [f"{one['userRecords']:,}", kind_of(one["kind"]).severity, one["kind"], kind_of(one["kind"]).title]
+        for one in facts["kinds"]
+    ]
     if kinds:
-        told = [
-            [f"{summary['kinds'][kind]:,}", kind_of(kind).severity, kind, kind_of(kind).title]
-            for kind in sorted(kinds, key=lambda kind: (SEVERITIES.index(kind_of(kind).severity), kind))
-        ]
-        show(line(""), table(["user records", "severity", "kind", ""], told, (0,), indent=2))
-    for finding in [one for one in found if one.severity == "critical"][:5]:
-        name = f"{finding.shard_id} {finding.sequence_number}/{finding.sub_sequence_number}"
-        show(line(f"  {name}: {finding.detail}"))
-    if summary["unreadableRows"]:
-        note(f"{summary['unreadableRows']:,} rows of --handled name no user record")
-    if args.output is not None:
-        show(
-            line(""), line(f"Every finding: kpl-codec findings {args.output}   (with pictures: report.html)")
-        )
-    if args.output is not None and args.stream is not None and len(audit.missing):
-        show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+        shown += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
+    examples = [one for one in audited.findings if one.severity == "critical"][:_EXAMPLES]
+    if examples:
+        shown.append(line(""))
+    for one in examples:
+        shown.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
+    return shown
 
 
-_COLUMNS = ("delivered", "handled", "repaired", "missing", "unknown", "too_early")
+_COLUMNS = {
+    "delivered": "delivered", "handled": "handled", "repaired": "repaired", "missing": "missing",
+    "unknown": "unknown", "too early": "tooEarly",
+}  # fmt: skip
+#: Missing user records that are told at once.
+_EXAMPLES = 3

@@ -61,7 +61,7 @@ AUDIT = (
         "audit-incomplete",
         "warning",
         "A producer's ledger is not whole",
-        "A producer still runs, has crashed, or part of its ledger is lost. What that part named is not known.",
+        "A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.",
         ONLY_THE_CHECK,
         "Audit again when the producer is closed. After a crash, ask its callers what had no result.",
         ("shard_id", "sequence_number", "file", "detail"),
