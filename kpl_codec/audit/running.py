@@ -35,7 +35,7 @@ class AuditError(KplError, ValueError):
 
 
 class Audited(NamedTuple):
-    """``stream``: its name, as far as it is known. ``fetched``: what the stream still holds of what is missing."""
+    """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing."""
 
     audit: Audit
     names: Names

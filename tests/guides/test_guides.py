@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 #: Guides about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "move-over.md", "s3-and-accounts.md", "spark.md", "watch.md", "write.md"
+    "check-captures.md", "ci.md", "move-over.md", "s3-and-accounts.md", "spark.md", "watch.md",
+    "was-everything-handled.md", "write.md",
 }  # fmt: skip
 STREAM = "orders"
 
