@@ -14,7 +14,8 @@ from typing import Any
 
 #: Packages whose ``__all__`` is public, and modules that are imported by their own name.
 PUBLIC = (
-    "", ".adapters", ".adapters.json_stream", ".arrow", ".aws", ".aws_lambda", ".aws_lambda.aio", ".captures",
+    "", ".audit", ".audit.book", ".audit.judge", ".audit.names", ".audit.running", ".audit.why",
+    ".adapters", ".adapters.json_stream", ".arrow", ".aws", ".aws_lambda", ".aws_lambda.aio", ".captures",
     ".aws_lambda.firehose", ".deaggregation", ".deaggregation.kcl", ".producer", ".shards",
     ".shards.live_shard_map", ".spark", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
     ".findings", ".report.model", ".validation",

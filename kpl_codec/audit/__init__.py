@@ -6,6 +6,7 @@
 Specification: spec/13-audit.md.
 """
 
+from ..ledger import Kind, Row
 from .ledger import Ledger, Writer
 
-__all__ = ["Ledger", "Writer"]
+__all__ = ["Kind", "Ledger", "Row", "Writer"]

@@ -12,7 +12,7 @@
 
 A consumer is past a user record when it has handled a later one of the same shard, or when the caller says
 until when everything must be handled. Memory: two bytes a user record, and see `names`.
-Specification: spec/13-audit.md, AUD-10 to AUD-19.
+Specification: spec/13-audit.md, AUD-9 to AUD-17.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Tally:
         record: Any,
         first: Any,
         last: Any | None = None,
-        digests: Sequence[bytes | None] | None = None,
         *,
+        digests: Sequence[bytes | None] | None = None,
         before: bool = False,
     ) -> None:
         """A batch: ``shards`` and ``numbers`` (bytes) of its Kinesis records, each named once or oftener; and
@@ -266,7 +266,7 @@ def judge(
         keep = ~np.isin(users, copied)
         records, users = records[keep], users[keep]
         late = due(records, users) & ~np.isin(users, waiting)
-        # AUD-14: "Where notes of a consumer are lost, a user record that they may have named MUST be called
+        # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
         # unknown, not missing."
         dark = late & lost[records]
         for part, found in zip(parts, (users[late & ~dark], users[dark], users[~late], doubles), strict=True):
@@ -327,7 +327,7 @@ def _ends(names: Names, tally: Tally, finished: frozenset[str]) -> Any:
 
 def _due(names: Names, ends: Any, until: int | None, records: Any, users: Any) -> Any:
     """Which user records the consumer is past."""
-    # AUD-13: "A user record that was not handled MUST be called missing only where a later one of its shard
+    # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
     # was handled, a child of its shard was begun, or the caller says that it must be handled by now."
     return users < ends[names.shard[records]] if until is None else names.at[records] < until
 
@@ -387,6 +387,8 @@ def _repaired(
             continue
         if tally.times[at]:
             twice += [old] * bool(tally.times[copy])
+        # AUD-15: "A user record that was not handled MUST count as handled where its copy was, by the log of
+        # the repair that put the copy; until the consumer is past the copy it is too early."
         elif tally.times[copy]:
             copied.append(at)
         elif not due(names.named(np.array([copy]))[0], np.array([copy]))[0]:
@@ -403,7 +405,7 @@ def _unclaimed(
     largest = max([row.user_records for row in unanswered], default=0)
     retries, perhaps, foreign = [], [], []
     for _, one in sorted(tally.unclaimed.items()):
-        # AUD-16: "What was handled and no ledger names MUST be told: as an attempt without an answer where
+        # AUD-14: "What was handled and no ledger names MUST be told: as an attempt without an answer where
         # its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if one.digest is not None and one.digest in digests:
             retries.append(one)

@@ -52,7 +52,7 @@ def findings_of(audit: Audit, names: Names, missing: Iterable[Finding]) -> Itera
     for run in runs_of(names, audit.unknown):
         yield _about("audit-unknown", run, f"a note may be lost: {audit.handled_holes[0].why}")
     for double in audit.doubles:
-        # AUD-15: "User records that were handled oftener than once MUST be told apart by who doubled them: a
+        # AUD-13: "User records that were handled oftener than once MUST be told apart by who doubled them: a
         # consumer's retry, a producer's that sent a Kinesis record again, or a repair."
         times = f"{double.times} times" if double.times < 255 else "255 times or oftener"
         yield _about(

@@ -1,6 +1,6 @@
 """Why user records are missing: their Kinesis records are fetched while retention lasts, and judged.
 
-Specification: spec/13-audit.md, AUD-18.
+Specification: spec/13-audit.md, AUD-16.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Why:
     """The finding of each run of missing user records. Without ``fetched`` only what the tally shows."""
 
     def __init__(
-        self, names: Names, tally: Tally, shard_map: ShardMap | None = None, fetched: Fetched | None = None
+        self, names: Names, tally: Tally, shard_map: ShardMap | None, fetched: Fetched | None
     ) -> None:
         self._names, self._tally, self._map = names, tally, shard_map
         self._fetched = fetched or Fetched({}, frozenset())
@@ -85,7 +85,7 @@ class Why:
 
     def _of_record(self, runs: list[Run]) -> Iterator[Finding]:
         place = runs[0].shard_id, runs[0].sequence_number
-        # AUD-18: "The cause of a missing user record MUST be one of these, by what the stream still holds:
+        # AUD-16: "The cause of a missing user record MUST be one of these, by what the stream still holds:
         # dropped by the KCL's rule, broken, past retention, on a shard of which nothing was ever handled, or
         # sound and never handled."
         unread = place[0] not in self._tally.handled_shards

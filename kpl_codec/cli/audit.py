@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output is not None and args.stream is not None and len(audited.audit.missing):
             show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
     bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in audited.findings)
-    # AUD-19: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
+    # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
     # --fail-on; with 1 where it found something or cannot be sure, with 2 where it could not be done."
     return FINDINGS if bad or not audited.audit.complete else CLEAN
 

@@ -12,7 +12,7 @@ _PUT_AGAIN = (
 
 
 def _lost(name: str, title: str, meaning: str, todo: str) -> Kind:
-    return Kind(name, "critical", title, meaning, _ITS_READERS, todo, _RUN, "AUD-18")
+    return Kind(name, "critical", title, meaning, _ITS_READERS, todo, _RUN, "AUD-16")
 
 
 AUDIT = (
@@ -55,7 +55,7 @@ AUDIT = (
         ONLY_THE_CHECK,
         "Find the missing segments of the consumer's ledger, and audit again.",
         _RUN,
-        "AUD-14",
+        "AUD-12",
     ),
     Kind(
         "audit-incomplete",
@@ -75,7 +75,7 @@ AUDIT = (
         "Consumers whose effects are not idempotent.",
         "Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and retries.",
         _RUN,
-        "AUD-15",
+        "AUD-13",
     ),
     Kind(
         "audit-unclaimed",
@@ -85,7 +85,7 @@ AUDIT = (
         NOBODY,
         "Give every writer a ledger, and name all ledgers to the audit.",
         _RUN,
-        "AUD-16",
+        "AUD-14",
     ),
     Kind(
         "audit-refused",
@@ -105,6 +105,6 @@ AUDIT = (
         NOBODY,
         "Audit again later; or say with --until that they must be handled by now.",
         ("shard_id", "user_records", "detail"),
-        "AUD-13",
+        "AUD-11",
     ),
 )

@@ -80,7 +80,7 @@ def kcl(client: Any, stream: str) -> list[Name]:
     return [name_of(one) for one in deaggregate(records, "kcl", shard_map=shard_map)]
 
 
-@pytest.mark.requirement("AUD-15", "AUD-17", "AUD-18", "AUD-19")
+@pytest.mark.requirement("AUD-13", "AUD-15", "AUD-16", "AUD-17")
 def test_the_audit_names_all_of_it_and_repair_heals_it(
     kinesis_local: LocalKinesis, stream_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,7 +174,7 @@ def rows_in(folder: Path) -> tuple[Counter[Name], Counter[Kind], list[str]]:
     return names, kinds, [hole.why for hole in book.holes("produced")]
 
 
-@pytest.mark.requirement("AUD-1")
+@pytest.mark.requirement("AUD-1", "AUD-8")
 @pytest.mark.parametrize("wait", [False, True])
 def test_both_producers_note_what_they_have_delivered(
     kinesis_local: LocalKinesis, stream_name: str, tmp_path: Path, wait: bool
@@ -198,7 +198,7 @@ def test_both_producers_note_what_they_have_delivered(
     assert rows_in(tmp_path / "b") == (Counter(map(name_of, deliveries)), Counter({Kind.DELIVERED: 300}), [])
 
 
-@pytest.mark.requirement("AUD-1", "AUD-16")
+@pytest.mark.requirement("AUD-1", "AUD-14")
 def test_an_attempt_without_an_answer_is_noted_and_known_by_its_digest(
     kinesis_faults: FaultProxy, stream_name: str, tmp_path: Path, kinesis_local: LocalKinesis
 ) -> None:
