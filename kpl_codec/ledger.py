@@ -244,14 +244,20 @@ def end_mark(index: int, ranges: Ranges, *, last: bool, follows: bool = True, lo
     return chunk(b"E", index, json.dumps(facts).encode())
 
 
-def ranges_of(rows: Sequence[Row]) -> Ranges:
-    """What rows name."""
-    found: dict[str, tuple[str, str]] = {}
+def ranges_of(rows: Sequence[Row], known: Ranges) -> Ranges:
+    """What rows name, beside what is ``known``."""
+    found = dict(known)
+    by_shard: dict[str, list[str]] = {}
     for row in rows:
-        number = row.sequence_number
-        if number:
-            low, high = found.get(row.shard_id, (number, number))
-            found[row.shard_id] = min(low, number, key=_size), max(high, number, key=_size)
+        if row.sequence_number:
+            by_shard.setdefault(row.shard_id, []).append(row.sequence_number)
+    for shard_id, numbers in by_shard.items():
+        numbers += found.get(shard_id, ())
+        longest = max(map(len, numbers))
+        if min(map(len, numbers)) == longest:  # then the order of text is that of numbers
+            found[shard_id] = min(numbers), max(numbers)
+        else:
+            found[shard_id] = min(numbers, key=_size), max(numbers, key=_size)
     return found
 
 

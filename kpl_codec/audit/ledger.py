@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from uuid import uuid4
 
-from ..ledger import Handled, Kind, Row, block, chunk, digest_of, end_mark, header, ranges_of
+from ..ledger import Handled, Kind, Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of
 from .sinks import FolderSink, LineSink, S3Sink, Sink
 
 _LOG = logging.getLogger("kpl_codec.audit")
@@ -110,8 +110,8 @@ class Writer:
         self._io = threading.RLock()
         self._rows: list[Row] = []
         self._writing: list[Row] = []
-        self._before: dict[str, tuple[str, str]] = {}  # what the segment before named
-        self._ranges: dict[str, tuple[str, str]] = {}
+        self._before: Ranges = {}  # what the segment before named
+        self._ranges: Ranges = {}
         self._segment = self._index = self._bytes = self._lost = 0
         self._begun_at = clock()
         self._closed = threading.Event()
@@ -196,10 +196,7 @@ class Writer:
             self._writing, self._rows = self._rows, []
         if self._writing:
             self._write(chunk(b"B", self._index, block(self._writing)), sync=sync)
-            for shard, (low, high) in ranges_of(self._writing).items():
-                known = self._ranges.get(shard, (low, high))
-                key = lambda number: (len(number), number)  # noqa: E731
-                self._ranges[shard] = min(low, known[0], key=key), max(high, known[1], key=key)
+            self._ranges = ranges_of(self._writing, self._ranges)
             self._writing = []
         old = self._clock() - self._begun_at >= self._sink.segment_seconds
         if self._index > 1 and (old or self._bytes >= self._sink.segment_bytes):

@@ -85,14 +85,14 @@ def take_notes(
     """Give the ledger what `core` has to note, and the user records of ``results`` that failed."""
     if notes is None:
         return
-    offset = int((time.time() - clock()) * 1000)
-    rows = [row._replace(at=row.at + offset) for row in core.rows()]
+    offset = time.time() - clock()
+    rows = core.rows(offset)
     failed = Counter[tuple[Kind, str, int]]()
     for pending, result in results:
         if isinstance(result, DeliveryError):
             kind = Kind.LEFT if result.may_be_stored else Kind.REFUSED
-            failed[kind, result.code, int(pending.accepted_at) * 1000 + offset] += 1
-    rows += [Row(kind, code, "", count, at) for (kind, code, at), count in failed.items()]
+            failed[kind, result.code, int(pending.accepted_at + offset)] += 1
+    rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
     if rows:
         notes.note(rows)
 

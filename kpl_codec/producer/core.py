@@ -64,7 +64,8 @@ class ProducerCore:
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
         self._ledger = Ledger(config, ages=self._observed)
-        self._noted, self._rows = noted, list[Row]()
+        self._noted = noted
+        self._rows: list[tuple[Kind, str, str, int, float, bytes]] = []
         self._meter = Meter(observe)
         self._chance = chance
         self._failures = Failures(config)
@@ -405,10 +406,14 @@ class ProducerCore:
         """The user records that have ended since the last call, with their results."""
         return self._ledger.take_results()
 
-    def rows(self) -> list[Row]:
-        """What was or may be stored since the last call, for a ledger. ``at``: ms of the producer's clock."""
+    def rows(self, offset: float) -> list[Row]:
+        """What was or may be stored since the last call, for a ledger. ``offset``: seconds from the
+        producer's clock to 1970's."""
         rows, self._rows = self._rows, []
-        return rows
+        return [
+            Row(kind, shard_id, number, count, int((at + offset) * 1000), digest)
+            for kind, shard_id, number, count, at, digest in rows
+        ]
 
     def _note(self, outgoing: Outgoing, attempt: Attempt) -> None:
         """An attempt has ended; called before its user records leave it."""
@@ -421,8 +426,9 @@ class ProducerCore:
         kind = Kind.DELIVERED if delivered else Kind.UNANSWERED if number is None else Kind.AGAIN
         shard_id = attempt.shard_id or attempt.predicted_shard or ""
         records = outgoing.records
-        at = int(records[0].accepted_at * 1000)
-        self._rows.append(Row(kind, shard_id, number or "", len(records), at, outgoing.digest))
+        self._rows.append(
+            (kind, shard_id, number or "", len(records), records[0].accepted_at, outgoing.digest)
+        )
 
     def _end(self, ended: Sequence[Ended]) -> None:
         """User records have ended that were not held behind their keys."""
