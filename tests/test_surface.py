@@ -14,7 +14,8 @@ from typing import Any
 
 #: Packages whose ``__all__`` is public, and modules that are imported by their own name.
 PUBLIC = (
-    "", ".audit", ".audit.book", ".audit.judge", ".audit.names", ".audit.running", ".audit.why",
+    "", ".audit", ".audit.book", ".audit.judge", ".audit.names", ".audit.running", ".audit.tally",
+    ".audit.why",
     ".adapters", ".adapters.json_stream", ".arrow", ".aws", ".aws_lambda", ".aws_lambda.aio", ".captures",
     ".aws_lambda.firehose", ".deaggregation", ".deaggregation.kcl", ".producer", ".shards",
     ".shards.live_shard_map", ".spark", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",

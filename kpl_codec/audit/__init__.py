@@ -1,7 +1,7 @@
 """Was everything that producers put handled? What was not, by name, and why.
 
 `ledger` what producers and consumers note    `sinks` where it is kept    `book` reading it
-`names`, `judge` the difference of the two sides    `handled` tables    `why` causes
+`names`, `tally`, `judge` the difference of the two sides    `handled` tables    `why` causes
 `results` what is written    `running` all of it
 Specification: spec/13-audit.md.
 """

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from ..captures import InputError, Location, plan, readable
 from ..ledger import Kind, Row
 from .book import SUFFIX, Book
-from .judge import Tally
+from .tally import Tally
 
 SHARD: Final = "shard"
 NUMBER: Final = "sequencenumber"

@@ -36,8 +36,9 @@ from ..shards.shard_map import ShardMap
 from ..validation.check import check
 from ..validation.repaired import read_copies
 from ..validation.results import prepare_output
-from .judge import Audit, Tally, Unclaimed
+from .judge import Audit
 from .names import Name, Names, Run, runs_of
+from .tally import Tally, Unclaimed
 
 #: Findings of one kind that are told one by one; the rest of it is one finding.
 _MOST: Final = 100_000

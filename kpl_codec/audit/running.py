@@ -13,8 +13,9 @@ from ..shards.shard_map import ShardMap
 from ..shards.stream import stream_of
 from . import results
 from .handled import read_handled, read_produced
-from .judge import Audit, Tally, judge
+from .judge import Audit, judge
 from .names import NAMED, Names, runs_of
+from .tally import Tally
 from .why import Fetched, Why, fetch
 
 

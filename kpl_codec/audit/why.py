@@ -17,8 +17,8 @@ from ..findings import Finding
 from ..format.records import KinesisRecord, answered_record
 from ..shards.misplacement_causes import CAUSES, Causes, hinted_time
 from ..shards.shard_map import ShardMap
-from .judge import Tally
 from .names import Names, Run, runs_of
+from .tally import Tally
 
 Place = tuple[str, str]
 #: Kinesis records asked for at a time: the next one that is wanted is often near.

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from kpl_codec.audit.book import Book, Hole
-from kpl_codec.audit.judge import Audit, Tally, judge
+from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger import Writer
 from kpl_codec.audit.names import NAMED, Name, Names, Run
+from kpl_codec.audit.tally import Tally
 from kpl_codec.ledger import NO_DIGEST, Kind, Ranges, Row
 
 Place = tuple[str, str]

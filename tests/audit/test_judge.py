@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.audit.judge import Tally, judge
+from kpl_codec.audit.judge import judge
 from kpl_codec.audit.names import Names, runs_of
+from kpl_codec.audit.tally import Tally
 from kpl_codec.ledger import Kind, Row
 
 from .model import Judged, Odds, World, audited, plain_audit, spelled
