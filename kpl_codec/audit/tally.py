@@ -16,6 +16,8 @@ from .names import Names
 SOURCES: Final = 8
 #: User records that are looked at at a time: what their arrays need.
 SLICE: Final = 1 << 20
+#: Every Kinesis record has fewer user records.
+MOST_USER_RECORDS: Final = 10_000_000
 #: Unclaimed Kinesis records of which the names are kept.
 MOST_UNCLAIMED: Final = 100_000
 
@@ -86,7 +88,8 @@ class Tally:
         without ``last``). ``before``: they were handled before, this is only said again."""
         single = last is None
         last = first if last is None else last
-        good = (first >= 0) & (last >= first)
+        # (A run from a file may claim any length: no Kinesis record has so many user records.)
+        good = (first >= 0) & (last >= first) & (last < MOST_USER_RECORDS)
         if not good.all():
             self.bad += int((~good).sum())
             record, first, last = record[good], first[good], last[good]
