@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ..ledger import LedgerError, Ranges, Row, chunks, rows_of
@@ -38,11 +38,33 @@ class _Segment:
         self.header: dict[str, Any] | None = None
 
     def add(self, kind: bytes, index: int, payload: bytes) -> None:
-        self.chunks[index] = kind, payload
         if kind == b"H":
-            self.header = json.loads(payload)
+            self.header = _facts(payload, _HEADER)
         elif kind == b"E":
-            self.end = {**json.loads(payload), "index": index}
+            self.end = {**_facts(payload, _END), "index": index}
+        self.chunks[index] = kind, payload
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has its end mark, and all that is before it."""
+        return self.end is not None and sum(at < self.end["index"] for at in self.chunks) == self.end["index"]
+
+
+_HEADER: Final = {"writer": str, "segment": int, "stream": str, "side": str, "before": dict}
+_END: Final = {"last": bool, "next": bool, "lost": int, "ranges": dict}
+
+
+def _facts(payload: bytes, wanted: Mapping[str, type]) -> dict[str, Any]:
+    """The facts of a header or an end mark. Raises LedgerError for what no writer writes."""
+    try:
+        found = json.loads(payload)
+        if all(isinstance(found[name], kind) for name, kind in wanted.items()):
+            ranges = {**found.get("before", {}), **found.get("ranges", {})}
+            if all(text.isdigit() for low, high in ranges.values() for text in (low, high)):
+                return found  # type: ignore[no-any-return]
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        pass
+    raise LedgerError(offset=0, reason="a header or an end mark that says something else")
 
 
 class Book:
@@ -67,13 +89,15 @@ class Book:
                     self._damaged.append(Hole(name, f"{name}: {item.describe()}"))
                 continue
             kind, index, payload = item
-            if segment is None and kind == b"H":
-                facts = json.loads(payload)
-                segment = self._segment(facts["writer"], facts["segment"])
-            if segment is None:
-                self._damaged.append(Hole(name, f"{name}: a block of an unknown writer"))
-            else:
+            try:
+                if segment is None and kind == b"H":
+                    facts = _facts(payload, _HEADER)
+                    segment = self._segment(facts["writer"], facts["segment"])
+                if segment is None:
+                    raise LedgerError(offset=0, reason="a block of an unknown writer")
                 segment.add(kind, index, payload)
+            except LedgerError as error:
+                self._damaged.append(Hole(name, f"{name}: {error.reason}"))
 
     def add_lines(self, name: str, data: bytes) -> bool:
         """Log lines, some of which are chunks. Gives whether one is."""
@@ -131,23 +155,18 @@ class Book:
         return found
 
     def _holes_of(self, writer: str, segments: dict[int, _Segment], side: str) -> Iterator[Hole]:
-        last = max(segments)
-        for number in range(last + 1):
-            segment = segments.get(number, _Segment())
-            after = segments.get(number + 1)
-            end = segment.end
+        last, before = max(segments), -1
+        for number, segment in sorted(segments.items()):
+            if number > before + 1:
+                known = number == before + 2 and segment.header
+                gap = f"{before + 1}" if number == before + 2 else f"{before + 1} to {number - 1}"
+                yield Hole(writer, f"segment {gap} is not there", known["before"] if known else None)
+            before, after, end = number, segments.get(number + 1), segment.end
             # AUD-5: "A segment without its end mark, a number that is left out, and a last segment whose end
             # mark does not say that it is the last MUST make the ledger incomplete."
-            whole = end is not None and set(range(end["index"])) <= segment.chunks.keys()
-            if not whole:
+            if not segment.whole:
                 ranges = end["ranges"] if end else after.header["before"] if after and after.header else None
-                why = (
-                    "is not there"
-                    if not segment.chunks
-                    else "has no end mark"
-                    if end is None
-                    else "lacks blocks"
-                )
+                why = "has no end mark" if end is None else "lacks blocks"
                 if number < last or end is not None or side == "produced":
                     yield Hole(writer, f"segment {number} {why}", ranges)
             # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer that
