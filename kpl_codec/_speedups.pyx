@@ -39,7 +39,13 @@ from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from *:
     """
-    #define kpl_alloc(kind, count) (((PyTypeObject *)(kind))->tp_alloc((PyTypeObject *)(kind), (count)))
+    static inline PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count) {
+        PyObject *row = ((PyTypeObject *)kind)->tp_alloc((PyTypeObject *)kind, count);
+    #if PY_VERSION_HEX >= 0x030E0000
+        if (row != NULL) ((PyTupleObject *)row)->ob_hash = -1; /* not computed yet; 0 would be taken for the hash */
+    #endif
+        return row;
+    }
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
     """

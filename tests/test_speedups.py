@@ -314,6 +314,16 @@ def _comparable(row: kpl.DeaggregatedRecord) -> Any:
     return row._replace(defects=tuple((type(d), vars(d)) for d in row.defects))  # type: ignore[arg-type]
 
 
+def test_what_it_makes_is_found_in_sets_and_dictionaries() -> None:
+    """A tuple of Python 3.14 keeps its hash; one that compiled code makes must not have one yet."""
+    user_records = [kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2", "7")]
+    record = kpl.KinesisRecord("a", kpl.encode(user_records), "1", "shardId-000000000000")
+    shard_map = kpl.ShardMap([kpl.Shard(str(record.shard_id), kpl.ALL_HASH_KEYS)])
+    rows = list(kpl.deaggregate([record], shard_map=shard_map))
+    made = [*kpl.decode(record.data), *rows, *(row.placement for row in rows)]
+    assert [hash(row) for row in made] == [hash(type(row)(*row)) for row in made]
+
+
 def test_the_environment_turns_it_off() -> None:
     code = "import kpl_codec.compiled as c, sys; print(c.speedups, 'kpl_codec._speedups' in sys.modules)"
     run = subprocess.run(
