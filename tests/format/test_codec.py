@@ -139,8 +139,7 @@ def test_other_buffers_decode_too() -> None:
 
 
 @pytest.mark.requirement("MSG-7")
-def test_the_default_that_stands_for_absence_is_an_index_like_any_other() -> None:
-    # schema.ABSENT on the wire must not be taken for "no explicit hash key"
+def test_the_largest_index_is_an_index_like_any_other() -> None:
     index = b"\x10" + b"\xff" * 9 + b"\x01"
     record = b"\x08\x00" + index + b"\x1a\x01x"
     for table in (b"", b"\x12\x015"):
