@@ -275,14 +275,15 @@ def check_user_records(records: list[kpl.UserRecord]) -> None:
         size.check(record, index)
     assert frame(serialize(records)) == data
     builder = kpl.AggregatedRecordBuilder()
-    counted = size.AggregateSize()
+    plain = codec.PythonBuilder()
     for record in records:
         claimed = builder.size_with(record)
-        assert counted.after(record) == claimed
+        assert plain.size_with(record) == claimed
         builder.add(record)
-        counted.add(record)
-        assert builder.size == counted.size == claimed
-    assert builder.build() == data
+        plain.add(record)
+        assert builder.size == plain.size == claimed
+    assert builder.build() == plain.build() == data
+    assert codec.build_many([builder, builder]) == [data, data]
     assert len(data) == builder.size
     as_model = [
         model.UserRecord(
