@@ -5,8 +5,8 @@ Python decides. It never raises for bad bytes and never explains them.
     parse, user_records          one message -> tables, indices, data -> user records     (message.py)
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
-    AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
-    PendingFields                plain_pending, deliveries, AggregateSize                 (producer/)
+    AggregatedRecordBuilder      and encode, encode_many, build_many                      (codec.py)
+    PendingFields                plain_pending, deliveries                                (producer/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
@@ -56,7 +56,6 @@ cdef extern from *:
     void Py_INCREF_raw "Py_INCREF" (PyObject *item)
 
 cdef extern from "Python.h":
-    Py_ssize_t PY_SSIZE_T_MAX
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
