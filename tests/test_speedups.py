@@ -77,7 +77,7 @@ def hold_equal(body: bytes) -> None:
         assert expected is not None
         assert [row[:4] for row in rows] == [tuple(expected[i]) for i in range(len(expected))]
         assert [row.sub_sequence_number for row in rows] == list(range(len(expected)))
-        assert all(type(row) is kpl.DeaggregatedRecord for row in rows)
+        assert all(isinstance(row, kpl.DeaggregatedRecord) for row in rows)
 
 
 def read(records: list[kpl.KinesisRecord]) -> Any:
