@@ -320,7 +320,7 @@ def test_what_it_makes_is_found_in_sets_and_dictionaries() -> None:
     shard_map = kpl.ShardMap([kpl.Shard(str(record.shard_id), kpl.ALL_HASH_KEYS)])
     rows = list(kpl.deaggregate([record], shard_map=shard_map))
     made = [*kpl.decode(record.data), *rows, *(row.placement for row in rows)]
-    assert [hash(row) for row in made] == [hash(type(row)(*row)) for row in made]
+    assert [hash(row) for row in made] == [hash(row.__class__(*row)) for row in made]
 
 
 def test_the_environment_turns_it_off() -> None:
