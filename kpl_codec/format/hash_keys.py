@@ -18,6 +18,14 @@ from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+__all__ = [
+    "format_hash_key",
+    "hash_key_from_bytes",
+    "hash_key_to_bytes",
+    "parse_hash_key",
+    "partition_key_hash",
+]
+
 _CANONICAL = re.compile(r"(?:0|[1-9][0-9]{0,38})\Z")
 # What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
 # in the basic plane (it looks at UTF-16 units, so no digit beyond U+FFFF).

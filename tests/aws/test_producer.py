@@ -411,12 +411,12 @@ def test_opentelemetry_tells_the_kpls_metrics(
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
     from kpl_codec.aws.telemetry import OpenTelemetryMetrics
-    from kpl_codec.producer import METRICS
+    from kpl_codec.producer.metrics import METRICS
 
     proxy.on("PutRecords", throttle(), times=1)
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
-    observe = OpenTelemetryMetrics(stream, meter)
+    observe = OpenTelemetryMetrics(stream, meter=meter)
     settings = through(kinesis_local, proxy)
     with Producer(stream, client_settings=settings, observe=observe) as producer:
         producer.put("warm", b"up").result(10)

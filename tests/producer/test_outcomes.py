@@ -242,7 +242,7 @@ def test_at_most_so_many_calls_at_a_time() -> None:
 
 @pytest.mark.requirement("PRD-33")
 def test_every_metric_name_is_one_of_the_kpls() -> None:
-    from kpl_codec.producer import METRICS
+    from kpl_codec.producer.metrics import METRICS
 
     bench = Bench()
     bench.stream.throttled = {bench.stream.open[0].shard_id}

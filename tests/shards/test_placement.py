@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec.shards import verify_placement
 from kpl_codec.shards.placement import Judge
 
 from .test_shard_map import HALF, MERGED, SPLIT, shard
@@ -55,20 +56,20 @@ def test_a_single_range_stands_in_for_a_map() -> None:
 @pytest.mark.requirement("PLC-2", "KEY-4")
 def test_records_are_judged_by_their_effective_hash_key() -> None:
     low = kpl.KinesisRecord("a", b"", "1", ID[1])  # md5("a") is in the lower half
-    assert kpl.verify_placement(low, SPLIT_MAP).verdict is kpl.Verdict.EXPECTED
+    assert verify_placement(low, SPLIT_MAP).verdict is kpl.Verdict.EXPECTED
     assert (
-        kpl.verify_placement(low._replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
+        verify_placement(low._replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
     )
     # a producer that knows its explicit hash key gets a plain answer
     sent = low._replace(explicit_hash_key=str(HALF))
-    assert kpl.verify_placement(sent, SPLIT_MAP).verdict is kpl.Verdict.STRAY
+    assert verify_placement(sent, SPLIT_MAP).verdict is kpl.Verdict.STRAY
     nameless = kpl.KinesisRecord(None, b"", "1", ID[1])
-    assert kpl.verify_placement(nameless, SPLIT_MAP).verdict is kpl.Verdict.UNKNOWN_SHARD
+    assert verify_placement(nameless, SPLIT_MAP).verdict is kpl.Verdict.UNKNOWN_SHARD
     user_record = next(
         kpl.deaggregate(
             [kpl.KinesisRecord("x", kpl.encode([kpl.UserRecord("a", b"", str(HALF))]), "1", ID[1])]
         )
     )
-    assert kpl.verify_placement(user_record, SPLIT_MAP).verdict is kpl.Verdict.STRAY
+    assert verify_placement(user_record, SPLIT_MAP).verdict is kpl.Verdict.STRAY
     with pytest.raises(kpl.HashKeyError):
-        kpl.verify_placement(low._replace(explicit_hash_key="x"), SPLIT_MAP)
+        verify_placement(low._replace(explicit_hash_key="x"), SPLIT_MAP)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from fuzz.invariants import check_frame, check_kcl, check_listing, check_user_records, frame, naive_shards
 from kpl_codec.format.schema import MESSAGE
+from kpl_codec.shards import verify_placement
 from kpl_codec.testing import strategies as kst
 from spec.reference import model, shards
 
@@ -140,7 +141,7 @@ def test_verdicts_are_those_of_the_table(
     naive = naive_shards(history.now)
     hash_key = model.effective_hash_key(pk, ehk)
     record = kpl.DeaggregatedRecord(pk, b"", ehk, (), "1", 0, aggregated, shard_id, None)
-    found = kpl.verify_placement(record, shard_map)
+    found = verify_placement(record, shard_map)
     known = aggregated or ehk is not None
     assert found.verdict == shards.verdict(naive, shard_id, hash_key, aggregated=known, auto=auto)
     assert found.hash_key == hash_key

@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import kpl_codec as kpl
 from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_lambda
-from kpl_codec.adapters.json_stream import Defect, json_documents
 from kpl_codec.aws import AsyncProducer, Producer, fetch_lineage, fetch_shard_map, read_stream
 from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
-from kpl_codec.deaggregation import kcl
+from kpl_codec.deaggregation import Node
+from kpl_codec.deaggregation import Outcome as KclOutcome
 from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerConfig, ProducerFull
+from kpl_codec.shards import Lineage
 from kpl_codec.spark import KinesisDataSource, deaggregate, verify
 from kpl_codec.testing import strategies as kpl_st
 from kpl_codec.testing.local_kinesis import LocalKinesis
@@ -89,7 +90,7 @@ def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedR
 def whole_stream() -> int:
     client = boto3.client("kinesis")
     shard_map = fetch_shard_map(client, "orders")
-    lineage: kpl.Lineage = fetch_lineage(client, "orders")
+    lineage: Lineage = fetch_lineage(client, "orders")
     shard: kpl.Shard = shard_map.shard_for(kpl.effective_hash_key("customer-17"))
     print(shard.hash_key_range.size, [child.shard_id for child in lineage.children(shard.shard_id)])
     return sum(len(record.data) for record in kpl.deaggregate(read_stream(client, "orders")))
@@ -102,8 +103,6 @@ def captures(text: str) -> None:
         else:
             when: datetime | None = item.approximate_arrival_timestamp
             print(item.data, when)
-    for found in json_documents([text.encode()]):
-        print(found.code if isinstance(found, Defect) else found.value)
     event: dict[str, Any] = to_lambda(kinesis_records(text), stream_arn="arn")
     print(event)
 
@@ -188,8 +187,8 @@ def write(records: list[kpl.UserRecord]) -> bytes:
 def explained(data: bytes) -> None:
     explanation = kpl.explain(data)
     for _, node in explanation.root.walk():
-        assert_type(node, kpl.Node)
-    outcome: kcl.Outcome = kcl.outcome(data, kpl.ALL_HASH_KEYS)
+        assert_type(node, Node)
+    outcome: KclOutcome = kpl.explain(data, hash_key_range=kpl.ALL_HASH_KEYS).kcl
     if outcome.reason == "out-of-range":
         print(explanation.kind == "broken frame", outcome)
 

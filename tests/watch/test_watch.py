@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.format.records import answered_record
 from kpl_codec.watch import Call, LastHour, Limits, Look, Watch, seconds_to_find
 from kpl_codec.watch.reading import Sampled
@@ -246,7 +247,7 @@ def test_what_a_split_catches_is_told_at_once_and_to_the_record():
     child = after["shardId-000000000002"]
     stale = aggregate(after, before.open_shards[0], SOUND)
     keys = [key_on(before.open_shards[0], n % 7) for n in range(10)]
-    assert len({kpl.partition_key_hash(k) in child.hash_key_range for k in keys}) == 2
+    assert len({partition_key_hash(k) in child.hash_key_range for k in keys}) == 2
     for at in (100.3, 100.9):
         stream.put(child.shard_id, START + at, "a", stale)
     stream.shard_map = after
