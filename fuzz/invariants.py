@@ -321,7 +321,7 @@ def check_listing(pages: Any, probes: Iterable[int]) -> None:
             assert error.code == shards.problem(naive) or error.code in ("gap", "overlap"), error
             assert shards.problem(naive) is not None
         return
-    naive = naive_shards(found)
+    naive = naive_shards(found.values())
     assert shards.problem(naive) is None
     edges = [
         edge

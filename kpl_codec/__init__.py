@@ -29,6 +29,7 @@ from .errors import UnknownShard as UnknownShard
 from .errors import UnusedHashKey as UnusedHashKey
 from .errors import WrongWireType as WrongWireType
 from .format.codec import AggregatedRecordBuilder, decode, encode, encode_many, is_aggregated
+from .format.compression import DecompressionError as DecompressionError
 from .format.hash_keys import ALL_HASH_KEYS, HashKeyRange, effective_hash_key
 from .format.message import AggregatedRecord
 from .format.records import KinesisRecord, Tag, UserRecord

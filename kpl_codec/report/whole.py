@@ -91,7 +91,7 @@ def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
             detail=f"parent {', '.join(parents)} is not listed",
         )
     try:
-        defects = shard_map.lineage.defects()
+        defects = shard_map.defects()
     except KplError as error:
         yield Finding(kind="lineage", requirement=error.requirement, detail=error.describe())
         return

@@ -46,8 +46,8 @@ def delivered(kinesis: LocalKinesis, stream: str) -> Counter[bytes]:
     """What KCL consumers get of the whole stream: shard by shard, with the range rule."""
     client = kinesis.client()
     found: Counter[bytes] = Counter()
-    for shard in fetch_lineage(client, stream):
-        records = read_stream(client, stream, shard_ids=[shard.shard_id])
+    for shard_id, shard in fetch_lineage(client, stream).items():
+        records = read_stream(client, stream, shard_ids=[shard_id])
         for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
             found[record.data] += 1
     return found
@@ -61,7 +61,7 @@ def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Even
         if stop.wait(0.15):
             break
         open_shards = sorted(
-            (s for s in fetch_lineage(client, stream) if s.open), key=lambda s: s.hash_key_range
+            (s for s in fetch_lineage(client, stream).values() if s.open), key=lambda s: s.hash_key_range
         )
         if number % 3 == 2:
             left, right = open_shards[:2]
@@ -177,8 +177,8 @@ def test_strict_order_holds_under_splits_and_lost_answers(
         assert producer.flush(90)
     client = kinesis_local.client()
     seen: dict[bytes, int] = {}
-    for shard in fetch_lineage(client, stream):  # parents before children
-        records = read_stream(client, stream, shard_ids=[shard.shard_id])
+    for shard_id, shard in fetch_lineage(client, stream).items():  # parents before children
+        records = read_stream(client, stream, shard_ids=[shard_id])
         for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
             seen.setdefault(record.data, len(seen))
     assert len(seen) == 900

@@ -438,7 +438,7 @@ def test_a_new_life_under_the_old_name(told, before, after):
     assert event.opened == tuple(s.shard_id for s in new.shards)
     assert live.generation == 1
     assert [live.predict(k) for k in KEYS] == [new.shard_for(k).shard_id for k in KEYS]
-    assert {s.shard_id for s in live.lineage} == {s.shard_id for s in new.shards}
+    assert set(live.lineage) == {s.shard_id for s in new.shards}
 
 
 @pytest.mark.requirement("MAP-11")

@@ -180,7 +180,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     def changed(self, event):
         if event.recreated:
             self.seen.clear()
-        self.seen |= {s.shard_id: s.hash_key_range for s in event.shard_map}
+        self.seen |= {i: s.hash_key_range for i, s in event.shard_map.items()}
         started = self.live._known.listed_at
         assert started == self.begun
         # Each range was open at some moment while the listing ran.
@@ -207,7 +207,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
                 # Only shards are predicted that no report is about, and no other shard disputes.
                 assert predicted is None or key in self.live.shard(predicted).hash_key_range
             else:
-                (linear,) = [s.shard_id for s in shard_map if s.open and key in s.hash_key_range]
+                (linear,) = [s.shard_id for s in shard_map.values() if s.open and key in s.hash_key_range]
                 assert predicted == linear
                 if self.last_reshard < self.live._known.listed_at:
                     assert predicted == self.stream.shard_for(key).shard_id

@@ -159,8 +159,11 @@ def test_shard_map(vector: Vector) -> None:
         assert found.shard_for(int(hash_key)).shard_id == shard_id
     unknown = {shard: list(missing) for shard, missing in found.unknown_parents.items()}
     assert unknown == vector["unknown_parents"]
-    for shard in found:
-        assert found[shard.shard_id] is shard
+    for shard_id, shard in found.items():
+        assert shard_id in found
+        assert found[shard_id] is found.get(shard_id) is shard
+        assert shard.shard_id == shard_id
+    assert len(found) == len(list(found))
     with pytest.raises(kpl.UnknownShard):
         found["shardId-of-another-stream"]
 

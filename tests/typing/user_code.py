@@ -92,6 +92,7 @@ def whole_stream() -> int:
     shard_map = fetch_shard_map(client, "orders")
     lineage: Lineage = fetch_lineage(client, "orders")
     shard: kpl.Shard = shard_map.shard_for(kpl.effective_hash_key("customer-17"))
+    print(shard.shard_id in shard_map, {i: shard.open for i, shard in shard_map.items()})
     print(shard.hash_key_range.size, [child.shard_id for child in lineage.children(shard.shard_id)])
     return sum(len(record.data) for record in kpl.deaggregate(read_stream(client, "orders")))
 
