@@ -1,6 +1,6 @@
 """The producer with threads and boto3.
 
-    with Producer("orders", config=ProducerConfig(record_max_buffered_time=50)) as producer:
+    with Producer("orders", config=ProducerConfig(record_max_buffered_time_ms=50)) as producer:
         future = producer.put("customer-17", b"...")          # a future, at once
         producer.put(None, b"...")                            # no key: the partitioner chooses
         delivery = future.result()                            # Delivery, or raises DeliveryError

@@ -107,8 +107,8 @@ def client_config(config: ProducerConfig) -> dict[str, Any]:
     """Keyword arguments for a botocore Config; its timeouts are seconds. Retries are off: a retry in botocore
     would be invisible, and may store records twice unnoticed."""
     return {
-        "connect_timeout": config.connect_timeout / 1000,
-        "read_timeout": config.request_timeout / 1000,
+        "connect_timeout": config.connect_timeout_ms / 1000,
+        "read_timeout": config.request_timeout_ms / 1000,
         "retries": {"total_max_attempts": 1, "mode": "standard"},
     }
 

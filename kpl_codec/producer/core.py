@@ -115,8 +115,8 @@ class ProducerCore:
         put_at = now if put_at is None else put_at
         pending.accepted_at = put_at
         pending.expires_at = put_at + self._ttl
-        # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time from its put,
-        # neither for those of its aggregate nor for other shards' in its request."
+        # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
+        # put, neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
         pending.map_deadline = put_at + self._ttl / 10
         self._ledger.accept(pending)

@@ -73,7 +73,7 @@ class Failures:
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it."
             return Fate(ended, unchanged=[outgoing] if outgoing.records else ())
-        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
+        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms, and never beyond
         # its time to live."
         deadline = now + self._aggregating
         for pending in outgoing.records:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ..aws.producer import Producer
 
 #: A user record that is put again may wait long: nobody waits for it.
-CONFIG = ProducerConfig(record_ttl=300_000)
+CONFIG = ProducerConfig(record_ttl_ms=300_000)
 #: Plan files that are put at the same time.
 _FILES_AT_ONCE = 4
 

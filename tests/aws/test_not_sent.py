@@ -53,7 +53,7 @@ def resets() -> Iterator[int]:
 
 
 def failure(asynchronous: bool, port: int) -> DeliveryError:
-    config = ProducerConfig(record_ttl=1500, record_max_buffered_time=0, request_timeout=200)
+    config = ProducerConfig(record_ttl_ms=1500, record_max_buffered_time_ms=0, request_timeout_ms=200)
     settings = {
         "endpoint_url": f"http://127.0.0.1:{port}",
         "region_name": "us-east-1",

@@ -33,7 +33,9 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 #: The local server shares this machine with everything else: slow answers are no faults here.
 #: And the bound keeps us from offering more than it takes.
-PATIENT: dict[str, Any] = {"request_timeout": 40_000, "record_ttl": 80_000, "max_outstanding_records": 400}
+PATIENT: dict[str, Any] = {
+    "request_timeout_ms": 40_000, "record_ttl_ms": 80_000, "max_outstanding_records": 400
+}  # fmt: skip
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -93,7 +95,7 @@ def test_splits_under_load_lose_nothing_and_double_nothing(
     stream: str,
     settings: dict[str, Any],
 ) -> None:
-    config = ProducerConfig(record_max_buffered_time=20, aggregation_max_size=2000, **PATIENT, **settings)
+    config = ProducerConfig(record_max_buffered_time_ms=20, aggregation_max_size=2000, **PATIENT, **settings)
     stop = threading.Event()
     futures = []
     with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
@@ -122,7 +124,7 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
     kinesis_local: LocalKinesis, stream: str, skin: str
 ) -> None:
     """Its user records wait for the flush, and the producer learns of the split from the answer only."""
-    config = ProducerConfig(record_max_buffered_time=60_000, **PATIENT)
+    config = ProducerConfig(record_max_buffered_time_ms=60_000, **PATIENT)
     options: dict[str, Any] = {"config": config, "client_settings": kinesis_local.client_settings}
     puts = [("k", b"%d" % n, part * 2**124) for n, part in enumerate((1, 7, 9, 15))]
 
@@ -159,7 +161,7 @@ def test_strict_order_holds_under_splits_and_lost_answers(
     proxy.on("PutRecords", lose_answer(), rate=0.1)
     proxy.on("PutRecords", throttle(), rate=0.1)
     config = ProducerConfig(
-        record_max_buffered_time=10,
+        record_max_buffered_time_ms=10,
         aggregation_max_size=300,
         **PATIENT,
         ordering="partition-key",
@@ -198,7 +200,7 @@ def test_every_kind_of_fault_at_once_loses_nothing(
         proxy.on("PutRecords", fault, rate=0.12)
     proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
     proxy.on("ListShards", server_error(), rate=0.3)
-    config = ProducerConfig(record_max_buffered_time=10, aggregation_max_size=300, **PATIENT)
+    config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)
     with Producer(stream, config=config, client_settings=through(kinesis_local, proxy)) as producer:
         futures = [producer.put(f"key-{n % 50}", b"%05d" % n) for n in range(1000)]
         futures += [producer.put(None, b"keyless %05d" % n) for n in range(200)]
@@ -272,7 +274,7 @@ def test_a_forked_child_has_a_producer_of_its_own(
     kinesis_local: LocalKinesis,
     stream: str,
 ) -> None:
-    config = ProducerConfig(record_max_buffered_time=1000)
+    config = ProducerConfig(record_max_buffered_time_ms=1000)
     with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
         assert producer.put("k", b"before").result(20)
         mine = producer.put("k", b"the parent's")  # waits for company while we fork
@@ -317,7 +319,8 @@ from kpl_codec.producer import ProducerConfig
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts us without
 signal.alarm(110)  # never outlives its test
 settings = {json.dumps(kinesis.client_settings)}
-producer = Producer({stream!r}, config=ProducerConfig(record_max_buffered_time=200), client_settings=settings)
+config = ProducerConfig(record_max_buffered_time_ms=200)
+producer = Producer({stream!r}, config=config, client_settings=settings)
 """ + textwrap.dedent(body)
     return subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -31,7 +31,7 @@ from kpl_codec.producer.outcomes import NO_HISTORY
 from .model_client import AsyncModelClient, ModelClient
 
 pytestmark = pytest.mark.timeout(60)
-FAST = ProducerConfig(record_max_buffered_time=5)
+FAST = ProducerConfig(record_max_buffered_time_ms=5)
 
 
 @pytest.mark.requirement("PRD-38")
@@ -66,7 +66,7 @@ async def call(method: Any, *arguments: Any) -> Any:
 
 def either(skin: str, client: ModelClient, **settings: Any) -> Any:
     """A producer of one of the two kinds."""
-    config = ProducerConfig(record_max_buffered_time=5, max_outstanding_records=10, **settings)
+    config = ProducerConfig(record_max_buffered_time_ms=5, max_outstanding_records=10, **settings)
     if skin == "threads":
         return Producer("s", client=client, config=config)
     return AsyncProducer("s", client=AsyncModelClient(client), config=config)
@@ -143,7 +143,7 @@ HOSTILE: list[Any] = [None, "x", {"Records": [{}]}, {"Shards": "x"}, {"StreamDes
 @pytest.mark.parametrize("skin", ["threads", "asyncio"])
 def test_answers_of_any_shape_end_in_results(answer: Any, skin: str) -> None:
     client = ModelClient(spoil=lambda operation, good: answer)
-    config = ProducerConfig(record_max_buffered_time=1, record_ttl=300)
+    config = ProducerConfig(record_max_buffered_time_ms=1, record_ttl_ms=300)
     results = run(skin, client, config)
     assert all(isinstance(result, DeliveryError) for result in results)
 
@@ -251,7 +251,7 @@ from kpl_codec.producer import ProducerConfig
 
 producer = Producer(
     "s",
-    config=ProducerConfig(record_ttl=60_000),
+    config=ProducerConfig(record_ttl_ms=60_000),
     exit_timeout=0.3,
     client_settings={
         "endpoint_url": "http://127.0.0.1:9",
@@ -293,7 +293,7 @@ def test_what_a_child_leaves_unsent_is_logged(how: str) -> None:
 def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
     async def main() -> list[bytes]:
         client = ModelClient()
-        config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=10)
+        config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
         async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
             tasks = [asyncio.create_task(producer.put("k", b"%04d" % n)) for n in range(500)]
             await asyncio.sleep(0)
@@ -316,7 +316,7 @@ def test_putting_in_a_loop_keeps_nothing_from_being_sent() -> None:
 
     async def main() -> list[float]:
         client = AsyncModelClient(ModelClient())
-        config = ProducerConfig(record_max_buffered_time=10)
+        config = ProducerConfig(record_max_buffered_time_ms=10)
         async with AsyncProducer("s", client=client, config=config, clock=clock) as producer:
             assert await producer.wait_ready()
             put = [(clock(), await producer.put(f"k{n % 9}", b"%d" % n)) for n in range(2000)]

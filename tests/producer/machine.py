@@ -47,7 +47,7 @@ class ProducerMachine(RuleBasedStateMachine):
     """One producer, one stream, an adversary that picks what happens next."""
 
     core_class: type[ProducerCore] = ProducerCore
-    config = ProducerConfig(aggregation_max_size=600, record_ttl=30_000, max_connections=3)
+    config = ProducerConfig(aggregation_max_size=600, record_ttl_ms=30_000, max_connections=3)
     doubles_matter = True
 
     def __init__(self) -> None:

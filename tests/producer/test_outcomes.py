@@ -104,7 +104,7 @@ def test_fail_if_throttled() -> None:
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.sets(st.integers(0, 11)))
 def test_halving_finds_exactly_the_bad_records(shards: list[int], bad: set[int]) -> None:
     """A service that refuses every call with a bad record in it."""
-    bench = Bench(4, record_max_buffered_time=0)
+    bench = Bench(4, record_max_buffered_time_ms=0)
     for number, shard in enumerate(shards):
         word = b"bad" if number in bad else b"good"
         bench.put(word + b"%d" % number, shard * 2**126 + number)
@@ -212,7 +212,7 @@ def test_bytes_are_bounded_too() -> None:
 
 @pytest.mark.requirement("PRD-9")
 def test_abandon_gives_every_record_its_result_wherever_it_is() -> None:
-    bench = Bench(ordering="partition-key", max_connections=1, record_max_buffered_time=50)
+    bench = Bench(ordering="partition-key", max_connections=1, record_max_buffered_time_ms=50)
     bench.put(b"in flight", LOW, key="a")
     bench.core.flush()
     (call,) = bench.puts()
@@ -233,7 +233,7 @@ def test_abandon_gives_every_record_its_result_wherever_it_is() -> None:
 
 @pytest.mark.requirement("PRD-22")
 def test_at_most_so_many_calls_at_a_time() -> None:
-    bench = Bench(max_connections=2, collection_max_count=1, record_max_buffered_time=0)
+    bench = Bench(max_connections=2, collection_max_count=1, record_max_buffered_time_ms=0)
     for number in range(6):
         bench.put(b"%d" % number, LOW if number % 2 else HIGH, key=f"k{number}")
         bench.calls()

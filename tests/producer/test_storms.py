@@ -117,7 +117,7 @@ def test_an_outage_costs_attempts_by_time_and_not_by_what_is_held() -> None:
 
 @pytest.mark.requirement("PRD-44")
 def test_a_service_that_finds_everything_invalid_is_asked_less_and_less() -> None:
-    bench = Bench(record_max_buffered_time=10)
+    bench = Bench(record_max_buffered_time_ms=10)
     for number in range(2000):
         bench.put(b"%d" % number, LOW if number % 2 else HIGH)
     calls = 0
@@ -182,7 +182,7 @@ def test_one_that_is_taken_ends_the_waiting() -> None:
 
 @pytest.mark.requirement("PRD-42")
 def test_of_many_attempts_the_first_and_the_last_are_kept() -> None:
-    bench = Bench(record_ttl=10**9, record_max_buffered_time=0)
+    bench = Bench(record_ttl_ms=10**9, record_max_buffered_time_ms=0)
     bench.put(b"1", LOW)
     lost: Any = None
     for number in range(50):

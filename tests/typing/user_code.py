@@ -112,7 +112,7 @@ def captures(text: str) -> None:
 
 
 def produce() -> None:
-    config = ProducerConfig(record_ttl=60_000, ordering="partition-key", reshard_proof=True)
+    config = ProducerConfig(record_ttl_ms=60_000, ordering="partition-key", reshard_proof=True)
     with Producer("orders", config=config) as producer:
         try:
             future = producer.put("customer-17", b"data", tags=(kpl.Tag("trace", "1"),))
