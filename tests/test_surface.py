@@ -126,6 +126,11 @@ def test_what_readme_and_guides_import_is_public() -> None:
         assert f"kpl_codec{module}:{name}" in OBJECTS or f"{module}.{name}" in PUBLIC, (module, name)
 
 
+def test_words_are_literals() -> None:
+    files = (ROOT / "kpl_codec").rglob("*.py")
+    assert [path for path in files if re.search(r"^ *(from|import) enum\b", path.read_text(), re.M)] == []
+
+
 def test_every_error_can_be_imported_from_the_top() -> None:
     errors = [key.split(":")[1] for key in OBJECTS if key.startswith("kpl_codec.errors:")]
     assert [name for name in errors if getattr(kpl_codec, name) is not getattr(kpl_codec.errors, name)] == []

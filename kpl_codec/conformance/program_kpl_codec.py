@@ -65,7 +65,7 @@ def placement(asked: dict[str, Any]) -> dict[str, Any]:
         record = kpl.KinesisRecord(keys[0], b"", "1", shard_id, None, keys[1])
     verdict = verify_placement(record, found)
     return {
-        "verdict": verdict.verdict.value,
+        "verdict": verdict.verdict,
         "expected_shard_id": verdict.expected_shard_id,
         "in_range": verdict.in_range,
     }
@@ -83,7 +83,7 @@ def _row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
     if record.kcl is not None:
         row["kcl"] = record.kcl
     if record.placement is not None:
-        row["placement"] = record.placement.verdict.value
+        row["placement"] = record.placement.verdict
         if record.placement.aggregate is not None:
             row["aggregate"] = record.placement.aggregate
     return row

@@ -84,8 +84,8 @@ class ProducerConfig:
     Not in the KPL:
 
     * ``aggregation_min_count``, ``aggregation_max_buffered_time_ms``: an aggregate with fewer user records
-      waits longer than record_max_buffered_time_ms, so long at most, unless user records of its shard come too
-      rarely for that.
+      waits longer than record_max_buffered_time_ms, so long at most, unless user records of its shard come
+      too rarely for that.
     * ``max_record_size``: of a Kinesis record, data plus partition key. None: what the stream is set to take.
     * ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at most. ``when_full``:
       "block", "fail" or "drop" further user records.

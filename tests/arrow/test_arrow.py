@@ -109,7 +109,7 @@ def row_of(
         row |= {
             "hashKey": hash_key_to_bytes(key) if key is not None else None,
             "expectedShardId": place.expected_shard_id if place else None,
-            "placement": place.verdict.value if place else None,
+            "placement": place.verdict if place else None,
             "aggregatePlacement": place.aggregate if place else None,
         }
     if policy == "report":

@@ -194,7 +194,7 @@ def test_whatever_a_client_raises_is_one_line(
         _, closed, results = run(skin, ModelClient(spoil=spoil), records=1)
     assert closed
     assert isinstance(results[0], Delivery)
-    assert [attempt.outcome.value for attempt in results[0].attempts] == ["no-answer", "delivered"]
+    assert [attempt.outcome for attempt in results[0].attempts] == ["no-answer", "delivered"]
     assert len([line for line in caplog.messages if "PutRecords failed" in line]) == 1
     assert "Traceback" not in caplog.text + capsys.readouterr().err
     assert "secret" not in caplog.text

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending
+from kpl_codec.producer import Delivery, DeliveryError, Pending
 from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, Request
 
@@ -148,8 +148,8 @@ def test_a_record_expires_with_its_time_to_live_and_says_what_was_tried() -> Non
     bench.run(5.0)
     error = bench.results[b"1"]
     assert isinstance(error, DeliveryError)
-    assert (error.outcome, error.code) == (Outcome.EXPIRED, "expired")
-    assert set(bench.outcomes(b"1")) == {Outcome.THROTTLED}
+    assert (error.outcome, error.code) == ("expired", "expired")
+    assert set(bench.outcomes(b"1")) == {"throttled"}
     assert 2 <= len(error.attempts) <= 10
     assert error.attempts[-1].ended_at < 101.0 + 0.001
     assert not error.may_be_stored
@@ -169,7 +169,7 @@ def test_any_time_to_live_delivers_whatever_the_buffering(ttl: int, buffered: in
         bench.now = max(bench.now, bench.core.timer() or bench.now)
         for call in bench.puts():
             bench.serve(call)
-    assert bench.outcomes(b"1") == [Outcome.DELIVERED]
+    assert bench.outcomes(b"1") == ["delivered"]
 
 
 @pytest.mark.requirement("PRD-8")
@@ -209,7 +209,7 @@ def test_without_a_map_records_wait_a_tenth_of_their_time_and_go_alone() -> None
     (call,) = bench.puts(0.05)  # without waiting for more: they have waited long enough
     assert data_of(call) == [[b"1"], [b"2"]]
     bench.serve(call)
-    assert bench.outcomes(b"1") == [Outcome.DELIVERED]
+    assert bench.outcomes(b"1") == ["delivered"]
 
 
 def test_without_a_map_that_could_come_records_do_not_wait() -> None:
@@ -245,7 +245,7 @@ def test_no_verdict_without_the_range_and_no_waiting_for_ever() -> None:
     assert [data for call in again for data in data_of(call)] == [[b"1"], [b"2"]]
     for call in again:
         bench.serve(call)
-    assert bench.outcomes(b"1") == [Outcome.PLACEMENT_UNKNOWN, Outcome.DELIVERED]
+    assert bench.outcomes(b"1") == ["placement-unknown", "delivered"]
 
 
 @pytest.mark.requirement("MAP-18")
@@ -294,7 +294,7 @@ def test_after_two_misplacements_a_record_goes_alone(outer_key: str) -> None:
     assert all(isinstance(result, Delivery) for result in bench.results.values())
     assert len(bench.results) == 4
     tried = [bench.outcomes(b"%d" % number) for number in range(4)]
-    assert all(outcomes.count(Outcome.MISPLACED) <= 2 for outcomes in tried)
+    assert all(outcomes.count("misplaced") <= 2 for outcomes in tried)
     delivered = bench.stream.delivered()
     assert all(delivered[b"%d" % number] >= 1 for number in range(4))
 
@@ -309,7 +309,7 @@ def test_a_stream_that_distributes_auto_gets_bare_records_at_once() -> None:
     bench.run(0.05)
     assert len(bench.results) == 9
     assert bench.stream.delivered() == {b"%d" % number: 1 for number in range(9)}
-    assert {bench.outcomes(b"%d" % number)[0] for number in range(9)} == {Outcome.DELIVERED}
+    assert {bench.outcomes(b"%d" % number)[0] for number in range(9)} == {"delivered"}
 
 
 @pytest.mark.requirement("PRT-6")
@@ -323,7 +323,7 @@ def test_records_without_a_key_are_spread_and_an_own_hash_key_is_kept() -> None:
     assert len(shards) == 3
     assert min(shards.values()) > 40
     assert own.record.explicit_hash_key == str(2**128 - 1)
-    assert {outcome for data in bench.results for outcome in bench.outcomes(data)} == {Outcome.DELIVERED}
+    assert {outcome for data in bench.results for outcome in bench.outcomes(data)} == {"delivered"}
     stored = [r for s in bench.stream.stored for r in kpl.deaggregate([s])]
     assert {r.partition_key for r in stored} >= {"k0", "k2", "a"}
 

@@ -211,7 +211,7 @@ def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
         "tags": [{"key": key, "value": value} for key, value in record.tags] or None,
         "defects": [defect.code for defect in record.defects] or None,
         "kcl": record.kcl,
-        "placement": placement.verdict.value if placement is not None else None,
+        "placement": placement.verdict if placement is not None else None,
         "aggregate": placement.aggregate if placement is not None else None,
     }
     return {**fields, **{name: value for name, value in optional.items() if value is not None}}

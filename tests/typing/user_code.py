@@ -18,7 +18,7 @@ from kpl_codec.aws_lambda import Poison, process_user_records, process_window, u
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
 from kpl_codec.deaggregation import Node
 from kpl_codec.deaggregation import Outcome as KclOutcome
-from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerConfig, ProducerFull
+from kpl_codec.producer import Attempt, Delivery, DeliveryError, ProducerConfig, ProducerFull
 from kpl_codec.shards import Lineage
 from kpl_codec.spark import KinesisDataSource, deaggregate, verify
 from kpl_codec.testing import strategies as kpl_st
@@ -79,7 +79,7 @@ def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedR
         records = from_get_records(answer, shard_id="shardId-000000000000")
         deaggregated = kpl.deaggregate(records, "report", shard_map=shard_map)
         for record in deaggregated:
-            if record.placement is not None and record.placement.verdict is not kpl.Verdict.EXPECTED:
+            if record.placement is not None and record.placement.verdict != "expected":
                 place: str | None = record.placement.expected_shard_id
                 print(place, record.kcl == "dropped", [defect.offset for defect in record.defects])
             yield record
@@ -123,7 +123,7 @@ def produce() -> None:
             delivery: Delivery = future.result(timeout=10)
         except DeliveryError as error:
             first: Attempt = error.attempts[0]
-            print(error.outcome is Outcome.EXPIRED, first.code)
+            print(error.outcome == "expired", first.code)
         else:
             print(delivery.shard_id, delivery.sequence_number)
 
