@@ -177,7 +177,7 @@ def say(data: bytes) -> str:
 
 def write(records: list[kpl.UserRecord]) -> bytes:
     try:
-        return kpl.encode(records)
+        return kpl.encode([*records, kpl.UserRecord("key", b"data", 2**127)])
     except kpl.AggregateFull as error:
         return bytes(error.size - error.max_size)
     except kpl.EncodeError as error:
