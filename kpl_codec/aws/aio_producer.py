@@ -23,7 +23,7 @@ from ..format.records import Tag
 from ..lazy import needing_extras
 from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from ..producer.kinesis_record import PutRecordsRequest
-from ..shards.live_shard_map import Request, State
+from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .producer_base import Flush, ProducerBase, Result, broken_off, client_config
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered, not_delivered
@@ -160,11 +160,11 @@ class AsyncProducer(ProducerBase):
         await self._start()
         live, loop = self._core.live, self._running()
         until = loop.time() + timeout
-        while live.state is not State.READY and loop.time() < until and not self._closed:
+        while live.state != "READY" and loop.time() < until and not self._closed:
             news = loop.create_future()
             self._map_waiters.append(news)
             await asyncio.wait([news], timeout=until - loop.time())
-        return live.state is State.READY
+        return live.state == "READY"
 
     def refresh_shard_map(self) -> None:
         """Request the shard map now, for example after a permanent error was fixed."""

@@ -1,6 +1,6 @@
 """The producer with threads and boto3.
 
-    with Producer("orders", config=ProducerConfig(record_max_buffered_time=50)) as producer:
+    with Producer("orders", config=ProducerConfig(record_max_buffered_time_ms=50)) as producer:
         future = producer.put("customer-17", b"...")          # a future, at once
         producer.put(None, b"...")                            # no key: the partitioner chooses
         delivery = future.result()                            # Delivery, or raises DeliveryError
@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 
 from ..format.records import Tag
 from ..producer import ProducerClosed, ProducerFull, RecordTooLarge
-from ..shards.live_shard_map import State
 from .calls import KinesisClient
 from .delivery_future import DeliveryFuture, end_all
 from .fork_and_exit import close_at_exit, remember
@@ -158,9 +157,9 @@ class Producer(ProducerBase):
         with locked("wait_ready"):
             self._ensure_running()
             return letters.news.wait_for(
-                lambda: live.state is State.READY or letters.broken is not None or letters.closing,
+                lambda: live.state == "READY" or letters.broken is not None or letters.closing,
                 within_limit(timeout),
-            ) and (live.state is State.READY)
+            ) and (live.state == "READY")
 
     def refresh_shard_map(self) -> None:
         """Request the shard map now, for example after a permanent error was fixed."""

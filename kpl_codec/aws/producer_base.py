@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
-from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
+from ..producer import Attempt, Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
 from ..producer.metrics import Observe
 from ..producer.outcomes import NO_HISTORY
 from ..shards.live_shard_map import LiveShardMap
@@ -66,17 +66,17 @@ class ProducerBase:
         """What becomes of a user record that the full producer drops."""
         if self._observe is not None:
             self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
-        return DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=())
+        return DeliveryError(outcome="dropped", code="dropped", attempts=())
 
 
 def broken_off(pending: Pending, cause: BaseException, now: float) -> DeliveryError:
     """The result of a user record in a broken producer: it may be stored."""
     # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
     # its result; one that may be stored says so."
-    attempt = Attempt(Outcome.NO_ANSWER, pending.accepted_at, now, None, code="broken")
+    attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
     history = (pending.history or NO_HISTORY).with_attempt(attempt)
     error = DeliveryError(
-        outcome=Outcome.CLOSED,
+        outcome="closed",
         code="broken",
         attempts=history.attempts,
         attempts_left_out=history.left_out,
@@ -107,8 +107,8 @@ def client_config(config: ProducerConfig) -> dict[str, Any]:
     """Keyword arguments for a botocore Config; its timeouts are seconds. Retries are off: a retry in botocore
     would be invisible, and may store records twice unnoticed."""
     return {
-        "connect_timeout": config.connect_timeout / 1000,
-        "read_timeout": config.request_timeout / 1000,
+        "connect_timeout": config.connect_timeout_ms / 1000,
+        "read_timeout": config.request_timeout_ms / 1000,
         "retries": {"total_max_attempts": 1, "mode": "standard"},
     }
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..producer import DeliveryError, Outcome, Pending, ProducerCore
+from ..producer import DeliveryError, Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
@@ -115,7 +115,7 @@ class Owner:
         calls = core.requests(now)
         times = [at for at in (core.timer(), give_up_at) if at is not None]
         self._due_at = min(times, default=float("inf"))
-        if core.live.state is not before:
+        if core.live.state != before:
             with LOCK:
                 letters.news.notify_all()
         return calls
@@ -157,7 +157,7 @@ class Owner:
             self.unresolved.update(letters.inbox)
             letters.inbox = []
             letters.records = letters.bytes = 0
-        never_sent = DeliveryError(outcome=Outcome.CLOSED, code="broken", attempts=())
+        never_sent = DeliveryError(outcome="closed", code="broken", attempts=())
         ends = [(p.token, broken_off(p, error, now) if p.number else never_sent) for p in self.unresolved]
         end_all(ends)
         self.failed += len(ends)
