@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import kpl_codec as kpl
 from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_lambda
 from kpl_codec.adapters.json_stream import Defect, json_documents
-from kpl_codec.aws import AsyncProducer, Producer, fetch_lineage, fetch_shard_map, read_stream
+from kpl_codec.aws import AsyncProducer, Producer, aio, fetch_lineage, fetch_shard_map, read_stream
 from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
 from kpl_codec.deaggregation import kcl
@@ -93,6 +93,14 @@ def whole_stream() -> int:
     shard: kpl.Shard = shard_map.shard_for(kpl.effective_hash_key("customer-17"))
     print(shard.hash_key_range.size, [child.shard_id for child in lineage.children(shard.shard_id)])
     return sum(len(record.data) for record in kpl.deaggregate(read_stream(client, "orders")))
+
+
+async def whole_stream_with_asyncio(client: object) -> int:
+    shard_map: kpl.ShardMap = await aio.fetch_shard_map(client, "orders", closed=True)
+    lineage: kpl.Lineage = await aio.fetch_lineage(client, "orders")
+    record: kpl.KinesisRecord | None = await aio.read_record(client, "orders", "shardId-000000000000", "1")
+    print(len(shard_map), len(lineage.children("shardId-000000000000")), record)
+    return sum([len(record.data) async for record in aio.read_stream(client, "orders", follow=True)])
 
 
 def captures(text: str) -> None:
