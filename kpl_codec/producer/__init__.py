@@ -10,7 +10,7 @@ from .config import ConfigError, ProducerConfig
 from .core import ProducerCore
 from .kinesis_record import PutRecordsRequest
 from .metrics import METRICS
-from .outcomes import Attempt, Delivery, DeliveryError, Outcome
+from .outcomes import Attempt, Delivery, DeliveryError, Outcome, Put
 from .partitioner import ShardLoad, UniformStickyPartitioner
 from .pending import Pending, ProducerClosed, ProducerFull, RecordTooLarge
 
@@ -27,6 +27,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerCore",
     "ProducerFull",
+    "Put",
     "PutRecordsRequest",
     "RecordTooLarge",
     "ShardLoad",
