@@ -177,7 +177,7 @@ class Delivery(NamedTuple):
 class Put(NamedTuple):
     """What a caller gave to ``put``: ``producer.put(*given)`` puts it again. Its text shows nothing of it.
 
-    ``partition_key`` is None where the caller gave none; ``explicit_hash_key`` is a text.
+    ``partition_key`` is None where the caller gave neither it nor an explicit hash key, which is a text here.
     """
 
     partition_key: str | None
