@@ -29,7 +29,7 @@ from .calls import call, what_failed
 from .one_lock import WouldDeadlock
 from .producer_base import Flush, ProducerBase, Result, broken_off, client_config
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered, not_delivered
-from .undelivered import NOT_IN_HOOK, Undelivered, log_not_called
+from .undelivered import NOT_IN_HOOK, SLOW, Undelivered, log_not_called
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -66,6 +66,7 @@ class AsyncProducer(ProducerBase):
         self._records = self._bytes = 0  # of these; what is dropped has no bytes
         self._hook = Undelivered(self._on_undelivered, self._clock)
         self._calling: asyncio.Task[None] | None = None  # on_undelivered
+        self._next_look: asyncio.TimerHandle | None = None  # at how long that takes
         self._flushes: list[tuple[Flush, asyncio.Future[None]]] = []
         self._closed = False
         self._failed = False  # whether any user record was not delivered
@@ -256,8 +257,9 @@ class AsyncProducer(ProducerBase):
                 self._carefully(self._resolve)
             while self._calling is not None:
                 await asyncio.wait([self._calling])
-            if self._timer is not None:
-                self._timer.cancel()
+            for timer in (self._timer, self._next_look):
+                if timer is not None:
+                    timer.cancel()
             for task in self._calls:
                 task.cancel()
             if self._calls:
@@ -341,17 +343,27 @@ class AsyncProducer(ProducerBase):
     def _resolve(self) -> None:
         results = self._core.results()
         failures = not_delivered(results)
+        self._failed = self._failed or bool(failures)
         self._end(results)
-        self._hook.tell_if_slow()
         # Not before: a log that raises costs nobody a result.
         log_not_delivered(failures)
 
     def _end(self, results: list[Result]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
-        self._failed = self._failed or any(isinstance(result, DeliveryError) for _, result in results)
         self._give(self._hook.take(results))
-        if self._hook.may_start and self._calling is None and self._loop is not None:
+        self._start_hook()
+
+    def _start_hook(self) -> None:
+        if self._hook.may_start and self._loop is not None:
             self._calling = self._loop.create_task(self._call_hook())
+            if self._next_look is None:
+                self._next_look = self._loop.call_later(SLOW, self._look_at_hook)
+
+    def _look_at_hook(self) -> None:
+        self._next_look = None
+        if self._calling is not None and self._loop is not None:
+            self._next_look = self._loop.call_later(SLOW, self._look_at_hook)
+            self._carefully(self._hook.tell)
 
     def _give(self, ended: list[Result]) -> None:
         """User records have ended: give them their results."""
@@ -386,9 +398,10 @@ class AsyncProducer(ProducerBase):
                 finally:
                     hook.release(batch)
                     self._give(batch)
-                    hook.tell()
+                    self._carefully(hook.tell)
         finally:
             hook.caller = self._calling = None
+            self._start_hook()  # if it was the log that has raised
 
     def _fall_apart(self, error: BaseException) -> None:
         self._broken = error
@@ -396,6 +409,7 @@ class AsyncProducer(ProducerBase):
         now = self._clock()
         left = self._unresolved - self._hook.held
         self._refuse_waiting()
+        self._failed = self._failed or bool(left)
         self._end([broken_off(self.config, pending, error, now) for pending in left])
         self._wake_map_waiters()
         log_left_behind(len(left), "the producer has broken")

@@ -11,14 +11,14 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..producer import DeliveryError, Pending, ProducerCore
+from ..producer import Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
 from .producer_base import Flush, Result, broken_off
 from .producer_log import log_left_behind, log_not_delivered, not_delivered
-from .undelivered import OnUndelivered, Undelivered
+from .undelivered import SLOW, OnUndelivered, Undelivered
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
@@ -133,8 +133,8 @@ class Owner:
             self.abandoned = core.outstanding
             core.abandon(now)
         calls = core.requests(now)
-        times = [at for at in (core.timer(), give_up_at) if at is not None]
-        self._due_at = min(times, default=float("inf"))
+        times = [core.timer(), give_up_at if core.outstanding else None]
+        self._due_at = min((at for at in times if at is not None), default=float("inf"))
         if core.live.state is not before:
             with LOCK:
                 letters.news.notify_all()
@@ -150,37 +150,37 @@ class Owner:
         core, letters = self.core, self.letters
         results = core.results() if letters.broken is None else []
         failures = not_delivered(results)
+        self.failed = self.failed or bool(failures)
         self._end(results)
-        self.hook.tell_if_slow()
         # Not before: a signal handler that has interrupted the log may wait for the results.
         log_not_delivered(failures)
+        self.hook.tell()
         if self.hook.held or letters.broken is not None:
             return bool(self.hook.held)
         return not letters.closing or core.outstanding > 0 or bool(letters.inbox or letters.dropped)
 
     def _end(self, results: list[Result]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
-        letters, hook = self.letters, self.hook
-        self.failed = self.failed or any(isinstance(result, DeliveryError) for _, result in results)
-        with LOCK:
-            ended = hook.take(results)
-            called, self._called = self._called, []
-            hook.release(called)
-            ended += called
-            if ended:
+        letters, hook, ended = self.letters, self.hook, results
+        if results or self._called:
+            with LOCK:
+                called, self._called = self._called, []
+                hook.release(called)
+                ended = hook.take(results) + called
                 letters.records -= len(ended)
                 letters.bytes -= sum([pending.size for pending, _ in ended])
                 letters.space.notify(len(ended))
-            may_start = hook.may_start
-        end_all([(pending.token, result) for pending, result in ended])
-        # Not before: a forked child ends those that are left.
-        self.unresolved.difference_update([pending for pending, _ in ended])
+            end_all([(pending.token, result) for pending, result in ended])
+            # Not before: a forked child ends those that are left.
+            self.unresolved.difference_update([pending for pending, _ in ended])
         done = [flush for flush in self._flushes if flush.ended(ended)]
         if done:
             self._flushes = [flush for flush in self._flushes if not flush.done]
             with LOCK:
                 letters.news.notify_all()
-        if may_start:
+        if hook.held:
+            self._due_at = min(self._due_at, self.clock() + SLOW)
+        if hook.may_start:
             hook.caller = self  # until the thread runs
             thread = threading.Thread(target=self._call, name="kpl-codec on_undelivered", daemon=True)
             try:
@@ -204,7 +204,6 @@ class Owner:
                 self._called += batch
                 self.letters.unread = True
                 self.wake()
-            hook.tell()
 
     def finish(self) -> None:
         """There are no more turns. Called with the lock held."""
@@ -223,6 +222,7 @@ class Owner:
             letters.space.notify_all()
             letters.news.notify_all()
         config, left = self.core.config, self.unresolved - self.hook.held
+        self.failed = self.failed or bool(left)
         self._end([broken_off(config, pending, error, now) for pending in left])
         log_left_behind(len(left), "the producer has broken")
         return bool(self.hook.held)

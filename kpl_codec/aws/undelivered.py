@@ -22,7 +22,7 @@ Result = tuple[Pending, Any]
 OnUndelivered = Callable[[DeliveryError], object]
 
 #: Seconds after which a call that has not returned is told.
-_SLOW: Final = 10.0
+SLOW: Final = 10.0
 #: What a call of it may not do.
 NOT_IN_HOOK: Final = "on_undelivered must not wait for its own producer; let another thread or task do it"
 
@@ -110,20 +110,17 @@ class Undelivered:
         self._raised[f"{type(raised).__name__}{place}"] += 1
 
     def tell(self) -> None:
-        """Log what it has raised."""
+        """Log what it has raised; and, once, that a call has not returned for long."""
         raised, self._raised = self._raised, Counter()
         for what, count in raised.items():
             logger.error(
                 "on_undelivered failed for %d user records: %s", count, what, extra={"user_records": count}
             )
-
-    def tell_if_slow(self) -> None:
-        """Log, once, that a call has not returned for long."""
-        if self._called_at is not None and self._clock() >= self._called_at + _SLOW:
+        if self._called_at is not None and self._clock() >= self._called_at + SLOW:
             self._called_at = None
             logger.warning(
                 "on_undelivered has not returned for %d s; %d user records wait for it",
-                _SLOW,
+                SLOW,
                 len(self.held),
                 extra={"user_records": len(self.held)},
             )
