@@ -136,7 +136,7 @@ def produce() -> None:
             print(delivery.shard_id, delivery.sequence_number)
 
 
-async def keep(error: DeliveryError) -> None:
+async def keep_undelivered(error: DeliveryError) -> None:
     key: str | None = error.user_record.partition_key
     data: bytes = error.user_record.data
     print(key, len(data), error.user_record.explicit_hash_key, error.may_be_stored)
@@ -145,7 +145,7 @@ async def keep(error: DeliveryError) -> None:
 
 
 async def produce_async() -> None:
-    async with AsyncProducer("orders", on_undelivered=keep) as producer:
+    async with AsyncProducer("orders", on_undelivered=keep_undelivered) as producer:
         delivery = await (await producer.put("customer-17", b"data"))
         print(delivery.sub_sequence_number)
 
