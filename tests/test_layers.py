@@ -34,7 +34,7 @@ CORE = {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy"}
 CORE |= {"format", "shards", "deaggregation", "findings", "producer", "adapters", "watch"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
 ALLOWED = {
-    "format": {"google", "backports", "compression"},  # zstd: of Python 3.14, or its backport
+    "format": {"backports", "compression"},  # zstd: of Python 3.14, or its backport
     "arrow": {"pyarrow", "numpy"},
     "captures": {"pyarrow"},
     "validation": {"pyarrow"},

@@ -64,6 +64,18 @@ class Names(dict[str, Any]):
         return Elsewhere
 
 
+def meanings(thing: Any) -> dict[str, Any]:
+    """What the annotations of one of our classes or functions mean."""
+    if not thing.__module__.startswith("kpl_codec."):
+        return {}
+    names = Names(thing.__module__)
+    texts = {
+        name: getattr(given, "__forward_arg__", given)  # of a NamedTuple
+        for name, given in inspect.get_annotations(thing).items()
+    }
+    return {name: eval(text, {}, names) if isinstance(text, str) else text for name, text in texts.items()}
+
+
 def functions(thing: Any) -> Iterator[Any]:
     if inspect.isfunction(thing):
         yield thing
@@ -88,14 +100,9 @@ def test_what_a_public_function_gives_is_public() -> None:
     exported = [thing for thing in OBJECTS.values() if inspect.isclass(thing)]
     offenders = []
     for name, thing in OBJECTS.items():
-        hints = [
-            typing.get_type_hints(function, {}, Names(function.__module__)).get("return")
-            for function in functions(thing)
-            if function.__module__.startswith("kpl_codec.")
-        ]
-        if inspect.isclass(thing) and thing.__module__.startswith("kpl_codec."):
-            attributes = typing.get_type_hints(thing, {}, Names(thing.__module__))
-            hints += [hint for attribute, hint in attributes.items() if not attribute.startswith("_")]
+        hints = [meanings(function).get("return") for function in functions(thing)]
+        for base in thing.__mro__ if inspect.isclass(thing) else ():
+            hints += [hint for attribute, hint in meanings(base).items() if not attribute.startswith("_")]
         for given in {given for hint in hints for given in types_in(hint)}:
             if given not in exported:
                 offenders.append(f"{name} gives {given.__module__}.{given.__name__}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import islice
 
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from ..pictures.diagrams import skew_bars
 from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.terminal import line, show, show_json, table, width, write
-from ..shards.allocation import HashKeyAllocator, ShardKeyAllocator
+from ..shards.allocation import balanced_keys
 from ..shards.skew import Skew, skew_of
 from .source import (
     UsageError,
@@ -115,10 +116,8 @@ def _allocate(args: argparse.Namespace) -> int:
         raise UsageError(reason="the count must be at least 1")
     where = _ranges(args)
     existing = hash_keys_from(args.existing) if args.existing else []
-    allocator: ShardKeyAllocator | HashKeyAllocator = (
-        ShardKeyAllocator(where[0], existing) if where else HashKeyAllocator(keys=existing)
-    )
-    keys = [allocator.next_key() for _ in range(args.count)]
+    allocated = balanced_keys(where[0] if where else [ALL_HASH_KEYS], existing)
+    keys = list(islice(allocated, args.count))
     if args.json:
         show_json([str(key) for key in keys])
     else:

@@ -79,7 +79,7 @@ class Aggregator:
             self._last_at[shard] = pending.accepted_at
         records = len(outgoing.records)
         enough = outgoing.waited and records >= self._min_count
-        if enough or records >= self._max_count or outgoing.size.size >= self._max_size:
+        if enough or records >= self._max_count or outgoing.aggregate.size >= self._max_size:
             self.close(outgoing)
         return outgoing
 

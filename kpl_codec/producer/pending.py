@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..compiled import speedups
 from ..errors import EncodeError, KplError
+from ..format.codec import AggregatedRecordBuilder
 from ..format.compression import Compression, compress, decompress
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import format_hash_key, partition_key_hash
 from ..format.records import UserRecord
-from ..format.size import AggregateSize, check
+from ..format.size import check
 from .config import ProducerConfig
 from .outcomes import History, Put
 
@@ -198,10 +199,9 @@ class Preparation:
         record = pending.record
         if not pending.wrap:
             return len(record.partition_key.encode()), len(record.data)
-        size = AggregateSize()
         if record.explicit_hash_key is None and (pending.keyless or self._config.reshard_proof):
             record = record._replace(explicit_hash_key=str(2**128 - 1))
-        return len(outer_key(self._config, pending).encode()), size.after(record)
+        return len(outer_key(self._config, pending).encode()), AggregatedRecordBuilder().size_with(record)
 
     def _hash(self, key: str) -> int:
         hash_key = self._hashes.get(key)

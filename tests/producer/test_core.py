@@ -105,10 +105,10 @@ def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pyt
     aggregated = 0
     take = Outgoing._take
 
-    def counted(self: Outgoing, pending: Pending, max_size: int | None) -> bool:
+    def counted(self: Outgoing, pending: Pending) -> None:
         nonlocal aggregated
         aggregated += 1
-        return take(self, pending, max_size)
+        take(self, pending)
 
     monkeypatch.setattr(Outgoing, "_take", counted)
     bench = Bench(4)

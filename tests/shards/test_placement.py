@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.shards.placement import Judge
@@ -16,7 +18,7 @@ EXPIRED = kpl.ShardMap([shard(1, 0, HALF - 1, closed=True), shard(5, 0, 2**128 -
 OLD = kpl.ShardMap([shard(0, 0, 2**128 - 1), shard(1, 0, HALF - 1, 0, closed=True)])
 
 
-@pytest.mark.requirement("PLC-1", "PLC-2", "PLC-3", "PLC-4", "SHD-4")
+@pytest.mark.requirement("LIN-8", "PLC-1", "PLC-2", "PLC-3", "PLC-4", "SHD-4")
 @pytest.mark.parametrize(
     ("hash_key", "shard_id", "shard_map", "aggregated", "verdict", "expected", "in_range"),
     [
@@ -50,6 +52,14 @@ def test_a_single_range_stands_in_for_a_map() -> None:
     judge = Judge(None, kpl.HashKeyRange(0, 5)).on(None)
     inside, outside = judge.place(5, certain=True), judge.place(6, certain=True)
     assert (inside.verdict, outside.verdict) == (kpl.Verdict.EXPECTED, kpl.Verdict.STRAY)
+
+
+@pytest.mark.requirement("LIN-4")
+@given(st.none() | st.integers(0, 2**190).map(str), st.sampled_from(ID[:4]))
+def test_what_a_sequence_number_hints_at_changes_no_verdict(number, shard_id) -> None:
+    record = kpl.KinesisRecord("a", b"", number, shard_id)
+    without = record._replace(sequence_number=None)
+    assert kpl.verify_placement(record, MERGED_MAP) == kpl.verify_placement(without, MERGED_MAP)
 
 
 @pytest.mark.requirement("PLC-2", "KEY-4")
