@@ -146,8 +146,9 @@ class Skin:
 @pytest.mark.requirement("PRD-9", "PRD-41", "PRD-60", "PRD-64")
 @given(steps=st.lists(STEPS, max_size=12))
 def test_both_start_and_end_alike(skin: str, steps: list[str]) -> None:
-    # After a bug the next call of the core breaks the producer, whenever that is.
-    steps = [one for step in steps for one in (("break", "put", "flush") if step == "break" else (step,))]
+    # One user record alone meets the bug, so what is told does not depend on when the core is called.
+    bug = ("flush", "break", "put", "flush")
+    steps = [one for step in steps for one in (bug if step == "break" else (step,))]
     called: list[DeliveryError] = []
 
     async def main() -> tuple[list[Any], list[tuple[Put, Any]]]:
