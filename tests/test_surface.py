@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 #: What is promised (spec/guides/versions.md): the ``__all__`` of these modules, or what they define.
 PUBLIC = (
-    "", ".errors", ".aws", ".producer", ".aws_lambda", ".aws_lambda.aio", ".aws_lambda.firehose",
+    "", ".errors", ".aws", ".aws.aio", ".producer", ".aws_lambda", ".aws_lambda.aio", ".aws_lambda.firehose",
     ".aws_lambda.parser", ".aws_lambda.powertools", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
     ".adapters", ".arrow", ".spark", ".shards", ".deaggregation", ".format.compression", ".format.hash_keys",
     ".validation", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",

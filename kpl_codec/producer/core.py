@@ -132,6 +132,13 @@ class ProducerCore:
         if self._placer.closed:
             self._queue_closed()
 
+    def drop(self, pending: Pending, now: float) -> None:
+        """Take a user record for which there is no room: it ends at once, as dropped."""
+        pending.accepted_at = now
+        self._ledger.accept(pending)
+        self._meter.failed("dropped")
+        self._ledger.end([undelivered(self.config, pending, "dropped")])
+
     def flush(self) -> None:
         """Send everything accepted so far, retries included, without waiting for more."""
         self._placer.flush(self.accepted + 1)
@@ -156,7 +163,7 @@ class ProducerCore:
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
-        self._ledger.end([undelivered(pending, "closed") for pending in everything])
+        self._ledger.end([undelivered(self.config, pending, "closed") for pending in everything])
 
     def _places(self) -> Iterator[list[Pending]]:
         """All outstanding user records, place by place."""
@@ -216,7 +223,7 @@ class ProducerCore:
             again += self._failed(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
-            self._ledger.end([undelivered(pending, "expired") for pending in expired])
+            self._ledger.end([undelivered(self.config, pending, "expired") for pending in expired])
         self._place_again(again, now)
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
@@ -257,7 +264,7 @@ class ProducerCore:
     def _expire(self, expired: list[Pending], now: float) -> None:
         if expired:
             expired.sort(key=lambda pending: pending.number)
-            self._end([undelivered(pending, "expired") for pending in expired])
+            self._end([undelivered(self.config, pending, "expired") for pending in expired])
             self._place_again((), now)
 
     # -- answers in ---------------------------------------------------------------------------

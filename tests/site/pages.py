@@ -26,6 +26,7 @@ TITLES = {
     ".aws": "kpl_codec.aws: streams and producers",
     ".producer": "kpl_codec.producer: settings and results",
     ".aws_lambda": "kpl_codec.aws_lambda",
+    ".aws.aio": "kpl_codec.aws.aio: readers for asyncio",
     ".aws_lambda.aio": "kpl_codec.aws_lambda.aio: asyncio",
     ".aws_lambda.firehose": "kpl_codec.aws_lambda.firehose",
     ".aws_lambda.powertools": "kpl_codec.aws_lambda.powertools",
