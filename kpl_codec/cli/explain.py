@@ -16,6 +16,7 @@ import kpl_codec
 
 from ..findings import KINDS, Kind
 from ..pictures.terminal import line, show, show_json, table, width, wrapped
+from .options import add_json
 from .source import UsageError
 
 #: Modules with a class that may be an error.
@@ -47,9 +48,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "code",
         nargs="?",
         metavar="CODE",
-        help="such as truncated, gap, naive-aggregator, FRM-3; default: all",
+        help="such as truncated, gap, naive-aggregator, FRM-3; without it all are listed",
     )
-    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,8 +19,11 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..pictures.labels import camel_keys, plural
 from ..pictures.terminal import Part, line, show, show_json
-from .source import UsageError, add_stream, at_least, client_of, read_bytes
+from .options import add_aws, add_json, add_limit, add_stream
+from .source import UsageError, client_of, read_bytes
 
+#: Fields and user records that are listed where nobody says how many.
+_SHOWN = 400
 #: What `captured` says of data that is no capture: one record's own data.
 _NO_CAPTURE = (
     "json",
@@ -40,23 +43,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "data",
         nargs="?",
         metavar="DATA",
-        help="one record's data, or captured records: a file, - for standard input, base64 or hex text",
+        help="one record's data, or a capture: a file, also in S3; - for standard input; base64 or hex text",
     )
     parser.add_argument(
         "--format",
         choices=["auto", "raw", "base64", "hex"],
         default="auto",
-        help="encoding of the data (default: base64 or hex if that gives a frame, else raw)",
+        help="how DATA is written (default: base64 or hex if that gives a frame, else raw)",
     )
     add_stream(parser, "read the record from this stream")
-    parser.add_argument("--shard-id", metavar="ID", help="... from this shard")
-    parser.add_argument(
-        "--sequence-number", metavar="N", help="... with this sequence number; also in captured records"
-    )
-    parser.add_argument(
-        "--max-nodes", type=at_least(1), default=400, help="tree lines at most (default: 400)"
-    )
-    parser.add_argument("--json", action="store_true", help="JSON instead of the tree")
+    parser.add_argument("--shard-id", metavar="ID", help="the record's shard, with --stream")
+    parser.add_argument("--sequence-number", metavar="N", help="which record of the stream or the capture")
+    add_limit(parser, "fields and user records of the tree", str(_SHOWN))
+    add_json(parser)
+    add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         raise UsageError(reason="no data: give a file, -, text, or --stream --shard-id --sequence-number")
     data = record.data
-    found = explain(data, max_nodes=args.max_nodes, hash_key_range=keys, outer_key=record.partition_key)
+    found = explain(data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key)
     defects = [defect for defect in found.defects if found.kind != "plain"]
     if args.json:
         show_json(_facts(found, defects))
@@ -187,7 +187,7 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
     ]
     lines += [line((f"warning: {warning}", "yellow")) for warning in found.warnings]
     if found.omitted:
-        lines.append(line((f"... and {found.omitted:,} more, not listed (--max-nodes)", "dim")))
+        lines.append(line((f"... and {found.omitted:,} more, not listed (--limit)", "dim")))
     show(*lines)
 
 

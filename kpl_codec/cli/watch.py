@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..aws_errors import what_to_check
-from ..findings import SEVERITIES, at_least_as_bad
+from ..findings import at_least_as_bad
+from ..outlets.alarms import FORMS, alarms
 from ..outlets.outlet import Outlet
 from ..pictures.labels import plural, safe_lines
 from ..pictures.terminal import drop_output, json_line, note, write, write_on
@@ -21,7 +23,8 @@ from ..watch import Limits, Watch, WatchFinding
 from ..watch.measures import Measure
 from ..watch.reading import Sampled
 from ..watch.watch import SHORTEST_SLOT
-from .source import UsageError, above_zero, add_connection, client_of, duration, since, stream_type
+from .options import above_zero, add_aws, add_fail_on, add_json, add_since, add_stream, duration
+from .source import UsageError, client_of
 
 if TYPE_CHECKING:
     from ..aws.watch import StreamWatcher
@@ -41,10 +44,11 @@ def _share(text: str) -> float:
     return value
 
 
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
-    return int(text)
+def _page(text: str) -> tuple[str, int]:
+    address, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} ends in no port: 1 to 65535")
+    return address.strip("[]") or "127.0.0.1", int(port)
 
 
 def _url(text: str) -> str:
@@ -61,73 +65,47 @@ def _url(text: str) -> str:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--stream", type=stream_type, metavar="NAME", help="a stream's name or ARN")
-    add_connection(parser)
+    add_stream(parser, "the stream")
     reading = parser.add_argument_group("what is read")
-    reading.add_argument("--share", type=_share, default=0.05, help="of each shard's time (default: 5%%)")
+    text = "of each shard's time (default: 5%%)"
+    reading.add_argument("--share", type=_share, default=0.05, metavar="PERCENT", help=text)
+    text = "from one look at a shard to the next (default: 20s)"
+    reading.add_argument("--period", type=duration, default=20.0, metavar="DURATION", help=text)
     reading.add_argument("--all", action="store_true", help="read everything, not a share")
-    reading.add_argument("--period", type=duration, default=20.0, help="look at each shard this often (20s)")
-    reading.add_argument(
-        "--since",
-        type=since,
-        metavar="TIME",
-        help="with --all: begin so long ago (5m, 2h), or at this time (ISO 8601)",
-    )
-    for name, what in (
-        ("shard_calls", "calls a second on one shard, of the 5 it allows"),
-        ("calls", "calls a second in all"),
-        ("shard_bytes", "bytes a second of one shard"),
-        ("bytes", "bytes a second in all"),
-    ):
-        what += f" (default: {Limits._field_defaults[name]:,.0f})"
-        reading.add_argument(f"--max-{name.replace('_', '-')}", type=above_zero("number"), help=what)
+    add_since(reading, "latest; anything else needs --all")
+    for name in ("calls", "bytes"):
+        text = f"{name} a second on all shards (default: {Limits._field_defaults[name]:,.0f})"
+        reading.add_argument(f"--max-{name}", type=above_zero, metavar="N", help=text)
     telling = parser.add_argument_group("what is told")
-    telling.add_argument("--json", action="store_true", help="findings as JSON objects, one a line; no table")
+    add_json(telling, lines=True)
     telling.add_argument("--names", action="store_true", help="show hot partition keys, not their hash keys")
     telling.add_argument("--webhook", type=_url, metavar="URL", help="post findings there in Slack's format")
-    telling.add_argument("--page", type=_port, metavar="PORT", help="the last hour at http://127.0.0.1:PORT/")
-    telling.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen there (127.0.0.1)")
+    text = "show the last hour at http://ADDRESS:PORT/ (default address: 127.0.0.1)"
+    telling.add_argument("--page", type=_page, metavar="[ADDRESS:]PORT", help=text)
     telling.add_argument("--otel", action="store_true", help="metrics through the OpenTelemetry API")
     telling.add_argument("--emf", action="store_true", help="metrics as CloudWatch EMF lines, every minute")
     ending = parser.add_argument_group("when it ends")
-    ending.add_argument("--for", dest="seconds", type=duration, metavar="TIME", help="end after 5m, 2h ...")
-    ending.add_argument(
-        "--once",
-        action="store_true",
-        help="end when every shard was looked at; with --all, when the end of every shard was reached",
-    )
-    ending.add_argument(
-        "--fail-on",
-        choices=SEVERITIES,
-        default="critical",
-        help="exit 1 for this or worse (critical)",
-    )
-    parser.add_argument(
-        "--print-alarms",
-        choices=("cloudformation", "terraform", "prometheus-rules"),
-        help="print ready alarms for these metrics, and end",
-    )
-    parser.add_argument(
-        "--print-function",
-        action="store_true",
-        help="print a CloudFormation template of a Lambda function that watches, and end",
-    )
+    ending.add_argument("--for", dest="seconds", type=duration, metavar="DURATION", help="end after so long")
+    text = "end when every shard was looked at; with --all, when the end of every shard was reached"
+    ending.add_argument("--once", action="store_true", help=text)
+    add_fail_on(ending)
+    text = "only print alarms for the metrics, or a CloudFormation template of a Lambda function that watches"
+    parser.add_argument("--print", choices=(*FORMS, "function"), help=text)
+    add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """0: nothing as bad as --fail-on was found; 1: something was; 2: no shard could be looked at."""
-    if args.print_alarms:
-        from ..outlets.alarms import alarms
-
-        write(alarms(args.print_alarms, args.stream or "STREAM"))
+    if args.print in FORMS:
+        write(alarms(args.print, args.stream or "STREAM"))
         return 0
-    if args.print_function:
+    if args.print:
         template = files("kpl_codec.aws_lambda").joinpath("templates", "watch.yaml")
         write(template.read_text(encoding="utf-8"))
         return 0
     if not args.stream:
         raise UsageError(reason="--stream says which stream to watch")
-    if args.since and not args.all:
+    if args.since not in (None, "LATEST") and not args.all:
         raise UsageError(reason="--since needs --all: a sample begins now")
     if not args.all and args.share * args.period < SHORTEST_SLOT:
         raise UsageError(reason=f"--share of --period is less than {SHORTEST_SLOT} s: too short to look at")
@@ -137,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         if args.page is not None:
             from ..outlets.page import PageServer
 
-            outlets.append(stack.enter_context(PageServer(watcher.watch, args.bind, args.page)))
+            outlets.append(stack.enter_context(PageServer(watcher.watch, *args.page)))
         outlets.insert(0, stack.enter_context(_Terminal(watcher, args)))
         with _signals(watcher.stop):
             try:
@@ -149,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
             note(f"kpl-codec: {outlet.failed:,} {outlet.failures}")
     if not watcher.watch.measured.looks:
         codes = watcher.watch.measured.failed.most_common(1)
-        # One look is GetShardIterator and GetRecords, and --max-shard-calls may put seconds between them.
+        # One look is GetShardIterator and GetRecords, and a budget may put seconds between them.
         why = f"most calls fail with {codes[0][0]}" if codes else "the time was too short (see --once)"
         if codes and (check := what_to_check(codes[0][0])) is not None:
             why += f"; {check}"
@@ -176,14 +154,16 @@ def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
         for outlet in outlets:
             outlet.measures(measured, now)
 
-    chosen = {name: value for name in Limits._fields if (value := getattr(args, f"max_{name}")) is not None}
+    limits = {"calls": args.max_calls, "bytes": args.max_bytes}
+    begin = args.since.timestamp() if isinstance(args.since, datetime) else 0.0
+    ago = 0.0 if args.since in (None, "LATEST") else max(0.0, time.time() - begin)
     return StreamWatcher(
         client_of(args),
         args.stream,
         share=1.0 if args.all else args.share,
         period=args.period,
-        since=max(0.0, time.time() - args.since.timestamp()) if args.since else 0.0,
-        limits=Limits(**chosen),
+        since=ago,
+        limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
         names=args.names,
         on_finding=tell,
         on_measures=measure,

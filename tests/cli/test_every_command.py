@@ -38,7 +38,7 @@ JSON = [
     "shards history --shards shards.json a --json",
     "shards list --shards shards.json --json",
     "shards predict --shards shards.json a --json",
-    "validate --input capture.json --shards shards.json --output new --quiet --json",
+    "validate capture.json --shards shards.json --output new --quiet --json",
 ]
 
 
@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = os.getcwd()
     os.chdir(folder)
     try:
-        validated = words("validate --input capture.json --shards shards.json --output results --quiet")
+        validated = words("validate capture.json --shards shards.json --output results --quiet")
         assert main(validated) == 1
     finally:
         os.chdir(here)
@@ -166,14 +166,14 @@ def test_streams_that_take_nothing_give_no_traceback(
         "shards list --shards folder",
         "shards predict --shards shards.json",
         "shards predict --shards shards.json x --explicit",
-        "validate --input capture.json --shards folder --output new2",
-        "validate --input capture.json --shards shards.json --output capture.json",
-        "validate --input capture.json --shards shards.json --output frame.bin/below",
+        "validate capture.json --shards folder --output new2",
+        "validate capture.json --shards shards.json --output capture.json",
+        "validate capture.json --shards shards.json --output frame.bin/below",
         "validate --stream orders --output new2 --engine local --region x --endpoint-url http://127.0.0.1:1",
         "",
         "nonsense",
         "keys",
-        "validate --input x",
+        "validate x",
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -194,7 +194,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     ("line", "said"),
     [
         (
-            "validate --input a --shard-map b --output c",
+            "validate a --shard-map b --output c",
             "unrecognized arguments: --shard-map b; did you mean --shards? (see kpl-codec validate --help)",
         ),
         (

@@ -49,8 +49,8 @@ COMMANDS = [
     ("shards history --shards AT/shards.json", 0),
     ("shards list --shards AT/shards.json", 0),
     ("shards predict --shards AT/shards.json a", 0),
-    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/", 1),
-    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/", 1),
+    ("validate --quiet AT/in/ --shards AT/shards.json --output AT/new/", 1),
+    ("validate --quiet AT/in/ --shards AT/shards.json --output AT/new/", 1),
 ]
 
 
@@ -89,7 +89,7 @@ def write_capture(folder: Location) -> None:
 
 
 def write_results(place: str) -> None:
-    given = ["--input", f"{place}/in", "--shards", f"{place}/shards.json", "--output", f"{place}/out"]
+    given = [f"{place}/in", "--shards", f"{place}/shards.json", "--output", f"{place}/out"]
     assert main(["validate", "--quiet", *given]) == 1
 
 
@@ -181,7 +181,7 @@ def test_a_store_that_cannot_be_reached_is_told_within_15_seconds(
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     began = time.monotonic()
-    for line in ("cat AT", "validate --input x --shards AT --output y", "findings AT", "repair AT"):
+    for line in ("cat AT", "validate x --shards AT --output y", "findings AT", "repair AT"):
         assert main(line.replace("AT", f"s3://{BUCKET}/x").split()) == 2
         assert said in capsys.readouterr().err
     assert time.monotonic() - began < 4 * 15
@@ -200,7 +200,7 @@ def test_a_profile_has_the_credentials_for_s3(
     real = module._file_system
     monkeypatch.setattr(module, "_file_system", lambda *given: keys.append(given[0]) or real(*given))
     before = dict(os.environ)
-    given = f"--input {places[1]}/in --shards {places[1]}/shards.json --output {places[1]}/theirs".split()
+    given = f"{places[1]}/in --shards {places[1]}/shards.json --output {places[1]}/theirs".split()
     assert main(["validate", "--quiet", *given, "--profile", "theirs"]) == 1
     assert set(keys) == {"theirs"}
     assert dict(os.environ) == before
