@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..captures import plan, read_piece
+from ..captures import CAPTURE_SCHEMA, plan, read_piece
+from ..captures.rows import Rows
+from ..captures.shards import shard_of
 from ..format.records import KinesisRecord
-from ..validation.check import with_shards
 from .progress import waiting
 
 
@@ -53,9 +54,16 @@ def captured(paths: Sequence[str]) -> Iterator[Captured | Unreadable]:
         with waiting(f"listing {', '.join(paths)}"):
             pieces = plan(names)
         for piece in pieces:
-            for batch in read_piece(piece):
-                batch = with_shards(batch.append_column("shardIdFrom", pa.nulls(batch.num_rows, pa.string())))
-                yield from map(_item, batch.to_pylist())
+            for found in read_piece(piece, _Plain(piece.path)):
+                yield from map(_item, found.to_pylist() if isinstance(found, pa.RecordBatch) else found)
+
+
+class _Plain(Rows):
+    """Rows as they are: what shows them one by one needs no Arrow in between."""
+
+    def take(self) -> Iterator[Any]:
+        rows, self._rows, self._bytes = self._rows, [], 0
+        yield [dict(zip(CAPTURE_SCHEMA.names, row, strict=True)) for row in rows]
 
 
 def _item(row: dict[str, Any]) -> Captured | Unreadable:
@@ -68,7 +76,7 @@ def _item(row: dict[str, Any]) -> Captured | Unreadable:
         row["partitionKey"],
         row["data"],
         row["sequenceNumber"],
-        row["shardId"],
+        row["shardId"] or shard_of(row["file"], row["sequenceNumber"])[0],
         row["approximateArrivalTimestamp"],
         row["explicitHashKey"],
         row["subSequenceNumber"],

@@ -39,15 +39,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         description="Explicit hash keys that stay balanced through splits and merges. Where shards are "
         "given, those with the fewest keys come first; else the key space is halved again and again.",
     )
-    count = {"type": at_least(1), "metavar": "COUNT"}
-    allocate.add_argument("count", nargs="?", default=1, help="how many (default: 1)", **count)
+    some = at_least(1)
+    allocate.add_argument("count", metavar="N", type=some, nargs="?", default=1, help="how many (default: 1)")
     text = "hash keys in use, one a line; - for standard input"
     allocate.add_argument("--existing", metavar="FILE", help=text)
     add_shards(allocate, required=False, even=True)
     allocate.set_defaults(action=_allocate)
 
     split = commands.add_parser("split", help="the even split of the key space, as CreateStream cuts it")
-    split.add_argument("count", help="into how many ranges", **count)
+    split.add_argument("count", metavar="N", type=some, help="into how many ranges")
     split.set_defaults(action=_split)
 
     hot = commands.add_parser("hot", help="the partition keys with most user records, exactly counted")

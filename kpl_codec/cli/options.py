@@ -99,7 +99,7 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
 
 
-def add_stream(parser: argparse.ArgumentParser, use: str) -> None:
+def add_stream(parser: argparse._ActionsContainer, use: str) -> None:
     """--stream; ``use``: what it is for."""
     parser.add_argument("--stream", type=stream_name, metavar="NAME", help=f"{use}; its name or ARN")
 
@@ -167,7 +167,7 @@ def add_limit(parser: argparse.ArgumentParser, what: str, default: str = "all") 
 
 def add_json(parser: argparse._ActionsContainer, *, lines: bool = False) -> None:
     """--json: one value, or ``lines``."""
-    text = "JSON: one object a line" if lines else "JSON: one value"
+    text = "print a JSON object a line" if lines else "print one JSON value"
     parser.add_argument("--json", action="store_true", help=text)
 
 
@@ -179,4 +179,4 @@ def add_fail_on(parser: argparse._ActionsContainer) -> None:
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """--quiet."""
-    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")

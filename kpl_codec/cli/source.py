@@ -13,6 +13,7 @@ from ..errors import KplError
 from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.live_shard_map import StreamUnavailable
+from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from ..shards.stream import stream_of
 from .progress import waiting
@@ -75,7 +76,7 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
     """The shard map of --shards, else of --stream. Raises StreamUnavailable, ShardMapError, InputError,
     UsageError."""
     if args.shards:
-        distribution = getattr(args, "distribution", "USER_PARTITION_KEY")
+        distribution: Distribution = getattr(args, "distribution", "USER_PARTITION_KEY")
         return ShardMap.from_json(read_bytes(args.shards), distribution, source=args.shards)
     from ..aws.shard_map import fetch_shard_map
 
