@@ -19,6 +19,9 @@ from botocore.session import get_session
 
 from ..shards.stream import Stream
 
+#: Seconds that `reach` waits for a connection, and for an answer.
+_CONNECT, _READ = 4.0, 8.0
+
 
 def kinesis_client(
     *,
@@ -97,6 +100,6 @@ def reach(stream: Stream, **settings: Any) -> None:
     where nothing answers, within 13 seconds, and where there are no credentials.
     """
     # MAP-24: "A command MUST end within 15 seconds where nothing answers, and say what to check."
-    client = kinesis_client(**settings, connect_timeout=4.0, read_timeout=8.0)
+    client = kinesis_client(**settings, connect_timeout=_CONNECT, read_timeout=_READ)
     with suppress(ClientError):
         client.list_shards(**stream.argument, MaxResults=1)

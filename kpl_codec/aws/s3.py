@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 from pyarrow import fs
 
 from ..aws_errors import what_to_check
@@ -50,7 +51,7 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
             raise _error(bucket, "NoCredentialsError", "no AWS credentials were found")
         region = _region(_settings(), bucket)
         frozen = credentials.get_frozen_credentials()  # botocore renews those that expire
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
         failure = failure_of(error)
         raise _error(bucket, failure.code, failure.reason) from None
     endpoint = client.meta.endpoint_url
@@ -117,5 +118,6 @@ def _file_system(
 
 
 def _error(bucket: str, code: str, reason: str) -> S3Error:
-    check: Final = what_to_check(code) or "check the name of the bucket and AWS_ENDPOINT_URL_S3"
+    check = what_to_check(code) or "check the name of the bucket and AWS_ENDPOINT_URL_S3"
+    check = check.replace("--endpoint-url", "AWS_ENDPOINT_URL_S3")
     return S3Error(code=code, bucket=bucket, reason=f"{reason}; {check}")

@@ -15,7 +15,7 @@ from ..pictures.labels import camel_keys, plural, safe
 from ..pictures.terminal import note, show_json, write
 from .options import add_aws, add_json, duration
 from .progress import waiting
-from .source import UsageError
+from .source import UsageError, location_of
 
 _EPILOG = """\
 kpl-codec conformance                                 every adapter that runs here
@@ -113,9 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(folder: str, files: Mapping[str, bytes]) -> None:
     """Raises OSError, InputError."""
-    from ..captures import Location
-
-    place = Location(folder).make_folder()
+    place = location_of(folder).make_folder()
     for name, data in files.items():
         (place / name).write(data)
 

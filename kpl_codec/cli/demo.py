@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN
 from .options import add_aws, at_least
+from .source import location_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,7 +88,7 @@ def _folder(wanted: str | None) -> Location:
     from ..captures import Location
 
     if wanted is not None:
-        return Location(wanted)
+        return location_of(wanted)
     names = ("kpl-codec-demo" + (f"-{number}" if number > 1 else "") for number in count(1))
     return next(folder for folder in map(Location, names) if folder.kind() is None)
 

@@ -12,7 +12,7 @@ from ..pictures.terminal import json_line, line, note, show, table, width, wrapp
 from .main import CLEAN, FINDINGS
 from .options import add_aws, add_fail_on, add_json, add_limit, add_results
 from .progress import waiting
-from .source import UsageError
+from .source import UsageError, location_of
 
 if TYPE_CHECKING:
     from ..findings import Finding
@@ -51,20 +51,20 @@ def run(args: argparse.Namespace) -> int:
         and (args.shard_id is None or finding.shard_id in args.shard_id)
     )
     counts: Counter[str] = Counter()
-    if args.json and args.limit is None:
-        for finding in wanted:
-            counts[finding.kind] += 1
-            write(json_line(finding_facts(finding)))
-    else:
-        with waiting(f"reading {args.results}"):
-            worst = _worst(wanted, args.limit or _SHOWN, counts)
-        if args.json:
-            for finding in worst:
+    with waiting(f"reading {args.results}, nothing to show yet") as something:
+        if args.json and args.limit is None:
+            for finding in wanted:
+                something()
+                counts[finding.kind] += 1
                 write(json_line(finding_facts(finding)))
         else:
-            _show(worst, counts)
-        if len(worst) < counts.total():
-            note(f"{len(worst):,} of {counts.total():,} findings shown; --limit N shows more, --json all")
+            worst = _worst(wanted, args.limit or _SHOWN, counts)
+            if args.json:
+                write("".join(json_line(finding_facts(finding)) for finding in worst))
+            else:
+                _show(worst, counts)
+            if len(worst) < counts.total():
+                note(f"{len(worst):,} of {counts.total():,} findings shown; --limit N shows more, --json all")
     bad = any(at_least_as_bad(kind_of(kind).severity, args.fail_on) for kind in counts)
     return FINDINGS if bad else CLEAN
 
@@ -90,10 +90,10 @@ def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
 def _read(folder: str) -> Iterator[Finding]:
     import pyarrow.dataset as ds
 
-    from ..captures import Location, readable
+    from ..captures import readable
     from ..report.scan import FINDINGS_SCHEMA, findings_of
 
-    held = [Location(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
+    held = [location_of(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
     there = [location for location in held if location.kind() is not None]
     if not there:
         raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")

@@ -7,7 +7,7 @@ import argparse
 from ..pictures.terminal import line, show
 from .main import CLEAN
 from .options import add_aws, at_least
-from .source import UsageError
+from .source import UsageError, location_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..captures import Location
     from ..captures.generated import Generation, Recipe
     from ..validation import LocalEngine
     from ..validation.results import check_output
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise UsageError(reason=str(error)) from None
-    folder = Location(args.output)
+    folder = location_of(args.output)
     check_output(folder)
     generation = Generation(recipe, (folder / "capture").make_folder())
     engine = LocalEngine()

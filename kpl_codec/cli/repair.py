@@ -7,7 +7,7 @@ import argparse
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
 from .options import add_aws, add_quiet, add_results, add_stream
-from .source import UsageError, client_of, connection
+from .source import UsageError, client_of, connection, location_of
 
 _EPILOG = """\
 1. Without --apply it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
@@ -36,13 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..aws.shard_map import fetch_lineage
-    from ..captures import Location
     from ..validation.repair import apply_repair, check_results, check_stream, plan_repair
     from .progress import progress, waiting
 
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
-    folder = Location(args.results)
+    folder = location_of(args.results)
     check_results(folder, planned=args.apply)
     if args.apply:
         lineage = fetch_lineage(client_of(args), args.stream)

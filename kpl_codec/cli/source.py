@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import KplError
 from ..format.hash_keys import parse_hash_key, partition_key_hash
@@ -17,6 +17,9 @@ from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from ..shards.stream import stream_of
 from .progress import waiting
+
+if TYPE_CHECKING:
+    from ..captures import Location
 
 
 class UsageError(KplError):
@@ -129,15 +132,24 @@ def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]
 # -- files ----------------------------------------------------------------------------------------
 
 
+def location_of(path: str) -> Location:
+    """The file or folder, once what holds it was reached. Raises InputError."""
+    from ..captures import Location  # pyarrow
+
+    found = Location(path)
+    with waiting(f"asking for {path}"):
+        found.kind()
+    return found
+
+
 def read_bytes(path: str) -> bytes:
     """A file's bytes, - for standard input. Raises UsageError, InputError."""
-    with waiting("reading standard input" if path == "-" else f"reading {path}"):
+    location = location_of(path) if "://" in path else None  # for local files pyarrow is not needed
+    with waiting(f"reading {'standard input' if path == '-' else path}"):
         if path == "-":
             return sys.stdin.buffer.read()
-        if "://" in path:
-            from ..captures import Location  # pyarrow, which local files need not
-
-            return Location(path).read()
+        if location is not None:
+            return location.read()
         try:
             return Path(path).read_bytes()
         except (OSError, ValueError) as error:

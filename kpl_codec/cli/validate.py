@@ -22,7 +22,7 @@ from .options import (
     duration,
 )
 from .progress import progress, spark_errors, waiting
-from .source import UsageError, client_of, connection, load_shard_map, paths_or_stream
+from .source import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
@@ -71,13 +71,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..captures import Location, plan
+    from ..captures import plan
     from ..validation.results import check_output
     from .captured import with_standard_input
 
     # Errors are reported before Spark starts, which takes seconds.
     _check_usage(args)
-    output = Location(args.output)
+    output = location_of(args.output)
     shard_map = load_shard_map(args, closed=True)
     if args.stream and args.shards:
         client_of(args)  # tells whether it can be reached

@@ -3,6 +3,7 @@ same answers, the same files. The S3 is moto's, over HTTP."""
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import logging
@@ -10,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from moto.server import ThreadedMotoServer
 
 from kpl_codec import UserRecord, encode
 from kpl_codec.captures import Location
-from kpl_codec.cli.main import main
+from kpl_codec.cli.main import COMMANDS as NAMES
+from kpl_codec.cli.main import _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
@@ -35,8 +38,11 @@ MAP = ShardMap(
 COMMANDS = [
     ("cat AT/in/", 1),
     ("cat AT/in/shardId-000000000000.json", 0),
+    ("conformance --adapter kpl_codec --kind hash-key --export AT/vectors/", 0),
+    ("conformance --adapter kpl_codec --kind hash-key --publish AT/published/", 0),
     ("findings AT/out/", 1),
     ("findings AT/out/ --json", 1),
+    ("findings AT/out/ --json --limit 1", 1),
     ("generate --output AT/generated/ --user-records 100", 0),
     ("inspect AT/frame.bin", 0),
     ("inspect AT/in/shardId-000000000001.json --sequence-number 9", 1),
@@ -44,12 +50,11 @@ COMMANDS = [
     ("keys allocate 2 --shards AT/shards.json", 0),
     ("keys hash --keys-from AT/keys.txt", 0),
     ("keys hot AT/out/", 0),
-    ("keys skew --shard-count 2 a b", 0),
+    ("keys skew --shards AT/shards.json --keys-from AT/keys.txt", 0),
     ("repair AT/out/", 0),
     ("shards history --shards AT/shards.json", 0),
     ("shards list --shards AT/shards.json", 0),
-    ("shards predict --shards AT/shards.json a", 0),
-    ("validate --quiet AT/in/ --shards AT/shards.json --output AT/new/", 1),
+    ("shards predict --shards AT/shards.json --keys-from AT/keys.txt", 0),
     ("validate --quiet AT/in/ --shards AT/shards.json --output AT/new/", 1),
 ]
 
@@ -142,6 +147,44 @@ def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
         said = capsys.readouterr()
         results.append(without_place((said.out, said.err, held(Location(place))), place))
     assert results[0] == results[1]
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_the_demo_goes_to_s3(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(f"demo --user-records 100 --output s3://{BUCKET}/demo/".split()) == 0
+    assert f"kpl-codec validate s3://{BUCKET}/demo/capture" in capsys.readouterr().out
+    names = set(held(Location(f"s3://{BUCKET}/demo")))
+    assert {"shards.json", "results/report.html", "results/shards.json"} <= names
+
+
+def arguments_that_are_paths(parser: argparse.ArgumentParser, command: str) -> Iterator[tuple[str, str]]:
+    """Each with its command: an option, or the name of what stands alone."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from arguments_that_are_paths(inner, f"{command} {name}")
+        elif action.metavar in ("PATH", "DIR", "FILE", "DATA"):
+            yield command, action.option_strings[0] if action.option_strings else action.metavar
+
+
+def test_every_argument_that_is_a_path_is_tried() -> None:
+    """Above: an option with AT behind it, or AT with none before it."""
+    tried = {(" ".join(line.split()[:1]), "--output") for line in ("demo",)}
+    for line, _ in COMMANDS:
+        words = line.split()
+        command = " ".join(words[: 2 if words[0] in ("keys", "shards") else 1])
+        for before, word in pairwise(words):
+            if word.startswith("AT/"):
+                tried.add((command, before if before.startswith("--") and before != "--quiet" else ""))
+    wanted = {
+        (command, name if name.startswith("--") else "")
+        for top in NAMES
+        for command, name in arguments_that_are_paths(
+            _parser([top])._subparsers._group_actions[0].choices[top], top
+        )  # type: ignore[union-attr, index]
+    }
+    assert wanted == tried
 
 
 def test_a_capture_in_s3_is_named_as_it_was_given(places: list[str]) -> None:
