@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
+import kpl_codec.aws.s3
 from kpl_codec import UserRecord, encode
 from kpl_codec.captures import Location
 from kpl_codec.cli.main import COMMANDS as NAMES
@@ -27,6 +28,8 @@ from kpl_codec.cli.main import _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
+
+from .test_streams import nobody
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
 BUCKET = "captures"
@@ -170,7 +173,7 @@ def arguments_that_are_paths(parser: argparse.ArgumentParser, command: str) -> I
 
 def test_every_argument_that_is_a_path_is_tried() -> None:
     """Above: an option with AT behind it, or AT with none before it."""
-    tried = {(" ".join(line.split()[:1]), "--output") for line in ("demo",)}
+    tried = {("demo", "--output")}
     for line, _ in COMMANDS:
         words = line.split()
         command = " ".join(words[: 2 if words[0] in ("keys", "shards") else 1])
@@ -202,32 +205,46 @@ def test_a_bucket_that_is_not_there_is_told(s3: Any, capsys: pytest.CaptureFixtu
     assert "no such file or folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9", "check the network"),
-        ("AWS_ENDPOINT_URL_S3", "http://no-such-host.invalid", "check the network"),
-        ("AWS_ACCESS_KEY_ID", "", "give --profile"),
-    ],
-)
-def test_a_store_that_cannot_be_reached_is_told_within_15_seconds(
-    name: str,
-    value: str,
-    said: str,
-    s3: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.requirement("MAP-24")
+@pytest.mark.parametrize("line", sorted({line for line, _ in COMMANDS}))
+def test_a_store_that_cannot_be_reached_is_told(
+    line: str, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(name, value)
+    """With shorter times to wait, and without them in the next test."""
+    for name, seconds in (("_CONNECT", 0.2), ("_READ", 0.2)):
+        monkeypatch.setattr(kpl_codec.aws.s3, name, seconds)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    began = time.monotonic()
-    for line in ("cat AT", "validate x --shards AT --output y", "findings AT", "repair AT"):
-        assert main(line.replace("AT", f"s3://{BUCKET}/x").split()) == 2
-        assert said in capsys.readouterr().err
-    assert time.monotonic() - began < 4 * 15
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    words = line.replace("AT", f"s3://{BUCKET}/x").split()
+    for kind in ("closed", "dns", "silent", "hole"):
+        with nobody(kind) as options, monkeypatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
+            began = time.monotonic()
+            assert main(words) == 2
+            assert time.monotonic() - began < 5
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "check the network, the region, and AWS_ENDPOINT_URL_S3" in said.err, (kind, said.err)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
+    assert main(words) == 2
+    assert "; give --profile" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("MAP-24", "SPK-97")
+@pytest.mark.parametrize("kind", ["silent", "hole"])
+def test_a_store_that_never_answers_is_given_up_within_15_seconds(
+    kind: str, s3: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with nobody(kind) as options:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
+        began = time.monotonic()
+        assert main(["cat", f"s3://{BUCKET}/x"]) == 2
+        assert 3 < time.monotonic() - began < 15
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.endswith(" ...")
+    assert "check the network" in last
 
 
 def test_a_profile_has_the_credentials_for_s3(
