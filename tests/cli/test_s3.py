@@ -217,7 +217,7 @@ def test_a_store_that_cannot_be_reached_is_told(
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     words = line.replace("AT", f"s3://{BUCKET}/x").split()
-    for kind in ("closed", "dns", "silent", "hole"):
+    for kind in ("closed", "dns", "silent", "hole") if line.startswith("cat") else ("hole",):
         with nobody(kind) as options, monkeypatch.context() as patch:
             patch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
             began = time.monotonic()
