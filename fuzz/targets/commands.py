@@ -42,7 +42,7 @@ _FOREIGN = re.compile(r"^[/~]|\.\.|://|=/")
 _MANY = re.compile(r"\d{4}")
 _FILE = (
     ["inspect", "input"],
-    ["inspect", "input", "--json", "--format", "base64"],
+    ["inspect", "input", "--json", "--raw"],
     ["shards", "list", "--shards", "input", "--closed"],
     ["shards", "predict", "--shards", "input", "a", "--json"],
     ["shards", "history", "--shards", "input", "a"],
