@@ -25,16 +25,7 @@ from .source import UsageError, client_of, read_bytes
 #: Fields and user records that are listed where nobody says how many.
 _SHOWN = 400
 #: What `captured` says of data that is no capture: one record's own data.
-_NO_CAPTURE = {
-    "json",
-    "unknown-shape",
-    "user-data",
-    "utf-8",
-    "empty",
-    "file",
-    "duplicate-member",
-    "too-large",
-}
+_OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,13 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 for a sound or plain record that a KCL consumer gets whole, else 1. Raises KplError for what cannot
     be read."""
-    keys = None
-    if args.stream:
-        record, keys = _from_stream(args)
-    elif args.data is not None:
-        record = _given(args)
-    else:
-        raise UsageError(reason="no data: give a file, -, text, or --stream --shard-id --sequence-number")
+    if (args.data is None) == (args.stream is None):
+        raise UsageError(reason="give either DATA or --stream NAME --shard-id ID --sequence-number N")
+    record, keys = _from_stream(args) if args.stream else (_given(args), None)
     data = record.data
     found = explain(data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key)
     defects = [defect for defect in found.defects if found.kind != "plain"]
@@ -100,7 +87,7 @@ def _of_capture(path: str, sequence_number: str | None) -> list[KinesisRecord]:
         if isinstance(item, Captured):
             if sequence_number in (None, item.record.sequence_number):
                 found.append(item.record)
-        elif item.code in _NO_CAPTURE:
+        elif item.code in _OWN_DATA:
             own_data = True
         elif sequence_number is None:
             raise UsageError(reason=f"a capture, but {item.text} (--raw takes it as one record)")

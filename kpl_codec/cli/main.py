@@ -43,8 +43,13 @@ class Parser(argparse.ArgumentParser):
     """argparse's parser with the error prefix of all commands, without the usage."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As argparse's, but an unknown option is the error of its command and names the nearest option."""
+        """As argparse's, but paths may also stand behind options, and an unknown option is the error of its
+        command and names the nearest option."""
         known, unknown = super().parse_known_args(args, namespace)
+        many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
+        if many and not any(word.startswith("-") for word in unknown if word != "-"):
+            getattr(known, many).extend(unknown)
+            return known, []
         if unknown:
             typed = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
             like = get_close_matches(typed, self._option_string_actions, 1)

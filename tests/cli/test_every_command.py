@@ -190,6 +190,14 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert re.fullmatch(r"kpl-codec: [^\n]+\n", shown.err), shown.err
 
 
+@pytest.mark.parametrize("line", ["cat A --limit 4 B", "cat --limit 4 A B", "cat A B --limit 4"])
+def test_paths_stand_before_behind_and_between_options(
+    line: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.replace("A", f"{folder}/frame.bin").replace("B", f"{folder}/capture.json").split()) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
