@@ -35,7 +35,6 @@ Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_paths(parser)

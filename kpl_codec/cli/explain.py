@@ -43,7 +43,6 @@ class Error(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "code",
         nargs="?",

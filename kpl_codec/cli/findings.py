@@ -22,7 +22,6 @@ _SHOWN = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_results(parser)
     add = parser.add_argument
     add("--kind", action="append", metavar="NAME", help="only findings of this kind; repeatable")

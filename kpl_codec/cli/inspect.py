@@ -29,7 +29,6 @@ _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "du
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     text = "one record's data (raw, base64 or hex), or a capture: a file, also in S3; - for standard input"
     parser.add_argument("data", nargs="?", metavar="DATA", help=f"{text}; or the base64 or hex text itself")
     text = "DATA is one record's data as it is, even if it looks like base64, hex or a capture"

@@ -20,7 +20,6 @@ _SHOWN = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     hashing = commands.add_parser("hash", help="the hash key of partition keys (MD5)")

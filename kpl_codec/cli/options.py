@@ -116,7 +116,6 @@ def add_shards(parser: argparse.ArgumentParser, *, required: bool = True, even: 
 
 
 def add_shards_file(parser: argparse._ActionsContainer) -> None:
-    """--shards."""
     text = "what `aws kinesis list-shards` or `kpl-codec shards list --json` printed; - for standard input"
     parser.add_argument("--shards", metavar="FILE", help=text)
 
@@ -139,7 +138,6 @@ def add_since(parser: argparse._ActionsContainer, default: str) -> None:
 
 
 def add_until(parser: argparse.ArgumentParser) -> None:
-    """--until."""
     text = f"only what arrived before: {_WHEN}"
     parser.add_argument("--until", type=moment, metavar="WHEN", help=text)
 
@@ -166,17 +164,14 @@ def add_limit(parser: argparse.ArgumentParser, what: str, default: str = "all") 
 
 
 def add_json(parser: argparse._ActionsContainer, *, lines: bool = False) -> None:
-    """--json: one value, or ``lines``."""
     text = "print a JSON object a line" if lines else "print one JSON value"
     parser.add_argument("--json", action="store_true", help=text)
 
 
 def add_fail_on(parser: argparse._ActionsContainer) -> None:
-    """--fail-on."""
     text = "exit with 1 for findings of this severity or worse (default: %(default)s)"
     parser.add_argument("--fail-on", choices=SEVERITIES, default="warning", help=text)
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """--quiet."""
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")

@@ -20,7 +20,6 @@ _WHOLE_KEYS = 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     listing = commands.add_parser("list", help="the shards and their hash key ranges")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..findings import at_least_as_bad
+from ..pictures.labels import camel_keys
 from ..pictures.terminal import line, note, show, show_json
 from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
     from ..validation.results import Validation
 
 _EPILOG = """\
-PATH: JSON (GetRecords answers, Lambda and Firehose events; also compressed), Parquet with a binary column
-data, and raw frames. The shard of a record is what the record says, else what its file or folder is called
-(shardId-000000000000), else what its sequence number says. Names that begin with . or _ are left out.
+PATH, which needs --shards: JSON (GetRecords answers, Lambda and Firehose events; also compressed), Parquet
+with a binary column data, and raw frames. A record's shard is the one that it names, else that its file or
+folder is called after (shardId-000000000000), else that of its sequence number. Names that begin with . or
+_ are left out.
 
 --stream reads to the newest record. --follow goes on with new ones, until interrupted; it needs Spark.
 
@@ -119,22 +122,15 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
     report = result.report
     if args.json:
         show_json(report_facts(report))
-        return _status(args, result)
-    show(*summary(report), line(""))
-    show(line(f"Results: {args.output}  (report.html, summary.txt, summary.json, findings/, user-records/)"))
-    if report.kinds:
-        show(line(f"To see the findings: kpl-codec findings {args.output}"))
-    if report.totals.lost_at_kcl:
-        show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
-    return _status(args, result)
-
-
-def _status(args: argparse.Namespace, result: Validation) -> int:
-    """0 or 1, by --fail-on."""
-    report = result.report
+    else:
+        files = "report.html, summary.txt, summary.json, findings/, user-records/"
+        show(*summary(report), line(""), line(f"Results: {args.output}  ({files})"))
+        if report.kinds:
+            show(line(f"To see the findings: kpl-codec findings {args.output}"))
+        if report.totals.lost_at_kcl:
+            show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
     bad = report.worst is not None and at_least_as_bad(report.worst, args.fail_on)
-    found = bad or not report.totals.kinesis_records
-    return FINDINGS if found else CLEAN
+    return FINDINGS if bad or not report.totals.kinesis_records else CLEAN
 
 
 def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
@@ -154,8 +150,6 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
-    from ..report.facts import report_facts
-    from ..report.layout import summary
     from ..spark.validation.stream import follow, in_one_go, state
 
     batches: list[int] = []
@@ -166,27 +160,23 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
     def told(validation: Validation, number: int) -> None:
         totals = validation.report.totals
         batches.append(number)
-        show(
-            line(
+        if not args.quiet:
+            note(
                 f"batch {number}, so far: {totals.kinesis_records:,} Kinesis records, "
                 f"{totals.user_records:,} user records, {totals.misplaced:,} misplaced, "
                 f"{totals.lost_at_kcl:,} lost at the KCL"
             )
-        )
 
+    begin = args.since.isoformat() if isinstance(args.since, datetime) else args.since
+    given = {"stream": args.stream, **camel_keys(connection(args)), "startingPosition": begin}
+    options = {name: value for name, value in given.items() if value is not None}
     # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
     # run. At most one run per shard, so that a growing stream does not keep us.
     runs = 1 if not args.once or in_one_go() else len(shards_now()) + 1
     for _ in range(runs):
         already = len(batches)
         query = follow(
-            spark,
-            _options(args),
-            shards_now,
-            args.output,
-            once=args.once,
-            interval=args.interval,
-            on_batch=told,
+            spark, options, shards_now, args.output, once=args.once, interval=args.interval, on_batch=told
         )
         try:
             query.awaitTermination()
@@ -198,22 +188,6 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
             break
     validation = state(args.output, shards_now(), args.stream)
     if validation is None:
-        show(line("nothing was read yet"))
+        note("kpl-codec: nothing was read yet")
         return FINDINGS
-    if args.json:
-        show_json(report_facts(validation.report))
-    else:
-        show(*summary(validation.report))
-    return _status(args, validation)
-
-
-def _options(args: argparse.Namespace) -> dict[str, str]:
-    given = {
-        "stream": args.stream,
-        "region": args.region,
-        "endpointUrl": args.endpoint_url,
-        "profile": args.profile,
-        "roleArn": args.role_arn,
-        "startingPosition": args.since if isinstance(args.since, str | None) else args.since.isoformat(),
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    return _told(args, validation)

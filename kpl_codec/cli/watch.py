@@ -60,7 +60,6 @@ def _url(text: str) -> str:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_stream(parser, "the stream")
     reading = parser.add_argument_group("what is read")
     text = "of each shard's time, as 5%% or 0.05 (default: 5%%)"

@@ -52,9 +52,17 @@ class Stream:
         )
         self.server.wait_active(self.name)
 
-    def validate(self, output: Path, *more: str) -> int:
-        given = ["--stream", self.name, "--endpoint-url", self.server.endpoint_url, "--region", "us-east-1"]
-        return main(["validate", "--quiet", *given, "--output", str(output), *more])
+    def validate(self, output: Path, *more: str, quiet: bool = True) -> int:
+        given = [
+            *["--quiet"] * quiet,
+            "--stream",
+            self.name,
+            "--endpoint-url",
+            self.server.endpoint_url,
+            "--region",
+            "us-east-1",
+        ]
+        return main(["validate", *given, "--output", str(output), *more])
 
 
 def read(output: Path) -> Counter[bytes]:
