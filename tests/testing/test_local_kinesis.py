@@ -17,6 +17,7 @@ from kpl_codec import node_packages as node_module
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.node_packages import LocalKinesisError, find_node, install
 from kpl_codec.testing.local_kinesis import LocalKinesis, local_kinesis
+from tests.cli.test_streams import nobody
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -161,7 +162,8 @@ def test_concurrent_installers_install_once_and_leave_nothing_behind(monkeypatch
     npm = tmp_path / "npm"
     # a stand-in for npm that counts its calls and takes a while over the one package
     npm.write_text(
-        f'#!/bin/sh\necho call >> {tmp_path}/calls\nsleep 0.3\nmkdir -p "$3/node_modules/some-package"\n'
+        f"#!/bin/sh\n[ $1 = view ] && exit\necho call >> {tmp_path}/calls\nsleep 0.3\n"
+        'mkdir -p "$3/node_modules/some-package"\n'
     )
     npm.chmod(0o755)
     node = node_module.Node(("node",), (str(npm),), "v20")
@@ -173,6 +175,20 @@ def test_concurrent_installers_install_once_and_leave_nothing_behind(monkeypatch
         "some-package-1.0.0",
         "some-package-1.0.0.lock",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("MAP-24")
+@pytest.mark.parametrize("kind", ["closed", "hole"])
+def test_a_registry_that_cannot_be_reached_is_told_within_15_seconds(kind, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with nobody(kind) as options:
+        monkeypatch.setenv("npm_config_registry", options[-1])
+        began = time.monotonic()
+        with pytest.raises(LocalKinesisError, match="check the network") as caught:
+            install("some-package", "1.0.0")
+    assert time.monotonic() - began < 15
+    assert "\n" not in caught.value.detail
 
 
 def test_a_failed_install_leaves_nothing_behind(monkeypatch, tmp_path):

@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
         "from kpl_codec.cli.main import main\n"
         "from kpl_codec.validation import local\n"
         "local.IN_PROCESS_BYTES = 0\n"
-        f"sys.exit(main(['validate', '--quiet', '--input', {str(tmp_path / 'in')!r}, '--shards', "
+        f"sys.exit(main(['validate', '--quiet', {str(tmp_path / 'in')!r}, '--shards', "
         f"{str(tmp_path / 'shards.json')!r}, '--output', {str(tmp_path / 'out')!r}, '--cores', '2']))\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
@@ -147,7 +147,7 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -
 @pytest.mark.requirement("SPK-40")
 def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
     capture(run.input, 1)
-    given = ["--input", str(run.input), "--shards", str(run.shards), "--output", str(run.output)]
+    given = [str(run.input), "--shards", str(run.shards), "--output", str(run.output)]
     code = (
         "import sys\n"
         "class Missing:\n"
