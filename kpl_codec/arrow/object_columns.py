@@ -123,9 +123,7 @@ class ObjectColumns:
         self._counts.user_records += 1
         self._counts.defects["no-data"] += 1
         data: Any = None
-        return DeaggregatedRecord(
-            pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),)
-        )
+        return DeaggregatedRecord(pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),))
 
     def _keep(self, source: Source, start: int, end: int) -> Iterator[_Row]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
