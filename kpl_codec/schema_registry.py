@@ -39,11 +39,10 @@ class SchemaFrameError(DecodeError):
     schema_version_id: str
     max_size: int | None = None
     concerns = (
-        "Readers of this user record. The KCL hands it on framed, with a warning; where its zlib stream was cut "
-        "short, AWS's deserializer does not come back."
+        "Readers of this user record. The KCL hands it on framed, with a warning; where its zlib stream was "
+        "cut short, AWS's deserializer never returns."
     )
-    todo = "Find its writer by the schema version. Raise `max_decompressed_size` if the payload may be that
-    large."
+    todo = "Find its writer by the schema version; raise `max_decompressed_size` if payloads may be so large."
 
     def describe(self) -> str:
         """The text without the place."""

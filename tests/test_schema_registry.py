@@ -180,7 +180,7 @@ def test_a_payload_is_decoded_by_its_schema() -> None:
 
 @pytest.mark.requirement("GSR-9")
 @pytest.mark.parametrize(
-    "data_format, definition, payload",
+    ("data_format", "definition", "payload"),
     [
         ("AVRO", json.dumps(ORDER), b"\x22\x04\x02a"),
         ("AVRO", json.dumps(ORDER), b"\x22\x00more"),

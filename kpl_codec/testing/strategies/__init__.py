@@ -19,7 +19,7 @@
 | `non_canonical_records` | `Aggregate`: the same user records in other bytes that are as legal |
 | `defective_frames` | `DefectiveFrame`: a sound aggregate with one named thing wrong |
 | `plain_data` | data that is no aggregate, look-alikes among it |
-| `schema_frames`, `broken_schema_frames`, `unframed_data` | data in the frame of Glue Schema Registry, and without |
+| `schema_frames`, `broken_schema_frames`, `unframed_data` | data with the frame of a Schema Registry |
 | `shard_maps` | open shards that tile the hash key space |
 | `reshard_histories` | `ReshardHistory`: splits and merges, with sequence numbers as Kinesis writes them |
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 
 class SchemaFrame(NamedTuple):
-    """A user record's data in a frame, and what is in it. ``code``: of the error, where the frame is broken."""
+    """A user record's data in a frame, and what is in it. ``code``: of its error, if the frame is broken."""
 
     schema_version_id: str
     payload: bytes
