@@ -12,15 +12,16 @@ spec/13-schema-registry.md, GSR-1 to GSR-9.
 
 from __future__ import annotations
 
-import json
 import zlib
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from .errors import DecodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
 from .lazy import needing_extras
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 HEADER_SIZE: Final = 18
 #: How framed data begins: with a payload as it is, and with one in zlib.
@@ -91,7 +92,8 @@ def version_id_text(version_id: bytes) -> str:
     """The schema version id of 16 bytes as text."""
     # GSR-2: "The schema version id MUST be the UUID of bytes 2 to 17, the most significant byte first, as
     # text in lower case with hyphens."
-    return str(UUID(bytes=version_id))
+    digits = version_id.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False) -> bytes:
@@ -99,6 +101,8 @@ def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False)
 
     Raises ValueError for a text that is no UUID.
     """
+    from uuid import UUID  # readers need not load it
+
     version = schema_version_id if isinstance(schema_version_id, UUID) else UUID(schema_version_id)
     # GSR-6: "A writer MUST write 03, then 00 and the payload or 05 and the payload in zlib, with the schema
     # version id between them, also around an empty payload."
@@ -145,6 +149,8 @@ def decode_payload(schema: Schema, data: bytes) -> Any:
     # describe MUST be an error, and one of an unknown format its bytes."
     try:
         if schema.data_format == "JSON":
+            import json
+
             return json.loads(data)
         if schema.data_format == "AVRO":
             return _avro(schema.definition, data)
@@ -171,6 +177,8 @@ def _avro(definition: str, data: bytes) -> Any:
 
 @lru_cache(64)
 def _parsed(definition: str) -> Any:
+    import json
+
     import fastavro
 
     return fastavro.parse_schema(json.loads(definition))

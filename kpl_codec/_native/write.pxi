@@ -89,6 +89,49 @@ cdef class FrameColumns(JudgedFrames):
             self.starts[record] = first
         self.starts[self.count] = self.m.rows.count = kept
 
+    def unframe(self):
+        """Takes the frame of the Schema Registry (schema_registry.py) off each row whose payload is not in zlib.
+
+        (int32 per row: the number of its schema version id, -1 for none; 16 bytes for each number, not all distinct;
+        whether there are frames with zlib.)
+        """
+        cdef size_t rows = self.m.rows.count, i, slot
+        cdef int32_t count = 0, number
+        cdef int32_t known[256]  # by a byte of the id: the number that was last given to one
+        cdef bint packed = False
+        cdef Output out = Output(self.allocate, 4 * rows)
+        cdef int32_t *numbers = <int32_t *>out.at
+        cdef uint8_t *ids = <uint8_t *>malloc(16 * rows + 1)
+        cdef const uint8_t *at
+        cdef Row *row
+        if ids == NULL:
+            raise MemoryError
+        with nogil:
+            memset(known, 255, sizeof(known))
+            for i in range(rows):
+                row = &self.m.rows.at[i]
+                at = row.data
+                numbers[i] = -1
+                # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed, and all
+                # other data MUST be left as it is."
+                if row.size < 18 or at[0] != 3 or at[1] not in (0, 5):
+                    continue
+                if at[1] == 5:
+                    packed = True
+                    continue
+                slot = at[2] ^ at[9] ^ at[17]
+                number = known[slot]
+                if number < 0 or memcmp(ids + 16 * number, at + 2, 16) != 0:
+                    number = known[slot] = count
+                    memcpy(ids + 16 * count, at + 2, 16)
+                    count += 1
+                numbers[i] = number
+                row.data, row.size = at + 18, row.size - 18
+        try:
+            return out.buffer, PyBytes_FromStringAndSize(<const char *>ids, 16 * count), packed
+        finally:
+            free(ids)
+
     # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
 
     def record_numbers(self, size_t start, size_t stop):
