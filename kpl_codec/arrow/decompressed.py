@@ -19,6 +19,8 @@ NEEDED = (
     *("data", "shardId", "sequenceNumber", "subSequenceNumber", "schemaVersionId"),
     *("error", "errorRecordIndex", "errorRequirement", "errorText", "errorCount"),
 )
+#: No data of an Arrow column of binary is larger.
+_LARGEST = 2**31 - 1
 _Undo = Callable[[DeaggregatedRecord], DeaggregatedRecord]
 
 
@@ -32,8 +34,9 @@ def unframed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.R
         framed = data.filter(found)
         ids = pc.binary_slice(framed, 2, HEADER_SIZE).dictionary_encode()
         texts = pa.array(map(version_id_text, ids.dictionary.to_pylist()), pa.string()).take(ids.indices)
-        # (binary_slice fails on data that is shorter than its start.)
-        data = pc.replace_with_mask(data, found, pc.binary_slice(framed, HEADER_SIZE))
+        # (Without a stop, binary_slice of pyarrow 26 fails where nothing is left.)
+        bare = pc.binary_slice(framed, HEADER_SIZE, _LARGEST)
+        data = bare if len(bare) == len(data) else pc.replace_with_mask(data, found, bare)
         versions = pc.replace_with_mask(versions.cast(pa.string()), found, texts)
         columns = rows.columns
         for name, values in (("data", data), ("schemaVersionId", versions)):
