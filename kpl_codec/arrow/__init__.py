@@ -166,7 +166,10 @@ class Deaggregator:
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
             made = self._process_part(Source(part, self._layout))
-            yield from (rows.select(self.schema.names) for rows in made) if self._steps else made
+            if len(self._layout.made) == len(self.schema):
+                yield from made
+            else:
+                yield from (rows.select(self.schema.names) for rows in made)
 
     def _undone(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for step in self._steps:

@@ -61,6 +61,7 @@ class CompiledColumns:
             pa.allocate_buffer,
             hash_keys=judge is not None,
             closed=None if opened is None else opened.astype(np.uint8),
+            unframe=unframe,
         )
         frames = self._frames
         #: The columns whose values compiled code knows, with their types and what writes them.
@@ -90,15 +91,13 @@ class CompiledColumns:
                 self._outside = {row: frames.first_outside(row) for row in np.flatnonzero(dropped).tolist()}
                 frames.drop(dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
-        #: The schema version ids, null at the end, and for each row the index of its own.
+        #: The schema version ids by their number; None: no frame was taken off.
         self._versions: pa.Array | None = None
-        self.packed = False
-        if unframe:
-            numbers, ids, self.packed = frames.unframe()
-            if ids:
-                texts = [version_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16)]
-                self._versions = layout.encoded("schemaVersionId", pa.array([*texts, None], pa.string()))
-                self._version_numbers = np.frombuffer(numbers, np.int32)
+        self.packed = frames.packed
+        ids = frames.schema_version_ids
+        if ids:
+            texts = [version_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16)]
+            self._versions = pa.array(texts, pa.string())
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
         """What the KCL drops of the rows ``first`` to before ``last``."""
@@ -163,9 +162,12 @@ class CompiledColumns:
             tables = layout.tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
             columns |= {name: _pick(table, kinds, count) for name, table in tables.items()}
         if self._versions is not None and wants("schemaVersionId"):
-            numbers = _one_if_equal(self._version_numbers[start:stop])
-            numbers = np.where(numbers < 0, len(self._versions) - 1, numbers).astype(np.int32)
-            columns["schemaVersionId"] = _pick(self._versions, numbers, count)
+            buffers = frames.schema_versions(start, stop)
+            if buffers is not None:
+                numbers = pa.Array.from_buffers(pa.int32(), count, [*buffers])
+                columns["schemaVersionId"] = pa.DictionaryArray.from_arrays(
+                    numbers, self._versions, safe=False
+                )
         if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
         return layout.batch(columns, count)

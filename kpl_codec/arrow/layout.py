@@ -26,7 +26,7 @@ FIELDS = (
     pa.field("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
 )
 TAGS_FIELD = pa.field("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
-#: With ``unframe``: the schema of the data, whose frame is off.
+#: With ``unframe``: the schema of data whose frame is off. It is always a dictionary array.
 SCHEMA_FIELD = pa.field("schemaVersionId", pa.string())
 #: With a shard map: the fields of `kpl_codec.Placement`. ``hashKey`` is 16 bytes, big-endian.
 PLACEMENT_FIELDS = (
@@ -60,7 +60,7 @@ KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 #: The columns that all user records of a Kinesis record share.
 _SHARED = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
 #: Columns of few different words.
-_WORDS = ("schemaVersionId", "expectedShardId", "placement", "aggregatePlacement", "kcl")
+_WORDS = ("expectedShardId", "placement", "aggregatePlacement", "kcl")
 #: The type of their dictionary arrays.
 _CODED = pa.dictionary(pa.int32(), pa.string())
 #: About so many bytes a row takes beside its texts and bytes.
@@ -117,10 +117,11 @@ class Layout:
         shared = [*_SHARED, *(field.name for field in carried)]
         #: The columns that are dictionary arrays: text that is the same in many rows. (Plain records share
         #: their sequence number with no other row.)
-        self.coded: set[str] = set()
+        self.coded: set[str] = {"schemaVersionId"} if unframe else set()
         if dictionaries:
             repeated = {*shared, *_WORDS} - {"sequenceNumber"}
-            self.coded = {f.name for f in every if f.type == pa.string() and f.name in repeated}
+            self.coded |= {f.name for f in every if f.type == pa.string() and f.name in repeated}
+        if self.coded:
             every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
         self.unframe = unframe
         self.schema = _wanted(pa.schema(every), columns)
@@ -146,7 +147,8 @@ class Layout:
 
     def encoded(self, name: str, column: pa.Array) -> pa.Array:
         """The values of that column as a dictionary array, if it is one of `coded`."""
-        return column.dictionary_encode() if name in self.coded else column
+        coded = name in self.coded and not pa.types.is_dictionary(column.type)
+        return column.dictionary_encode() if coded else column
 
     def tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
         """Those of ``tables`` whose column is wanted, as its values are: `encoded`, or not."""
@@ -285,7 +287,7 @@ class Source:
     def width(self) -> Numbers:
         """Bytes that each row adds to every user record made of it, without data and keys."""
         if self._width is None:
-            width = np.full(self.rows, _ROW_BYTES + 40 * self._layout.unframe, np.int64)
+            width = np.full(self.rows, _ROW_BYTES, np.int64)
             for name in self._layout.shared:
                 column = self.columns[name]
                 if pa.types.is_dictionary(column.type):
