@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tracemalloc
 import uuid
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec import KinesisRecord, UserRecord, deaggregate
+from kpl_codec import KinesisRecord, UserRecord, adapters, deaggregate
 from kpl_codec.schema_registry import (
     PayloadError,
     Schema,
@@ -198,3 +199,55 @@ def test_a_payload_that_its_schema_does_not_describe_is_an_error(
     assert (caught.value.schema_version_id, caught.value.data_format) == (VERSION, data_format)
     assert "secret" not in repr(caught.value) + repr(caught.value.__cause__)
     assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+# -- Lambda ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("GSR-4", "GSR-7")
+def test_lambda_functions_get_data_without_frames() -> None:
+    from kpl_codec.aws_lambda import aio, process_user_records, process_window, user_records
+    from kpl_codec.aws_lambda.firehose import transform_user_records
+    from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor, process_partial_response
+
+    first, second = frame(b"one", VERSION), frame(b"two" * 9, VERSION, compress=True)
+    good, bad = stream_of([first, second], [b"bare"]), stream_of([], [second[:-1]])
+    arn = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+    event = adapters.to_lambda(good, stream_arn=arn)
+    seen: list[Any] = []
+
+    async def later(record: kpl.DeaggregatedRecord) -> None:
+        seen.append(record)
+
+    process_user_records(event, seen.append, unframe=True)
+    aio.run(aio.process_user_records(event, later, unframe=True))
+    process_window({**event, "state": {}}, lambda state, record: seen.append(record), unframe=True)
+    seen += user_records(event, unframe=True)
+    expected = [(VERSION, b"one"), (VERSION, b"two" * 9), (None, b"bare")]
+    assert told(seen) == expected * 4
+    models: list[Any] = []
+    process_partial_response(
+        event=event, record_handler=models.append, processor=UserRecordBatchProcessor(unframe=True)
+    )
+    assert [
+        (item["kinesis"].get("schemaVersionId"), item.kinesis.data_as_bytes()) for item in models
+    ] == expected
+    broken = adapters.to_lambda(bad, stream_arn=arn)
+    taken: list[Any] = []
+    answer = process_user_records(broken, seen.append, unframe=True, on_poison=taken.append)
+    assert answer == {"batchItemFailures": []}
+    assert [poison.error.code for poison in taken] == ["schema-frame-damaged"]
+    assert process_user_records(broken, lambda record: None)["batchItemFailures"] == []
+    firehose = {
+        "deliveryStreamArn": "arn",
+        "records": [
+            {"recordId": str(n), "data": base64.b64encode(record.data).decode()}
+            for n, record in enumerate([*good, *bad])
+        ],
+    }
+    results = transform_user_records(firehose, lambda record: record.data, delimiter=b";", unframe=True)
+    assert [(r["result"], base64.b64decode(r.get("data", ""))) for r in results["records"]] == [
+        ("Ok", b"one;" + b"two" * 9 + b";"),
+        ("Ok", b"bare;"),
+        ("ProcessingFailed", b""),
+    ]

@@ -79,6 +79,7 @@ def output_schema(
     tags: bool = False,
     unframe: bool = False,
     columns: Iterable[str] | None = None,
+    dictionaries: bool | None = None,
 ) -> pa.Schema:
     """The schema that `deaggregate_batches` gives for batches of ``schema``.
 
@@ -88,7 +89,9 @@ def output_schema(
     TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for a name in
     ``columns`` that is none of them, or is there twice.
     """
-    return Layout(plain_schema(schema), policy, placement, tags, columns, unframe=unframe).schema
+    return Layout(
+        plain_schema(schema), policy, placement, tags, columns, unframe=unframe, dictionaries=dictionaries
+    ).schema
 
 
 class Deaggregator:
@@ -100,7 +103,8 @@ class Deaggregator:
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
     ``columns``: the names of the columns that are wanted, None for all; others are not made.
     ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but sequence
-    numbers, keys and errors. A batch stays within its limit if they are written out.
+    numbers, keys and errors; None: ``schemaVersionId`` only. A batch stays within its limit if they are
+    written out.
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.
     """
 
@@ -117,7 +121,7 @@ class Deaggregator:
         tags: bool = False,
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
-        dictionaries: bool = False,
+        dictionaries: bool | None = None,
         _counts: Counts | None = None,
     ) -> None:
         check_policy(policy)
@@ -126,14 +130,13 @@ class Deaggregator:
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
-        #: What is done to batches of user records that compiled code leaves as they are.
+        #: What is done to batches of user records if compiled code does not do it.
         self._steps: list[Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]] = []
         defects = self.counts.defects
         if max_decompressed_size is not None:
             undo = Decompressor(max_decompressed_size, defects if policy == "report" else None)
             self._steps.append(partial(decompressed, undo=undo, max_bytes=max_batch_bytes))
-        # Data may be compressed outside of its frame, which compiled code does not see.
-        self._compiled_unframes = unframe and not self._steps
+        self._peels = unframe and not self._steps  # it does not see frames in compressed data
         if unframe:
             off = Unframer(max_decompressed_size, policy, defects)
             self._steps.append(partial(unframed, undo=off, max_bytes=max_batch_bytes))
@@ -166,10 +169,8 @@ class Deaggregator:
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
             made = self._process_part(Source(part, self._layout))
-            if len(self._layout.made) == len(self.schema):
-                yield from made
-            else:
-                yield from (rows.select(self.schema.names) for rows in made)
+            whole = len(self._layout.made) == len(self.schema)
+            yield from made if whole else (rows.select(self.schema.names) for rows in made)
 
     def _undone(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for step in self._steps:
@@ -185,9 +186,7 @@ class Deaggregator:
             return
         compiled = None
         if speedups is not None:
-            compiled = CompiledColumns(
-                source, self._layout, self._judge, self.policy, self._compiled_unframes
-            )
+            compiled = CompiledColumns(source, self._layout, self._judge, self.policy, self._peels)
         ways = self._ways(source, compiled)
         limit = self.max_batch_bytes
         ends = [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]
@@ -204,7 +203,7 @@ class Deaggregator:
                     for drop in compiled.drops(start, end):
                         self._on_drop(drop)
                 made = compiled.batches(start, end, self.counts, limit)
-                done = self._compiled_unframes and not compiled.packed
+                done = self._peels and not compiled.packed
                 yield from made if done else self._undone(made)
             start = end
 

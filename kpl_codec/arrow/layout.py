@@ -26,7 +26,7 @@ FIELDS = (
     pa.field("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
 )
 TAGS_FIELD = pa.field("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
-#: With ``unframe``: the schema of data whose frame is off. It is always a dictionary array.
+#: With ``unframe``: the schema of data whose frame is off.
 SCHEMA_FIELD = pa.field("schemaVersionId", pa.string())
 #: With a shard map: the fields of `kpl_codec.Placement`. ``hashKey`` is 16 bytes, big-endian.
 PLACEMENT_FIELDS = (
@@ -105,7 +105,7 @@ class Layout:
         *,
         unframe: bool = False,
         ranged: bool = False,
-        dictionaries: bool = False,
+        dictionaries: bool | None = None,
         needed: Iterable[str] = (),
     ) -> None:
         _check_input(schema, (*FIELDS, SCHEMA_FIELD) if unframe else FIELDS)
@@ -117,7 +117,7 @@ class Layout:
         shared = [*_SHARED, *(field.name for field in carried)]
         #: The columns that are dictionary arrays: text that is the same in many rows. (Plain records share
         #: their sequence number with no other row.)
-        self.coded: set[str] = {"schemaVersionId"} if unframe else set()
+        self.coded: set[str] = {"schemaVersionId"} if unframe and dictionaries is not False else set()
         if dictionaries:
             repeated = {*shared, *_WORDS} - {"sequenceNumber"}
             self.coded |= {f.name for f in every if f.type == pa.string() and f.name in repeated}

@@ -25,7 +25,6 @@ from .counts import Counts, Drop
 from .decompression import Decompressor
 from .opener import POLICIES, Opener, Policy, check_policy
 from .records import DeaggregatedRecord
-from .unframing import Unframer
 
 #: Iterable types that hold no KinesisRecords.
 _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
@@ -97,6 +96,8 @@ def deaggregate(
     # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only if it
     # is told to."
     if unframe:
+        from .unframing import Unframer  # few need it: the import of a Lambda function stays short
+
         opened = map(partial(map, Unframer(max_decompressed_size, policy, counts.defects)), opened)
     return Deaggregation(chain.from_iterable(opened), counts)
 
