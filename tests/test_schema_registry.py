@@ -206,9 +206,11 @@ def test_a_payload_that_its_schema_does_not_describe_is_an_error(
 
 @pytest.mark.requirement("GSR-4", "GSR-7")
 def test_lambda_functions_get_data_without_frames() -> None:
+    from aws_lambda_powertools.utilities.batch import process_partial_response
+
     from kpl_codec.aws_lambda import aio, process_user_records, process_window, user_records
     from kpl_codec.aws_lambda.firehose import transform_user_records
-    from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor, process_partial_response
+    from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor
 
     first, second = frame(b"one", VERSION), frame(b"two" * 9, VERSION, compress=True)
     good, bad = stream_of([first, second], [b"bare"]), stream_of([], [second[:-1]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -60,12 +61,9 @@ def _changed(
 ) -> Iterator[pa.RecordBatch]:
     # Only user records that begin like this become Python objects.
     column = rows.column("data").cast(pa.large_binary())
-    starts = pc.binary_slice(column, 0, max(map(len, beginnings)))
-    found = {
-        row
-        for row, start in enumerate(starts.to_pylist())
-        if start is not None and start.startswith(beginnings)
-    }
+    heads = pa.array({beginning[:2] for beginning in beginnings}, pa.large_binary())
+    likely = np.flatnonzero(pc.is_in(pc.binary_slice(column, 0, 2), heads))
+    found = {row for row in likely.tolist() if column[row].as_py().startswith(beginnings)}
     if not found:
         yield rows
         return
