@@ -229,7 +229,9 @@ def test_lambda_functions_get_data_without_frames() -> None:
     assert told(seen) == expected * 4
     models: list[Any] = []
     process_partial_response(
-        event=event, record_handler=models.append, processor=UserRecordBatchProcessor(unframe=True)
+        event=event,
+        record_handler=lambda record: models.append(record),
+        processor=UserRecordBatchProcessor(unframe=True),
     )
     assert [
         (item["kinesis"].get("schemaVersionId"), item.kinesis.data_as_bytes()) for item in models
