@@ -53,7 +53,14 @@ def arrow_schema(options: Options) -> pa.Schema:
     kinesis = pa.schema(KINESIS_FIELDS)
     if options.policy == "none":
         return kinesis
-    return output_schema(kinesis, options.policy, placement=options.placement, tags=options.tags)
+    return output_schema(
+        kinesis,
+        options.policy,
+        placement=options.placement,
+        tags=options.tags,
+        unframe=options.unframe,
+        dictionaries=False,
+    )
 
 
 @dataclass
@@ -241,6 +248,8 @@ class TaskReader:
             shard_map=shard_map,
             tags=options.tags,
             max_decompressed_size=options.max_decompressed_size,
+            unframe=options.unframe,
+            dictionaries=False,
             max_batch_bytes=options.max_batch_bytes,
         )
         for batch in source:
