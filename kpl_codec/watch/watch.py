@@ -312,9 +312,8 @@ class Watch:
         return findings
 
     def _read_whole(self, shard: Whole, batch: Batch, now: float) -> list[WatchFinding]:
-        findings = self.last_hour.observe(
-            Look(shard.shard_id, self._begun_anew, rereads=True), batch.records, now
-        )
+        look = Look(shard.shard_id, self._begun_anew, rereads=True)
+        findings = self.last_hour.observe(look, batch.records, now)
         time = shard.read(batch, now)
         findings += self._count(shard, time, now)
         # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch
