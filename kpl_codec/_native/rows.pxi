@@ -44,7 +44,6 @@ cdef class FrameRows(JudgedFrames):
     cdef size_t *made  # the indices of the texts with a key or a placement
     cdef size_t made_count
     cdef size_t room
-    cdef list numbers  # 0, 1, 2 and so on: the rows of all aggregates share them
 
     def __cinit__(self, list records not None, tuple types not None, tuple fates not None, *, bint kcl=False,
                   bint judged=False):
@@ -56,6 +55,8 @@ cdef class FrameRows(JudgedFrames):
         record_type, self.row_type, self.placement_type = types
         for kind, width in zip(types, (7, 12, 6)):
             check_row_type(kind, width)
+        if not NUMBERS:
+            NUMBERS.update(zip(self.row_type._fields, range(12)))
         if len(fates) != 4:
             raise ValueError("fates")
         self.records = []
@@ -73,7 +74,7 @@ cdef class FrameRows(JudgedFrames):
             self.records.append(record)
             if size >= CHUNK and frames % LANES == 0:
                 break
-        self.fates, self.kcl, self.judged, self.numbers = fates, kcl, judged, []
+        self.fates, self.kcl, self.judged = fates, kcl, judged
         self.reserve(len(self.records))
         for i in range(self.count):
             record = <tuple>PyList_GET_ITEM(self.records, i)
@@ -174,6 +175,10 @@ cdef class FrameRows(JudgedFrames):
         cdef char kind = 0
         cdef bint atoms
         cdef tuple source
+        cdef object shared
+        cdef bytes empty = b""
+        cdef PyObject *none = <PyObject *>None
+        cdef PyObject *no_data = <PyObject *>empty
         if first == self.count:
             raise StopIteration
         if (self.judged or self.facts is not None) and self.codes == NULL:
@@ -196,10 +201,9 @@ cdef class FrameRows(JudgedFrames):
                     if self.kcl and kind >= 2:
                         what = DROPPED
                         break
-                while <size_t>len(self.numbers) < stop - start:
-                    self.numbers.append(len(self.numbers))
+                shared = self.make(none, no_data, none, source, 0, True, none, kind, atoms)
                 for i in range(start, stop):
-                    rows.append(self.user_row(source, i, i - start, kind, atoms))
+                    rows.append(self.user_row(shared, source, i, i - start, kind, atoms))
             self.forget()
             record += 1
         if record == first:
@@ -208,21 +212,13 @@ cdef class FrameRows(JudgedFrames):
         self.next = record
         return <int>OPENED, first, record, rows
 
-    cdef inline object user_row(self, tuple source, size_t i, Py_ssize_t number, char kind, bint atoms):
+    cdef inline object user_row(self, object shared, tuple source, size_t i, size_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
-        cdef size_t pks = self.m.pks.count
-        cdef bytes data = PyBytes_FromStringAndSize(<const char *>row.data, row.size)
-        return self.make(
-            self.key(row.pk),
-            <PyObject *>data,
-            <PyObject *>None if row.ehk == NONE else self.key(pks + row.ehk),
-            source,
-            <object>PyList_GET_ITEM(self.numbers, number),
-            True,
-            <PyObject *>None if self.facts is None else self.placement(row, source, kind),
-            kind,
-            atoms,
-        )
+        cdef PyObject *pk = self.key(row.pk)
+        cdef PyObject *ehk = <PyObject *>None if row.ehk == NONE else self.key(self.m.pks.count + row.ehk)
+        cdef PyObject *placed = <PyObject *>None if self.facts is None else self.placement(row, source, kind)
+        cdef CompactRecord made = compact(shared, pk, row.data, row.size, ehk, <uint32_t>number, placed)
+        return made if atoms else whole(made)
 
     cdef object plain_row(self, tuple source, size_t record, bint atoms):
         return self.make(

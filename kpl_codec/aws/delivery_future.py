@@ -10,7 +10,7 @@ from concurrent.futures._base import FINISHED, RUNNING
 from types import FrameType
 from typing import Any, Final
 
-from ..producer import Delivery, DeliveryError, Outcome
+from ..producer import Delivery, DeliveryError
 from .one_lock import LOCK, interrupted, locked, may_wait
 from .producer_log import logger
 
@@ -75,11 +75,11 @@ class DeliveryFuture(Future[Delivery]):
             locked("add_done_callback")
         super().add_done_callback(fn)
 
-    def orphan(self) -> None:
+    def orphan(self, error: DeliveryError) -> None:
         """In a forked child: fail, without the parent's callbacks. Called with the lock held."""
         # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
         if not self.done():
-            self._exception = DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=())
+            self._exception = error
             self._state = FINISHED
 
 

@@ -18,6 +18,9 @@ class DeaggregatedRecord(NamedTuple):
     record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong, and
     ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map was given,
     ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer.
+
+    Compiled code makes smaller objects that are used like it, and keep no frame in memory: `isinstance` says
+    that they are one, and they are equal to it. Their ``data`` is made whenever it is asked for.
     """
 
     partition_key: str | None

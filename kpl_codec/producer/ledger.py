@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..compiled import speedups
 from .config import ProducerConfig
 from .outcomes import NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome
-from .pending import Pending
+from .pending import Pending, put_of
 
 #: A user record, and what it has ended as.
 Ended = tuple[Pending, Delivery | DeliveryError]
@@ -33,14 +33,17 @@ def deliveries(records: list[Pending], attempt: Attempt) -> list[Ended]:
     return ended
 
 
-def undelivered(pending: Pending, outcome: Outcome, code: str | None = None) -> Ended:
+def undelivered(
+    config: ProducerConfig, pending: Pending, outcome: Outcome, code: str | None = None
+) -> tuple[Pending, DeliveryError]:
     """A user record that was not delivered, and its error. ``code``: that of the service, if it ended it."""
     # PRD-10: "Every accepted user record MUST end exactly once: as a Delivery, or as a DeliveryError with
     # the reason and all attempts."
     history = pending.history or NO_HISTORY
     error = DeliveryError(
+        user_record=put_of(config, pending),
         outcome=outcome,
-        code=code or outcome.value,
+        code=code or outcome,
         attempts=history.attempts,
         attempts_left_out=history.left_out,
         left_out_may_be_stored=history.may_be_stored,
