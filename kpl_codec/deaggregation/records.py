@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..errors import DecodeError
-from ..format.records import Tag
+from ..format.records import Tag, short_fields
 from ..shards.placement import Placement
 from .kcl import Fate
 
@@ -32,3 +32,6 @@ class DeaggregatedRecord(NamedTuple):
     placement: Placement | None = None
     defects: tuple[DecodeError, ...] = ()
     kcl: Fate | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
