@@ -22,6 +22,7 @@ from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
+from ..format.records import short_fields
 from .events import Poison, done, event_records, log_exception, settle_poison
 
 __all__ = ["Transformed", "transform_user_records"]
@@ -35,6 +36,9 @@ class Transformed(NamedTuple):
 
     data: bytes
     partition_keys: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 Handler = Callable[[DeaggregatedRecord], "bytes | Transformed | None"]

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..errors import DecodeError
-from ..format.records import Tag
+from ..format.records import Tag, short_fields
 from ..shards.placement import Placement
 from .kcl import Fate
 
@@ -37,3 +37,6 @@ class DeaggregatedRecord(NamedTuple):
     defects: tuple[DecodeError, ...] = ()
     kcl: Fate | None = None
     schema_version_id: str | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
