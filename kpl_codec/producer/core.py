@@ -113,13 +113,12 @@ class ProducerCore:
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
-        pending.accepted_at = put_at
+        self._ledger.accept(pending, put_at)
         pending.expires_at = put_at + self._ttl
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time from its put,
         # neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
         pending.map_deadline = put_at + self._ttl / 10
-        self._ledger.accept(pending)
         if self._observed:
             self._meter.accepted()
         order = self._order
@@ -134,8 +133,7 @@ class ProducerCore:
 
     def drop(self, pending: Pending, now: float) -> None:
         """Take a user record for which there is no room: it ends at once, as dropped."""
-        pending.accepted_at = now
-        self._ledger.accept(pending)
+        self._ledger.accept(pending, now)
         self._meter.failed(Outcome.DROPPED.value)
         self._ledger.end([undelivered(self.config, pending, Outcome.DROPPED)])
 
