@@ -32,15 +32,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, dataclass_transform
+    from typing_extensions import Self
+    from typing_extensions import dataclass_transform as _dataclass_transform
 else:
 
-    def dataclass_transform(**_options):
+    def _dataclass_transform(**_options):
         """For type checkers only; it does nothing at run time."""
         return lambda cls: cls
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False)
+@_dataclass_transform(kw_only_default=True, eq_default=False)
 class KplError(Exception):
     """Base of all errors here. ``code`` is a stable short name, ``requirement`` an id of ``spec/``.
 

@@ -171,7 +171,7 @@ class _Facts:
         facts = [coded.words(code) for code in distinct.tolist()]
         tables = {
             "expectedShardId": pa.array([expected for _, expected, _ in facts], pa.string()),
-            "placement": pa.array([verdict.value for verdict, _, _ in facts], pa.string()),
+            "placement": pa.array([verdict for verdict, _, _ in facts], pa.string()),
             "inRange": pa.array([in_range for _, _, in_range in facts], pa.bool_()),
         }
         self._tables = layout.tables(tables)

@@ -24,7 +24,7 @@ from ..format.records import Tag
 from ..lazy import needing_extras
 from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, ProducerFull, RecordTooLarge
 from ..producer.kinesis_record import PutRecordsRequest
-from ..shards.live_shard_map import Request, State
+from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .one_lock import WouldDeadlock
 from .producer_base import Flush, ProducerBase, Result, broken_off, client_config
@@ -199,12 +199,12 @@ class AsyncProducer(ProducerBase):
         await self._start()
         live, loop = self._core.live, self._running()
         until = loop.time() + (float("inf") if timeout is None else timeout)
-        while live.state is not State.READY and loop.time() < until:
+        while live.state != "READY" and loop.time() < until:
             news = loop.create_future()
             self._map_waiters.append(news)
             await asyncio.wait([news], timeout=None if timeout is None else until - loop.time())
             self._running()
-        return live.state is State.READY
+        return live.state == "READY"
 
     def refresh_shard_map(self) -> None:
         """Request the shard map now, for example after a permanent error was fixed. Before the start there

@@ -16,7 +16,6 @@ import sys
 import weakref
 from typing import Any
 
-from ..producer import Outcome
 from ..producer.ledger import undelivered
 from .one_lock import LOCK
 from .producer_log import logger
@@ -65,7 +64,7 @@ def _after_fork_in_child() -> None:
     for threads in RUNNING:
         for owner in threads.owners:
             for pending in [*owner.unresolved, *owner.letters.inbox, *owner.letters.dropped]:
-                pending.token.orphan(undelivered(owner.core.config, pending, Outcome.CLOSED, "forked")[1])
+                pending.token.orphan(undelivered(owner.core.config, pending, "closed", "forked")[1])
         threads.begin()
     RUNNING.clear()
     for producer in list(_PRODUCERS):

@@ -1,6 +1,6 @@
 """The producer with threads and boto3.
 
-    with Producer("orders", config=ProducerConfig(record_max_buffered_time=50)) as producer:
+    with Producer("orders", config=ProducerConfig(record_max_buffered_time_ms=50)) as producer:
         future = producer.put("customer-17", b"...")          # a future, at once
         producer.put(None, b"...")                            # no key: the partitioner chooses
         delivery = future.result()                            # Delivery, or raises DeliveryError
@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING
 
 from ..format.records import Tag
 from ..producer import Pending, ProducerClosed, ProducerFull, RecordTooLarge
-from ..shards.live_shard_map import State
 from .calls import KinesisClient
 from .delivery_future import DeliveryFuture
 from .fork_and_exit import close_at_exit, remember
@@ -176,11 +175,11 @@ class Producer(ProducerBase):
         with locked("wait_ready"):
             self._ensure_running()
             letters.news.wait_for(
-                lambda: live.state is State.READY or letters.broken is not None or letters.closing,
+                lambda: live.state == "READY" or letters.broken is not None or letters.closing,
                 within_limit(timeout),
             )
             self._ensure_running()
-            return live.state is State.READY
+            return live.state == "READY"
 
     def refresh_shard_map(self) -> None:
         """Request the shard map now, for example after a permanent error was fixed. Before the start there

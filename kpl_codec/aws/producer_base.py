@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
-from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
+from ..producer import Attempt, Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
 from ..producer.ledger import undelivered
 from ..producer.metrics import Observe
 from ..producer.outcomes import NO_HISTORY
@@ -79,9 +79,9 @@ def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, n
     # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
     # its result; one that may be stored says so."
     if pending.number:
-        attempt = Attempt(Outcome.NO_ANSWER, pending.accepted_at, now, None, code="broken")
+        attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
         pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-    _, error = undelivered(config, pending, Outcome.CLOSED, "broken")
+    _, error = undelivered(config, pending, "closed", "broken")
     error.__cause__ = cause
     return pending, error
 
@@ -107,8 +107,8 @@ def client_config(config: ProducerConfig) -> dict[str, Any]:
     """Keyword arguments for a botocore Config; its timeouts are seconds. Retries are off: a retry in botocore
     would be invisible, and may store records twice unnoticed."""
     return {
-        "connect_timeout": config.connect_timeout / 1000,
-        "read_timeout": config.request_timeout / 1000,
+        "connect_timeout": config.connect_timeout_ms / 1000,
+        "read_timeout": config.request_timeout_ms / 1000,
         "retries": {"total_max_attempts": 1, "mode": "standard"},
     }
 

@@ -135,7 +135,7 @@ class Owner:
         calls = core.requests(now)
         times = [core.timer(), give_up_at if core.outstanding else None]
         self._due_at = min((at for at in times if at is not None), default=float("inf"))
-        if core.live.state is not before:
+        if core.live.state != before:
             with LOCK:
                 letters.news.notify_all()
         return calls

@@ -90,12 +90,12 @@ async def read_records(
         for shard_id in shard_ids or ():
             if not known and shard_id not in lineage:
                 raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
-        for shard in lineage:
-            wanted = shard_ids is None or shard.shard_id in shard_ids
+        for shard_id, shard in lineage.items():
+            wanted = shard_ids is None or shard_id in shard_ids
             # A closed shard has nothing after LATEST.
-            if wanted and shard.shard_id not in known and (shard.open or place is not LATEST):
-                unread[shard.shard_id] = place
-            known.add(shard.shard_id)
+            if wanted and shard_id not in known and (shard.open or place is not LATEST):
+                unread[shard_id] = place
+            known.add(shard_id)
         place = TRIM_HORIZON
         # Of a shard that has closed since the rest is read, too, before its children.
         for shard_id in [shard_id for shard_id in at_tip if shard_id in lineage]:

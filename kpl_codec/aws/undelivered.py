@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ..producer import DeliveryError, Outcome, Pending
+from ..producer import DeliveryError, Pending
 from .producer_log import logger
 
 Result = tuple[Pending, Any]
@@ -53,7 +53,7 @@ class Undelivered:
         kept = [result for result in results if isinstance(result[1], DeliveryError)]
         self._waiting += kept
         self.held.update([pending for pending, _ in kept])
-        self.dropped += sum(error.outcome is Outcome.DROPPED for _, error in kept)
+        self.dropped += sum(error.outcome == "dropped" for _, error in kept)
         return [result for result in results if not isinstance(result[1], DeliveryError)]
 
     @property
@@ -70,7 +70,7 @@ class Undelivered:
     def release(self, batch: list[Result]) -> None:
         """It has returned for all of these."""
         self.held.difference_update([pending for pending, _ in batch])
-        self.dropped -= sum(error.outcome is Outcome.DROPPED for _, error in batch)
+        self.dropped -= sum(error.outcome == "dropped" for _, error in batch)
 
     def call(self, error: DeliveryError) -> Any:
         """Call it; what it has given."""

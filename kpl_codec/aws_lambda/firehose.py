@@ -23,6 +23,8 @@ from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from .events import Poison, done, event_records, log_exception, settle_poison
 
+__all__ = ["Transformed", "transform_user_records"]
+
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
 MAX_RESPONSE_SIZE = 6_000_000
 

@@ -40,6 +40,8 @@ from ..watch import LastHour, Look, Watch, WatchFinding
 from ..watch.measures import Deltas, Every, Measure, emf_lines, measures_of_records
 from .events import ShardMaps, log_exception, stream_of
 
+__all__ = ["ConsumerWatch", "lambda_handler"]
+
 #: How many streams one function may read.
 _MOST_STREAMS = 20
 #: Milliseconds that a scheduled run leaves unused.

@@ -95,7 +95,7 @@ def fill(server: Any, per_writer: int, say: Callable[[str], None]) -> None:
     client = server.client()
     half = per_writer // 2
     shard_map = ShardMap.from_list_shards(client.list_shards(StreamName=STREAM))
-    config = ProducerConfig(record_max_buffered_time=200)
+    config = ProducerConfig(record_max_buffered_time_ms=200)
     with Producer(STREAM, config=config, client_settings=server.client_settings) as producer:
         for start, stop in ((0, half), (half, per_writer)):
             say(f"writing user records {start} to {stop - 1} of each writer")

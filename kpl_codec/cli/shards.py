@@ -63,7 +63,7 @@ def _uncapitalized(value: Any) -> Any:
 def _list(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=args.closed)
     shards = sorted(
-        (s for s in shard_map if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
+        (s for s in shard_map.values() if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
     )
     if args.json:
         show_json({"distribution": shard_map.distribution, "shards": list(map(_facts, shards))})
@@ -112,9 +112,9 @@ def _predict(args: argparse.Namespace) -> int:
 def _history(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=True)
     if args.key is None:
-        return _whole(args, shard_map, shard_map.lineage)
+        return _whole(args, shard_map)
     hash_key = hash_key_of(args.key, explicit=args.explicit)
-    chain = shard_map.lineage.chain(hash_key)
+    chain = shard_map.chain(hash_key)
     if args.json:
         show_json({"hashKey": str(hash_key), "chain": [s.shard_id for s in chain]})
     else:
@@ -127,23 +127,23 @@ def _now(args: argparse.Namespace) -> datetime | None:
     return datetime.now(timezone.utc) if args.stream else None
 
 
-def _whole(args: argparse.Namespace, shard_map: ShardMap, lineage: Lineage) -> int:
-    defects = lineage.defects()
+def _whole(args: argparse.Namespace, shard_map: ShardMap) -> int:
+    defects = shard_map.defects()
     if args.json:
-        lives = {span.shard.shard_id: span for span in spans(lineage)}
+        lives = {span.shard.shard_id: span for span in spans(shard_map)}
         shards = [
             {
-                **_facts(s),
-                "created": _iso(lives[s.shard_id].begin),
-                "closed": _iso(lives[s.shard_id].end),
-                "children": [child.shard_id for child in lineage.children(s.shard_id)],
+                **_facts(shard),
+                "created": _iso(lives[shard_id].begin),
+                "closed": _iso(lives[shard_id].end),
+                "children": [child.shard_id for child in shard_map.children(shard_id)],
             }
-            for s in lineage
+            for shard_id, shard in shard_map.items()
         ]
         found = [{"code": defect.code, "shardIds": defect.shard_ids} for defect in defects]
         show_json({"shards": shards, "unknownParents": dict(shard_map.unknown_parents), "defects": found})
     else:
-        write(timeline(lineage, width(), _now(args)) + "\n")
+        write(timeline(shard_map, width(), _now(args)) + "\n")
         for child, parents in shard_map.unknown_parents.items():
             show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
         for defect in defects:

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import EncodeError, HashKeyError
+from .hash_keys import format_hash_key
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Tag(NamedTuple):
@@ -18,17 +24,36 @@ class Tag(NamedTuple):
     value: str | None = None
 
 
-class UserRecord(NamedTuple):
+class _Fields(NamedTuple):
+    partition_key: str
+    data: bytes
+    explicit_hash_key: str | None
+    tags: tuple[Tag, ...]
+
+
+class UserRecord(_Fields):
     """What an application puts: a partition key (1 to 256 characters), data, rarely an explicit hash key or
     tags.
 
-    ``explicit_hash_key`` is the text in the bytes; this library writes it as canonical decimal.
+    ``explicit_hash_key`` is the text in the bytes; this library writes it as canonical decimal. It may be
+    given as a number: then EncodeError is raised for one that is not from 0 to 2^128 - 1.
     """
 
-    partition_key: str
-    data: bytes
-    explicit_hash_key: str | None = None
-    tags: tuple[Tag, ...] = ()
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        partition_key: str,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+    ) -> Self:
+        if type(explicit_hash_key) is int:
+            try:
+                explicit_hash_key = format_hash_key(explicit_hash_key)
+            except HashKeyError:
+                raise EncodeError(code="explicit-hash-key", field="explicit_hash_key") from None
+        return tuple.__new__(cls, (partition_key, data, explicit_hash_key, tags))
 
 
 class KinesisRecord(NamedTuple):

@@ -120,8 +120,8 @@ class Aggregator:
     def _waits_until(self, outgoing: Outgoing, urgent_below: int) -> float:
         """How long an aggregate waits for more user records after its deadline."""
         # PRD-48: "An aggregate of fewer than aggregation_min_count user records whose time has come MUST wait
-        # for more, at most aggregation_max_buffered_time after its first was put, if its shard had got a user
-        # record not longer than that before the first; retries and a flush MUST NOT wait."
+        # for more, at most aggregation_max_buffered_time_ms after its first was put, if its shard had got a
+        # user record not longer than that before the first; retries and a flush MUST NOT wait."
         records = outgoing.records
         if len(records) >= self._min_count or any(p.history or p.number < urgent_below for p in records):
             return float("-inf")

@@ -43,7 +43,7 @@ def undelivered(
     error = DeliveryError(
         user_record=put_of(config, pending),
         outcome=outcome,
-        code=code or outcome.value,
+        code=code or outcome,
         attempts=history.attempts,
         attempts_left_out=history.left_out,
         left_out_may_be_stored=history.may_be_stored,

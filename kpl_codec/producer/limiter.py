@@ -131,9 +131,9 @@ class Lane:
     def answered(self, outcomes: Set[Outcome], sent_at: float, now: float) -> None:
         """Take the outcomes of Kinesis records sent to this shard at ``sent_at``: DELIVERED, or failures to
         back off from."""
-        if Outcome.THROTTLED in outcomes:
+        if "throttled" in outcomes:
             self._slow_down(sent_at, now)
-        stored = Outcome.DELIVERED in outcomes
+        stored = "delivered" in outcomes
         failed = len(outcomes) > stored
         if not failed:
             self._speed_up(now)

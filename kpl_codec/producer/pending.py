@@ -9,7 +9,7 @@ from ..errors import EncodeError, KplError
 from ..format.codec import AggregatedRecordBuilder
 from ..format.compression import Compression, compress, decompress
 from ..format.frame import looks_aggregated
-from ..format.hash_keys import format_hash_key, partition_key_hash
+from ..format.hash_keys import partition_key_hash
 from ..format.records import UserRecord
 from ..format.size import check
 from .config import ProducerConfig
@@ -146,9 +146,8 @@ class Preparation:
         explicit_hash_key: str | int | None = None,
         tags: tuple[Any, ...] = (),
     ) -> Pending:
-        """Raises EncodeError for an invalid user record, RecordTooLarge for one that is too large,
-        HashKeyError for an ``int`` explicit hash key out of range. ``partition_key`` None: the partitioner
-        chooses the shard."""
+        """Raises EncodeError for an invalid user record, RecordTooLarge for one that is too large.
+        ``partition_key`` None: the partitioner chooses the shard."""
         if self._most_are_plain and explicit_hash_key is None and not tags:
             known = speedups.plain_pending(
                 Pending, UserRecord, partition_key, data, self._hashes, self._max_size - 1024
@@ -157,12 +156,10 @@ class Preparation:
                 return known  # type: ignore[no-any-return]
         config = self._config
         keyless = partition_key is None or config.ignore_keys
-        if type(explicit_hash_key) is int:
-            explicit_hash_key = format_hash_key(explicit_hash_key)
         key = KEYLESS_PARTITION_KEY if partition_key is None else partition_key
         if self._compression is not None and type(data) is bytes:
             data = compress(data, self._compression)
-        record = UserRecord(key, data, explicit_hash_key, tags)  # type: ignore[arg-type]
+        record = UserRecord(key, data, explicit_hash_key, tags)
         check(record)
         hash_key = self._hash(key) if explicit_hash_key is None else int(explicit_hash_key)
         pending = Pending(

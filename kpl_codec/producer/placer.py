@@ -37,7 +37,7 @@ class Placer:
             min(config.aggregation_max_size, config.known_record_size),
             chance,
             adaptive=config.adaptive_partitioning,
-            availability_timeout=config.partition_availability_timeout / 1000,
+            availability_timeout=config.partition_availability_timeout_ms / 1000,
         )
         self._starts: dict[str, tuple[int, str]] = {}
         self._aggregating = config.aggregation_enabled

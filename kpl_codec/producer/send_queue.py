@@ -14,7 +14,7 @@ from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .limiter import BACKOFF, Lane
-from .outcomes import ACTIONS, Action, Outcome
+from .outcomes import ACTIONS, Outcome
 from .partitioner import Chance, ShardLoad
 from .pending import Pending
 
@@ -114,9 +114,9 @@ class SendQueue:
         """Take the answer to a request that was sent at ``sent_at``, an entry for each Kinesis record."""
         by_shard: dict[str | None, set[Outcome]] = {}
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
-            if entry.outcome is Outcome.DELIVERED:
+            if entry.outcome == "delivered":
                 self._invalid, self._refused_until = 0, float("-inf")
-            elif ACTIONS[entry.outcome] is not Action.BACK_OFF:
+            elif ACTIONS[entry.outcome] != "back-off":
                 continue  # it tells nothing of the shard
             by_shard.setdefault(outgoing.shard, set()).add(entry.outcome)
         for shard, of_shard in by_shard.items():

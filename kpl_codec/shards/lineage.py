@@ -51,8 +51,8 @@ def _hint(sequence_number: str | None) -> SequenceHint | None:
         return None
 
 
-class Lineage:
-    """All known shards of one life of a stream. Iterates parents before children.
+class Lineage(Mapping[str, Shard]):
+    """All known shards of one life of a stream by their ids, parents before children. Immutable.
 
     A shard may be given twice: closed, it stays closed. Raises ShardMapError: duplicate (one id, two
     different ranges, parents or starts: another life of the stream, or another stream), cycle.
@@ -100,8 +100,8 @@ class Lineage:
 
     # -- looking up ---------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Shard]:
-        return iter(self._by_id.values())
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -115,10 +115,6 @@ class Lineage:
             return self._by_id[shard_id]
         except KeyError:
             raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,)) from None
-
-    def get(self, shard_id: str) -> Shard | None:
-        """The shard, None if it is not known."""
-        return self._by_id.get(shard_id)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lineage):
@@ -185,7 +181,7 @@ class Lineage:
         """The known shards that ever held ``hash_key``, oldest first. Raises HashKeyError."""
         if not 0 <= hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
-        return tuple(shard for shard in self if hash_key in shard.hash_key_range)
+        return tuple(shard for shard in self.values() if hash_key in shard.hash_key_range)
 
     # -- in time ------------------------------------------------------------------------------
 
@@ -213,7 +209,7 @@ class Lineage:
         Meaningful for a listing FROM_TRIM_HORIZON: only that names the ends of closed shards.
         """
         defects: list[LineageDefect] = []
-        for shard in self:
+        for shard in self.values():
             children = self.children(shard.shard_id)
             ids = (shard.shard_id, *(child.shard_id for child in children))
             # LIN-10: "A child MUST NOT be listed while its parent is open, MUST start after it, and

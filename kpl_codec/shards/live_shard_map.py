@@ -27,7 +27,6 @@ Specification: spec/08-live-shard-map.md, 8.1.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any, Literal
 
 from ..aws_errors import is_permanent
@@ -42,7 +41,7 @@ from .routes import NO_ROUTES
 from .shard import Distribution, Shard
 from .shard_map import ShardMap
 from .stream import stream_of
-from .trust import Trust, TrustState
+from .trust import Trust
 
 __all__ = [
     "Failure",
@@ -60,15 +59,8 @@ __all__ = [
 _BACKOFF, _PERMANENT_BACKOFF = Backoff(1.0, 30.0, 1.5), Backoff(1.0, 300.0)
 
 
-class State(str, Enum):
-    """See the table of this module."""
-
-    INVALID = "INVALID"
-    UPDATING = "UPDATING"
-    READY = "READY"
-
-    def __str__(self) -> str:
-        return self.value
+#: See the table of this module.
+State = Literal["INVALID", "UPDATING", "READY"]
 
 
 class LiveShardMap:
@@ -117,9 +109,9 @@ class LiveShardMap:
     @property
     def state(self) -> State:
         """See the table of this module."""
-        if self._trust.state is TrustState.TRUSTED:
-            return State.READY
-        return State.UPDATING if self._refresh is not None else State.INVALID
+        if self._trust.state == "TRUSTED":
+            return "READY"
+        return "UPDATING" if self._refresh is not None else "INVALID"
 
     @property
     def shard_map(self) -> ShardMap | None:
@@ -154,13 +146,13 @@ class LiveShardMap:
     @property
     def permanent_error(self) -> StreamUnavailable | None:
         """The permanent error for which there is no map until somebody fixes it; None if there is none."""
-        waiting = self.state is State.INVALID and self.error is not None and self.error.permanent
+        waiting = self.state == "INVALID" and self.error is not None and self.error.permanent
         return self.error if waiting else None
 
     @property
     def map_may_come(self) -> bool:
         """Whether there is no trusted map yet, but no permanent error either."""
-        return self.state is not State.READY and (
+        return self.state != "READY" and (
             self._refresh is not None or (self._retry_at is not None and self.permanent_error is None)
         )
 
@@ -196,7 +188,7 @@ class LiveShardMap:
         """
         self._known, shard = shard_of_record(self._known, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
-        return "unknown" if self._trust.state is TrustState.NONE and shard != "gone" else shard
+        return "unknown" if self._trust.state == "NONE" and shard != "gone" else shard
 
     # -- asking for a refresh -----------------------------------------------------------------
 

@@ -80,7 +80,7 @@ def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:
 
 def only_shard(shard_map: ShardMap) -> str | None:
     """The id of the map's shard, if it has only one."""
-    return next(iter(shard_map)).shard_id if len(shard_map) == 1 else None
+    return next(iter(shard_map)) if len(shard_map) == 1 else None
 
 
 def with_shards(batch: pa.RecordBatch, only: str | None = None) -> pa.RecordBatch:

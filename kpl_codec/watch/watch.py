@@ -107,9 +107,8 @@ class Watch:
         self.map_is_old = False
         kept, self._kept = self._kept, {}
         recreated = recreated or any(
-            shard.shard_id in kept
-            and kept[shard.shard_id].starting_sequence_number != shard.starting_sequence_number
-            for shard in shard_map
+            shard_id in kept and kept[shard_id].starting_sequence_number != shard.starting_sequence_number
+            for shard_id, shard in shard_map.items()
         )
         findings = self.last_hour.use(shard_map, now, recreated=recreated)
         first = not self.shards and not kept and not recreated
@@ -122,15 +121,14 @@ class Watch:
         self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
         self._ended = {shard_id for shard_id in self._ended if shard_id in shard_map}
         last = max((one.looked_at for one in kept.values()), default=now)
-        for shard in shard_map:
-            shard_id = shard.shard_id
+        for shard_id, shard in shard_map.items():
             # A shard that began and was closed between two maps, or two runs, holds records that nobody read.
             short = shard_id not in self._listed if self._listed else made_within(shard, now, now - last)
             if shard_id in self.shards:
                 self.shards[shard_id].closed = not shard.open
             elif shard_id not in self._ended and (shard.open or shard_id in kept or short):
                 self._add(shard, now, kept.get(shard_id), first=first)
-        self._listed = {shard.shard_id for shard in shard_map}
+        self._listed = set(shard_map)
         return findings
 
     def _add(self, shard: Shard, now: float, kept: KeptShard | None, *, first: bool) -> None:
@@ -174,10 +172,10 @@ class Watch:
     def keep(self, now: float) -> Kept:
         """What the next run needs to go on from here; see `kept`."""
         shards = {}
-        for shard in self.last_hour.shard_map or ():
-            watched = self.shards.get(shard.shard_id)
+        for shard_id, shard in (self.last_hour.shard_map or {}).items():
+            watched = self.shards.get(shard_id)
             if watched is not None and (kept := watched.keep(shard)) is not None:
-                shards[shard.shard_id] = kept
+                shards[shard_id] = kept
         known = self.last_hour.by_shard, self.last_hour.open_findings
         return Kept(now, shards, frozenset(self._ended), *known)
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.delivery_future import DeliveryFuture, end_all
 from kpl_codec.aws.one_lock import LOCK, WouldDeadlock, driving
-from kpl_codec.producer import Delivery, DeliveryError, Outcome, Put
+from kpl_codec.producer import Delivery, DeliveryError, Put
 
 DELIVERY = Delivery("shard", "1", 0, ())
-REFUSED = DeliveryError(user_record=Put("k", b"x"), outcome=Outcome.REFUSED, code="refused", attempts=())
+REFUSED = DeliveryError(user_record=Put("k", b"x"), outcome="refused", code="refused", attempts=())
 OPERATIONS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "result": lambda future, told: future.result(0),
     "exception": lambda future, told: future.exception(0),

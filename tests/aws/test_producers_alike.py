@@ -18,7 +18,6 @@ from kpl_codec.format.records import Tag
 from kpl_codec.producer import (
     Delivery,
     DeliveryError,
-    Outcome,
     ProducerClosed,
     ProducerConfig,
     ProducerFull,
@@ -93,7 +92,7 @@ class Skin:
 
         self.refusing = False
         client = ModelClient(spoil=spoil)
-        config = ProducerConfig(record_max_buffered_time=1, **settings)
+        config = ProducerConfig(record_max_buffered_time_ms=1, **settings)
         options: Any = {"config": config, "on_undelivered": hook}
         self.producer: Any = (
             Producer("s", client=client, **options)
@@ -191,7 +190,7 @@ SETTINGS = st.fixed_dictionaries(
         "reshard_proof": st.just(True),
         "when_full": st.sampled_from(["block", "fail", "drop"]),
         "max_outstanding_records": st.integers(1, 5),
-        "record_ttl": st.just(100),
+        "record_ttl_ms": st.just(100),
     },
 )
 
@@ -398,4 +397,4 @@ def test_dropped_ones_are_handed_over_and_bounded(skin: str) -> None:
 
     ended = asyncio.run(main())
     check(called, ended)
-    assert {error.outcome for error in called} == {Outcome.DROPPED}
+    assert {error.outcome for error in called} == {"dropped"}

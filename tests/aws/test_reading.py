@@ -50,7 +50,7 @@ def test_a_stream_is_read_whole_through_splits_and_merges(readers, kind, request
         assert sequence_hint(record.sequence_number).shard_id == record.shard_id
     # Shards 0 -> 2, 3 -> 4, which shard 1 was merged into: every shard after its parents.
     places = [r.shard_id for r in records]
-    for shard in lineage:
+    for shard in lineage.values():
         for parent in lineage.parents(shard.shard_id):
             last = len(places) - 1 - places[::-1].index(parent.shard_id)
             assert shard.shard_id not in places[:last]

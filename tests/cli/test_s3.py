@@ -76,7 +76,7 @@ def write_capture(folder: Location) -> None:
     """Of two shards, with an aggregate that the KCL drops and a broken one."""
     users = [UserRecord(f"customer-{n}", b"%d" % n) for n in range(20)]
     frame = encode(users)
-    for shard, frames in zip(MAP, ([frame, b"plain"], [frame[:-1] + b"\0"]), strict=True):
+    for shard, frames in zip(MAP.values(), ([frame, b"plain"], [frame[:-1] + b"\0"]), strict=True):
         records = [
             {"SequenceNumber": str(9 + n), "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
             for n, data in enumerate(frames)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.format.codec import PythonBuilder
+from kpl_codec.format.codec import PythonBuilder, is_canonical
 from kpl_codec.limits import MAGIC
+from kpl_codec.producer import ProducerConfig
+from kpl_codec.producer.pending import Preparation
 
 BUILDERS = list(dict.fromkeys([PythonBuilder, kpl.AggregatedRecordBuilder]))
 
@@ -44,7 +47,7 @@ def test_decode_inverts_encode(records: list[kpl.UserRecord]) -> None:
     assert decoded == kpl.decode(data) != kpl.decode(kpl.encode([*records, kpl.UserRecord("k", b"")]))
     assert decoded != records
     assert kpl.is_aggregated(data)
-    assert kpl.is_canonical(data)
+    assert is_canonical(data)
 
 
 @given(st.lists(st.lists(user_records, min_size=1, max_size=4), max_size=20))
@@ -241,3 +244,32 @@ def test_all_kinds_of_bytes_are_bytes() -> None:
         assert kpl.is_aggregated(kind(data))
         assert kpl.explain(kind(data)) == kpl.explain(data)
         assert kpl.decode(kind(data)) == kpl.decode(data)
+
+
+@pytest.mark.requirement("ENC-1")
+@given(user_records, st.integers(-1, 2**128) | st.sampled_from([-1, 0, 2**128 - 1, 2**128]))
+def test_an_explicit_hash_key_is_a_text_or_a_number_everywhere(record: kpl.UserRecord, number: int) -> None:
+    key, data, _, tags = record
+    text = record._replace(explicit_hash_key=str(number))
+    prepare = Preparation(ProducerConfig())
+    if 0 <= number < 2**128:
+        same = kpl.UserRecord(key, data, number, tags)
+        assert same == text
+        assert kpl.encode([same]) == kpl.encode([text])
+        assert prepare(key, data, number, tags).record == prepare(key, data, str(number), tags).record == text
+        assert kpl.effective_hash_key(key, number) == kpl.effective_hash_key(key, str(number)) == number
+        return
+    ways: list[Callable[[], object]] = [
+        lambda: kpl.UserRecord(key, data, number, tags),
+        lambda: kpl.encode([text]),
+        lambda: kpl.AggregatedRecordBuilder().add(text),
+        lambda: prepare(key, data, number, tags),
+        lambda: prepare(key, data, str(number), tags),
+    ]
+    for way in ways:
+        with pytest.raises(kpl.EncodeError) as caught:
+            way()
+        assert (caught.value.code, caught.value.field) == ("explicit-hash-key", "explicit_hash_key")
+    for given_key in (number, str(number)):
+        with pytest.raises(kpl.HashKeyError):
+            kpl.effective_hash_key(key, given_key)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.format.records import Tag
-from kpl_codec.producer import DeliveryError, Outcome, Put
+from kpl_codec.producer import DeliveryError, Put
 
 from .blocks import blocks
 
@@ -63,7 +63,7 @@ class Producer:
 
 
 def failed(put: Put) -> DeliveryError:
-    return DeliveryError(user_record=put, outcome=Outcome.EXPIRED, code="expired")
+    return DeliveryError(user_record=put, outcome="expired", code="expired")
 
 
 PUTS = st.lists(

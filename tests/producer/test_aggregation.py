@@ -251,8 +251,8 @@ def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: 
         ("k", "text", None, "data-type"),
         ("k", b"x", "007", "explicit-hash-key"),
         ("k", b"x", str(2**128), "explicit-hash-key"),
-        ("k", b"x", 2**128, "hash-key"),
-        ("k", b"x", -1, "hash-key"),
+        ("k", b"x", 2**128, "explicit-hash-key"),
+        ("k", b"x", -1, "explicit-hash-key"),
     ],
 )
 def test_what_cannot_be_written_is_refused_when_put(key: str, data: bytes, ehk: str, code: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kpl_codec import UserRecord
 from kpl_codec.errors import KplError
 from kpl_codec.limits import MAGIC
-from kpl_codec.producer import Attempt, Outcome, Pending, ProducerConfig, ledger, pending
+from kpl_codec.producer import Attempt, Pending, ProducerConfig, ledger, pending
 from kpl_codec.producer.outcomes import NO_HISTORY
 from kpl_codec.producer.pending import PlainFields, Preparation
 
@@ -72,13 +72,13 @@ def test_the_fields_are_those_of_the_python_class(monkeypatch: pytest.MonkeyPatc
 @given(st.lists(st.integers(0, 12), max_size=6))
 def test_deliveries_are_equal(failed_before: list[int]) -> None:
     records = []
-    failed = Attempt(Outcome.THROTTLED, 1.0, 2.0, None)
+    failed = Attempt("throttled", 1.0, 2.0, None)
     for count in failed_before:
         one = Preparation(ProducerConfig())("k", b"x")
         for _ in range(count):
             one.history = (one.history or NO_HISTORY).with_attempt(failed)
         records.append(one)
-    last = Attempt(Outcome.DELIVERED, 3.0, 4.0, None, "shardId-000000000000", "17")
+    last = Attempt("delivered", 3.0, 4.0, None, "shardId-000000000000", "17")
     compiled = ledger.deliveries(records, last)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "speedups", None)

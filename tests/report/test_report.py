@@ -99,8 +99,8 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
     def found(counts: list[int]) -> tuple[list[str | None], float | None]:
         tally = Tally()
         tally.kinesis_records = sum(counts)
-        for shard, count in zip(FOUR, counts, strict=True):
-            tally.add_group(shard.shard_id, shard.shard_id, "expected", "delivered", count, 0, "1")
+        for shard_id, count in zip(FOUR, counts, strict=True):
+            tally.add_group(shard_id, shard_id, "expected", "delivered", count, 0, "1")
         skewed = kinds_of(findings_of_the_whole(tally, FOUR)).get("skewed-shard", [])
         return [f.shard_id for f in skewed], report_of(tally, FOUR).skew
 
@@ -116,7 +116,7 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
 def test_the_fullest_shard_is_the_one_with_most_on_it_not_the_one_that_gets_most_from_now_on() -> None:
     tally = Tally()
     tally.kinesis_records = 1000
-    first, second = (shard.shard_id for shard in list(FOUR)[:2])
+    first, second = list(FOUR)[:2]
     for lies_on, belongs_to, count in ((first, first, 300), (first, second, 500), (second, second, 200)):
         tally.add_group(lies_on, belongs_to, "expected", "delivered", count, 0, "1")
     assert report_of(tally, FOUR).skew == pytest.approx(800 / 500)

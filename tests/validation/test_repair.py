@@ -99,7 +99,7 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
         capture.mkdir()
         shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
         (tmp_path / "shards.json").write_text(shard_map.to_json())
-        for shard in shard_map:
+        for shard in shard_map.values():
             records = read_stream(stream.client, stream.name, shard_ids=[shard.shard_id])
             answer = to_get_records(records, dump=True)
             (capture / f"{shard.shard_id}.json").write_text(json.dumps(answer))

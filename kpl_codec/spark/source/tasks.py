@@ -88,7 +88,7 @@ def shared_out(pieces: list[Piece], most: int | None = None) -> list[tuple[Piece
 
 def name_of(lineage: Lineage) -> str:
     """The same for listings that name the same shards, open and closed, as the same."""
-    text = "".join(f"{shard.shard_id} {shard.open}\n" for shard in lineage)
+    text = "".join(f"{shard_id} {shard.open}\n" for shard_id, shard in lineage.items())
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
