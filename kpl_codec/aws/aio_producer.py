@@ -122,9 +122,10 @@ class AsyncProducer(ProducerBase):
             if self._core.prepare.size_is_known or not await self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
-        if self._loop is None:
+        loop = self._loop
+        if loop is None or self._closed or self._broken is not None:
             await self._start()
-        loop = self._running()
+            loop = self._running()
         future: asyncio.Future[Delivery] = loop.create_future()
         pending.token = future
         if not self._waiting and self._has_room(pending.size):
@@ -367,10 +368,11 @@ class AsyncProducer(ProducerBase):
 
     def _give(self, ended: list[Result]) -> None:
         """User records have ended: give them their results."""
-        self._records -= len(ended)
-        self._bytes -= sum([pending.size for pending, _ in ended])
+        gone = [pending for pending, _ in ended]
+        self._records -= len(gone)
+        self._bytes -= sum([pending.size for pending in gone])
         _end_all(ended)
-        self._unresolved.difference_update([pending for pending, _ in ended])
+        self._unresolved.difference_update(gone)
         done = [waiter for flush, waiter in self._flushes if flush.ended(ended)]
         self._flushes = [entry for entry in self._flushes if not entry[0].done]
         self._wake(done)

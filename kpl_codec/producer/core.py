@@ -57,6 +57,7 @@ class ProducerCore:
         self.live = live
         self.prepare = Preparation(config)
         self._ttl = config.ttl_seconds
+        self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
         self._ledger = Ledger(config, ages=self._observed)
@@ -118,7 +119,7 @@ class ProducerCore:
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
-        pending.map_deadline = put_at + self._ttl / 10
+        pending.map_deadline = put_at + self._map_wait
         if self._observed:
             self._meter.accepted()
         order = self._order
