@@ -371,7 +371,7 @@ class AsyncProducer(ProducerBase):
         gone = [pending for pending, _ in ended]
         self._records -= len(gone)
         self._bytes -= sum([pending.size for pending in gone])
-        _end_all(ended)
+        _end_all(ended, handed_over=self._hook.function is not None)
         self._unresolved.difference_update(gone)
         done = [waiter for flush, waiter in self._flushes if flush.ended(ended)]
         self._flushes = [entry for entry in self._flushes if not entry[0].done]
@@ -441,7 +441,7 @@ def _session() -> Any:
     return get_session()
 
 
-def _end_all(results: Iterable[Result]) -> None:
+def _end_all(results: Iterable[Result], *, handed_over: bool) -> None:
     """Give the futures of user records their results, unless their owners have cancelled them."""
     for pending, result in results:
         future: asyncio.Future[Delivery] = pending.token
@@ -449,5 +449,7 @@ def _end_all(results: Iterable[Result]) -> None:
             continue
         if isinstance(result, DeliveryError):
             future.set_exception(result)
+            if handed_over:
+                future.exception()  # else asyncio tells of each that nobody has asked for
         else:
             future.set_result(result)
