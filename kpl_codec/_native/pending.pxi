@@ -56,6 +56,8 @@ def plain_pending(type kind not None, type record_kind not None, object partitio
     made = kpl_steal(record)
     pending = kind.__new__(kind)
     pending.begin(made, hash_key, size)
+    # The collector need not look at each of very many: a cycle through one is gone when it has its result.
+    PyObject_GC_UnTrack(<void *>pending)
     return pending
 
 

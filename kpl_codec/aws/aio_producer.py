@@ -13,7 +13,6 @@ that awaits a delivery does not stop the delivery.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -25,17 +24,15 @@ from ..lazy import needing_extras
 from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, ProducerFull, RecordTooLarge
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
+from .aio_undelivered import AsyncUndelivered
 from .calls import call, what_failed
-from .one_lock import WouldDeadlock
 from .producer_base import Flush, ProducerBase, Result, broken_off, client_config
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered, not_delivered
-from .undelivered import NOT_IN_HOOK, SLOW, Undelivered, log_not_called
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .one_lock import WouldDeadlock
-from .producer_base import ProducerOptions
+    from .producer_base import ProducerOptions
 
 #: Seconds until the producer goes on by itself when a call was cancelled that it has not cancelled.
 _AFTER_CANCELLING = 1.0
@@ -64,9 +61,7 @@ class AsyncProducer(ProducerBase):
         self._map_waiters: list[asyncio.Future[None]] = []  # of wait_ready
         self._unresolved: set[Pending] = set()
         self._records = self._bytes = 0  # of these; what is dropped has no bytes
-        self._hook = Undelivered(self._on_undelivered, self._clock)
-        self._calling: asyncio.Task[None] | None = None  # on_undelivered
-        self._next_look: asyncio.TimerHandle | None = None  # at how long that takes
+        self._hook = AsyncUndelivered(self._on_undelivered, self._clock, self._give, self._carefully)
         self._flushes: list[tuple[Flush, asyncio.Future[None]]] = []
         self._closed = False
         self._failed = False  # whether any user record was not delivered
@@ -122,9 +117,10 @@ class AsyncProducer(ProducerBase):
             if self._core.prepare.size_is_known or not await self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
-        if self._loop is None:
+        loop = self._loop
+        if loop is None or self._closed or self._broken is not None:
             await self._start()
-        loop = self._running()
+            loop = self._running()
         future: asyncio.Future[Delivery] = loop.create_future()
         pending.token = future
         if not self._waiting and self._has_room(pending.size):
@@ -132,13 +128,13 @@ class AsyncProducer(ProducerBase):
                 # PRD-46: "With asyncio put lets the event loop run at least every millisecond"
                 await asyncio.sleep(0)
                 self._ran_at = self._clock()
-        elif self.config.when_full == "drop" and self._may_drop:
+        elif self.config.when_full == "drop" and self._hook.may_drop(self.config):
             pending.size = 0  # what is dropped takes no room from others
             self._unresolved.add(pending)
             self._records += 1
             self._core.drop(pending, self._clock())
             self._carefully(self._resolve)
-        elif self.config.when_full != "block" or self._in_hook:
+        elif self.config.when_full != "block" or self._hook.is_here:
             raise ProducerFull(records=self._records, bytes=self._bytes)
         else:
             waiter: asyncio.Future[None] = loop.create_future()
@@ -164,20 +160,6 @@ class AsyncProducer(ProducerBase):
             and self._bytes + size <= config.max_outstanding_bytes
         )
 
-    @property
-    def _may_drop(self) -> bool:
-        return self._hook.function is None or self._hook.dropped < self.config.max_outstanding_records
-
-    @property
-    def _in_hook(self) -> bool:
-        """Whether this task runs on_undelivered of this producer."""
-        return self._calling is not None and asyncio.current_task() is self._calling
-
-    def _may_wait(self, method: str) -> None:
-        """Raises WouldDeadlock where this task must not wait for this producer."""
-        if self._in_hook:
-            raise WouldDeadlock(code="in-callback", method=method, instead=NOT_IN_HOOK)
-
     def _let_in(self) -> None:
         """Accept waiting user records while there is room; each waiting task is woken once."""
         while self._waiting:
@@ -195,7 +177,7 @@ class AsyncProducer(ProducerBase):
         Returns whether there is one within ``timeout`` seconds. Calling it is optional. Raises
         ProducerClosed, also where the producer is closed meanwhile.
         """
-        self._may_wait("wait_ready")
+        self._hook.may_wait("wait_ready")
         await self._start()
         live, loop = self._core.live, self._running()
         until = loop.time() + (float("inf") if timeout is None else timeout)
@@ -224,7 +206,7 @@ class AsyncProducer(ProducerBase):
 
         Returns whether they did within ``timeout`` seconds. It always ends, because records expire.
         """
-        self._may_wait("flush")
+        self._hook.may_wait("flush")
         if self._loop is None or not self._unresolved:
             return True
         flush, done = Flush(), self._loop.create_future()
@@ -242,7 +224,7 @@ class AsyncProducer(ProducerBase):
         After ``timeout`` seconds the rest fails as "closed". Returns whether every user record that the
         producer has ever accepted was delivered. Closing twice is allowed.
         """
-        self._may_wait("close")
+        self._hook.may_wait("close")
         self._closed = True
         self._refuse_waiting()
         self._wake_map_waiters()
@@ -255,11 +237,9 @@ class AsyncProducer(ProducerBase):
             if self._loop is not None and self._broken is None:
                 self._carefully(lambda: self._core.abandon(self._clock()))
                 self._carefully(self._resolve)
-            while self._calling is not None:
-                await asyncio.wait([self._calling])
-            for timer in (self._timer, self._next_look):
-                if timer is not None:
-                    timer.cancel()
+            await self._hook.ended()
+            if self._timer is not None:
+                self._timer.cancel()
             for task in self._calls:
                 task.cancel()
             if self._calls:
@@ -351,57 +331,20 @@ class AsyncProducer(ProducerBase):
     def _end(self, results: list[Result]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
         self._give(self._hook.take(results))
-        self._start_hook()
-
-    def _start_hook(self) -> None:
-        if self._hook.may_start and self._loop is not None:
-            self._calling = self._loop.create_task(self._call_hook())
-            if self._next_look is None:
-                self._next_look = self._loop.call_later(SLOW, self._look_at_hook)
-
-    def _look_at_hook(self) -> None:
-        self._next_look = None
-        if self._calling is not None and self._loop is not None:
-            self._next_look = self._loop.call_later(SLOW, self._look_at_hook)
-            self._carefully(self._hook.tell)
+        self._hook.start()
 
     def _give(self, ended: list[Result]) -> None:
         """User records have ended: give them their results."""
-        self._records -= len(ended)
-        self._bytes -= sum([pending.size for pending, _ in ended])
-        _end_all(ended)
-        self._unresolved.difference_update([pending for pending, _ in ended])
+        gone = [pending for pending, _ in ended]
+        self._records -= len(gone)
+        self._bytes -= sum([pending.size for pending in gone])
+        _end_all(ended, handed_over=self._hook.function is not None)
+        self._unresolved.difference_update(gone)
         done = [waiter for flush, waiter in self._flushes if flush.ended(ended)]
         self._flushes = [entry for entry in self._flushes if not entry[0].done]
         self._wake(done)
         if ended and not self._closed:
             self._let_in()
-
-    async def _call_hook(self) -> None:
-        """Call on_undelivered until there is nothing to call it for."""
-        hook = self._hook
-        try:
-            while batch := hook.next(self):
-                left = iter(batch)
-                try:
-                    if inspect.iscoroutinefunction(hook.function):
-                        for _, error in left:
-                            await hook.finish(hook.call(error))
-                    else:  # it may take long: not in the event loop
-                        for given in await asyncio.to_thread(hook.call_all, left):
-                            await hook.finish(given)
-                except asyncio.CancelledError:
-                    rest = hook.next(self)
-                    batch += rest
-                    log_not_called(len([*left, *rest]))
-                    raise
-                finally:
-                    hook.release(batch)
-                    self._give(batch)
-                    self._carefully(hook.tell)
-        finally:
-            hook.caller = self._calling = None
-            self._start_hook()  # if it was the log that has raised
 
     def _fall_apart(self, error: BaseException) -> None:
         self._broken = error
@@ -439,7 +382,7 @@ def _session() -> Any:
     return get_session()
 
 
-def _end_all(results: Iterable[Result]) -> None:
+def _end_all(results: Iterable[Result], *, handed_over: bool) -> None:
     """Give the futures of user records their results, unless their owners have cancelled them."""
     for pending, result in results:
         future: asyncio.Future[Delivery] = pending.token
@@ -447,5 +390,7 @@ def _end_all(results: Iterable[Result]) -> None:
             continue
         if isinstance(result, DeliveryError):
             future.set_exception(result)
+            if handed_over:
+                future.exception()  # else asyncio tells of each that nobody has asked for
         else:
             future.set_result(result)

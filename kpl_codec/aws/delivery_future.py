@@ -10,7 +10,7 @@ from concurrent.futures._base import FINISHED, RUNNING
 from types import FrameType
 from typing import Any, Final
 
-from ..producer import Delivery, DeliveryError
+from ..producer import Delivery, DeliveryError, Pending
 from .one_lock import LOCK, interrupted, locked, may_wait
 from .producer_log import logger
 
@@ -97,12 +97,13 @@ class _Waiters(list[Any]):
         super().append(waiter)
 
 
-def end_all(ends: Sequence[tuple[Any, Delivery | BaseException]]) -> None:
-    """Give futures their results, unless they have one."""
+def end_all(ends: Sequence[tuple[Pending, Delivery | BaseException]]) -> None:
+    """Give the futures of user records their results, unless they have one."""
     asked: list[DeliveryFuture] = []
     told: list[tuple[DeliveryFuture, list[Any]]] = []
     with LOCK:
-        for future, end in ends:
+        for pending, end in ends:
+            future: DeliveryFuture = pending.token
             if future._state == FINISHED:
                 continue
             if isinstance(end, BaseException):

@@ -135,11 +135,10 @@ class Producer(ProducerBase):
     def _box(self, size: int) -> list[Pending] | None:
         """Where to leave a user record; None if it has to wait. Raises ProducerFull."""
         letters, config, hook = self._letters, self.config, self._owner.hook
-        dropped = len(letters.dropped) + hook.dropped
-        most = config.max_outstanding_records
-        if letters.records - dropped < most and letters.bytes + size <= config.max_outstanding_bytes:
+        kept = letters.records - len(letters.dropped) - hook.dropped
+        if kept < config.max_outstanding_records and letters.bytes + size <= config.max_outstanding_bytes:
             return letters.inbox
-        if config.when_full == "drop" and (hook.function is None or dropped < most):
+        if config.when_full == "drop" and hook.may_drop(config, len(letters.dropped)):
             return letters.dropped
         if config.when_full != "block" or driving.here or self._in_hook:
             raise ProducerFull(records=letters.records, bytes=letters.bytes)

@@ -135,7 +135,7 @@ class Owner:
         calls = core.requests(now)
         times = [core.timer(), give_up_at if core.outstanding else None]
         self._due_at = min((at for at in times if at is not None), default=float("inf"))
-        if core.live.state is not before:
+        if core.live.state != before:
             with LOCK:
                 letters.news.notify_all()
         return calls
@@ -167,12 +167,13 @@ class Owner:
                 called, self._called = self._called, []
                 hook.release(called)
                 ended = hook.take(results) + called
-                letters.records -= len(ended)
-                letters.bytes -= sum([pending.size for pending, _ in ended])
-                letters.space.notify(len(ended))
-            end_all([(pending.token, result) for pending, result in ended])
+                gone = [pending for pending, _ in ended]
+                letters.records -= len(gone)
+                letters.bytes -= sum([pending.size for pending in gone])
+                letters.space.notify(len(gone))
+            end_all(ended)
             # Not before: a forked child ends those that are left.
-            self.unresolved.difference_update([pending for pending, _ in ended])
+            self.unresolved.difference_update(gone)
         done = [flush for flush in self._flushes if flush.ended(ended)]
         if done:
             self._flushes = [flush for flush in self._flushes if not flush.done]

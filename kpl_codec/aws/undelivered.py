@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ..producer import DeliveryError, Pending
+from ..producer import DeliveryError, Pending, ProducerConfig
 from .producer_log import logger
 
 Result = tuple[Pending, Any]
@@ -55,6 +55,10 @@ class Undelivered:
         self.held.update([pending for pending, _ in kept])
         self.dropped += sum(error.outcome == "dropped" for _, error in kept)
         return [result for result in results if not isinstance(result[1], DeliveryError)]
+
+    def may_drop(self, config: ProducerConfig, more: int = 0) -> bool:
+        """Whether a user record without room may be held, too, beside those and ``more``."""
+        return self.function is None or self.dropped + more < config.max_outstanding_records
 
     @property
     def may_start(self) -> bool:

@@ -57,6 +57,7 @@ class ProducerCore:
         self.live = live
         self.prepare = Preparation(config)
         self._ttl = config.ttl_seconds
+        self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
         self._ledger = Ledger(config, ages=self._observed)
@@ -113,13 +114,12 @@ class ProducerCore:
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
-        pending.accepted_at = put_at
+        self._ledger.accept(pending, put_at)
         pending.expires_at = put_at + self._ttl
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
-        pending.map_deadline = put_at + self._ttl / 10
-        self._ledger.accept(pending)
+        pending.map_deadline = put_at + self._map_wait
         if self._observed:
             self._meter.accepted()
         order = self._order
@@ -134,8 +134,7 @@ class ProducerCore:
 
     def drop(self, pending: Pending, now: float) -> None:
         """Take a user record for which there is no room: it ends at once, as dropped."""
-        pending.accepted_at = now
-        self._ledger.accept(pending)
+        self._ledger.accept(pending, now)
         self._meter.failed("dropped")
         self._ledger.end([undelivered(self.config, pending, "dropped")])
 

@@ -31,7 +31,7 @@ class Outgoing:
     """
 
     __slots__ = (
-        "aggregate", "closed", "deadline", "expires_at", "group", "highest", "lowest", "max_size", "may_wait",
+        "aggregate", "closed", "deadline", "expires_at", "group", "highest", "lowest", "may_wait",
         "outer_key", "records", "shard", "waited",
     )  # fmt: skip
 
@@ -41,9 +41,9 @@ class Outgoing:
         self.shard = shard
         self.group = group
         self.outer_key = outer_key
-        self.max_size = max_size
         self.closed = self.may_wait = self.waited = False
         self._begin(first)
+        self.aggregate.max_size = max_size
 
     def _begin(self, first: Pending) -> None:
         self.records = [first]
@@ -55,19 +55,15 @@ class Outgoing:
 
     def has_room(self, pending: Pending) -> bool:
         """Whether `add` would add a user record."""
-        return self.aggregate.size_with(pending.record) <= self.max_size
+        most = self.aggregate.max_size
+        return most is None or self.aggregate.size_with(pending.record) <= most
 
     def add(self, pending: Pending) -> bool:
         """Add a user record, unless it would then be larger than ``max_size``; whether it was added."""
-        self.aggregate.max_size = self.max_size
         try:
-            self._take(pending)
+            self.aggregate.add(pending.record)
         except AggregateFull:
             return False
-        return True
-
-    def _take(self, pending: Pending) -> None:
-        self.aggregate.add(pending.record)
         self.records.append(pending)
         hash_key = pending.hash_key
         if hash_key < self.lowest:
@@ -78,6 +74,7 @@ class Outgoing:
             self.deadline = pending.deadline
         if pending.expires_at < self.expires_at:
             self.expires_at = pending.expires_at
+        return True
 
     def take_expired(self, now: float) -> list[Pending]:
         """Take the user records whose time to live is over. Without any left it must not be sent."""
@@ -87,7 +84,7 @@ class Outgoing:
         if left:
             self._begin(left[0])
             for pending in left[1:]:
-                self._take(pending)  # they have fitted with more beside them
+                self.add(pending)  # they have fitted with more beside them
         return expired
 
     @property

@@ -73,14 +73,15 @@ class Ledger:
         # max_outstanding_bytes of data and partition keys, be held."
         return self.outstanding < self._most_records and self.outstanding_bytes + size <= self._most_bytes
 
-    def accept(self, pending: Pending) -> None:
-        """Count a user record and give it a number. Its ``accepted_at`` must be set."""
+    def accept(self, pending: Pending, put_at: float) -> None:
+        """Count a user record that was put then, and give it a number."""
+        pending.accepted_at = put_at
         self.accepted += 1
         pending.number = self.accepted
         self.outstanding += 1
         self.outstanding_bytes += pending.size
         if self._ages:
-            tenth = int(pending.accepted_at * 10)
+            tenth = int(put_at * 10)
             self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
 
     def end(self, ended: Sequence[Ended]) -> None:

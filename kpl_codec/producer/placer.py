@@ -53,7 +53,8 @@ class Placer:
         """
         if pending.number < self.urgent_below:
             pending.deadline = min(pending.deadline, now)  # it may join others, but does not wait for more
-        shard = self._shard_of(pending)
+        plain = not (pending.keyless or self._reshard_proof)
+        shard = self._live.routes.predict(pending.key_hash_key) if plain else self._shard_of(pending)
         # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
         alone = shard is None or pending.alone or not self._aggregating
         if home is not None:

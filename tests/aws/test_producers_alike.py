@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws import AsyncProducer, Producer, WouldDeadlock, aio_producer, producer_owner, undelivered
+from kpl_codec.aws import AsyncProducer, Producer, WouldDeadlock, aio_undelivered, producer_owner, undelivered
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import (
     Delivery,
@@ -249,15 +250,17 @@ def test_what_it_raises_is_told_without_data(skin: str, caplog: pytest.LogCaptur
     def hook(error: DeliveryError) -> None:
         raise KeyError(error.user_record.partition_key, error.user_record.data)
 
-    async def main() -> list[tuple[Put, Any]]:
+    async def main() -> DeliveryError:
         producer = Skin(skin, hook)
         producer.refusing = True
-        for _ in range(3):
-            await producer.put("secret-key", b"secret-data")
+        futures = [await producer.put("secret-key", b"secret-data") for _ in range(3)]
         assert await producer("close") is False
-        return producer.ended()
+        producer.given.clear()
+        return futures[0].exception()
 
-    ((_, error), *_) = asyncio.run(main())
+    error = asyncio.run(main())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
     assert "on_undelivered failed for 3 user records: KeyError in " in caplog.text
     shown = caplog.text + str(error) + repr(error) + repr(error.user_record)
     assert "secret" not in shown
@@ -269,7 +272,7 @@ def test_what_it_raises_is_told_without_data(skin: str, caplog: pytest.LogCaptur
 def test_one_that_hangs_holds_up_no_other_user_record_and_is_told(
     skin: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (aio_producer, producer_owner, undelivered):
+    for module in (aio_undelivered, producer_owner, undelivered):
         monkeypatch.setattr(module, "SLOW", 0.1)
     go, begun = threading.Event(), threading.Event()
 

@@ -99,7 +99,7 @@ def whole_stream() -> int:
 
 async def whole_stream_with_asyncio(client: object) -> int:
     shard_map: kpl.ShardMap = await aio.fetch_shard_map(client, "orders", closed=True)
-    lineage: kpl.Lineage = await aio.fetch_lineage(client, "orders")
+    lineage: Lineage = await aio.fetch_lineage(client, "orders")
     record: kpl.KinesisRecord | None = await aio.read_record(client, "orders", "shardId-000000000000", "1")
     print(len(shard_map), len(lineage.children("shardId-000000000000")), record)
     return sum([len(record.data) async for record in aio.read_stream(client, "orders", follow=True)])
