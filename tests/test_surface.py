@@ -17,7 +17,7 @@ PUBLIC = (
     "", ".adapters", ".adapters.json_stream", ".arrow", ".aws", ".aws_lambda", ".aws_lambda.aio", ".captures",
     ".aws_lambda.firehose", ".deaggregation", ".deaggregation.kcl", ".producer", ".shards",
     ".shards.live_shard_map", ".spark", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
-    ".findings", ".report.model", ".validation",
+    ".findings", ".report.model", ".schema_registry", ".validation",
 )  # fmt: skip
 #: Functions that take more by position: a put takes what a record is made of; the others are containers.
 POSITIONAL = {"Producer.put", "AsyncProducer.put", "Counts.__init__", "HashKeyAllocator.__init__"}
