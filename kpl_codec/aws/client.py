@@ -35,12 +35,13 @@ def kinesis_client(
     max_connections: int = 32,
     connect_timeout: float = 10.0,
     read_timeout: float = 30.0,
+    service: str = "kinesis",
 ) -> Any:
     """A client that tries each call once: its callers decide about retries. Timeouts are in seconds.
 
     For missing arguments boto3's defaults are used (environment, profile, instance). With ``role_arn`` the
     role is assumed through STS, and again each time before its credentials expire. Raises botocore's errors
-    for invalid settings.
+    for invalid settings. ``service``: boto3's name of another one.
     """
     waits = Config(connect_timeout=connect_timeout, read_timeout=read_timeout)
     once = Config(retries={"total_max_attempts": 1}, max_pool_connections=max_connections)
@@ -64,7 +65,7 @@ def kinesis_client(
         # botocore has no public way to set credentials that renew themselves.
         assumed._credentials = DeferredRefreshableCredentials(assume, "assume-role")
         session = boto3.Session(botocore_session=assumed, region_name=session.region_name)
-    return session.client("kinesis", endpoint_url=endpoint_url, config=waits.merge(once))
+    return session.client(service, endpoint_url=endpoint_url, config=waits.merge(once))
 
 
 def reach(stream: Stream, **settings: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import base64
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..deaggregation.policies import deaggregate
@@ -15,6 +16,7 @@ from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
+from ..shards.stream import stream_of
 from .main import CLEAN, FINDINGS
 from .source import UsageError, add_since, add_stream, at_least, client_of, since
 
@@ -26,7 +28,11 @@ Lines, Parquet of the Spark connectors, raw frames; compressed or not. - is stan
 
 A line has these members: streamName, shardId, sequenceNumber, subSequenceNumber, partitionKey,
 explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
-if the record has any. What cannot be read is named on standard error.
+if the record has any; schemaVersionId with --unframe; with --decode payload instead of data. What cannot be
+read is named on standard error.
+
+--decode asks Glue (glue:GetSchemaVersion) for each schema version once; AWS_ENDPOINT_URL_GLUE is another
+Glue. Avro needs kpl-codec's extra avro.
 
 Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 """
@@ -51,6 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--limit", type=at_least(1), metavar="N", help="stop after N user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
+    add("--unframe", action="store_true", help="take off the frames of Glue Schema Registry")
+    add("--decode", action="store_true", help="the same, and show payloads by their schemas: Avro, JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,16 +69,22 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="--follow goes with --stream")
     unreadable: list[str] = []
     records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
+    decode = _decoder(args) if args.decode else None
     shown = defective = 0
     try:
         for stream, record in _user_records(
-            records, DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
+            records, DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None, args.unframe or args.decode
         ):
             if not _wanted(args, record):
                 continue
-            codes = _codes(record)
+            codes, data = _codes(record), record.data
+            payload = decode(record, codes) if decode is not None else None
             defective += bool(codes)
-            _write(args, facts(stream, record, codes), record.data)
+            told = facts(stream, record, codes)
+            if payload is not None:
+                told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
+                told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+            _write(args, told, data)
             shown += 1
             if args.limit is not None and shown >= args.limit:
                 break
@@ -118,12 +132,45 @@ def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | N
 
 
 def _user_records(
-    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None
+    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None, unframe: bool
 ) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
     # One at a time, so that no record waits for the next; under the report policy, so that all are shown.
     for stream, record in records:
-        for user_record in deaggregate([record], "report", max_decompressed_size=max_size):
+        opened = deaggregate([record], "report", max_decompressed_size=max_size, unframe=unframe)
+        for user_record in opened:
             yield stream, user_record
+
+
+def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
+    """Gives the payload of a user record as JSON has it; None, and a code more, where it cannot be had."""
+    from ..aws.client import kinesis_client
+    from ..aws.schema_registry import SchemaRegistry, SchemaUnavailable
+    from ..schema_registry import PayloadError
+
+    region = args.region or (stream_of(args.stream).region if args.stream else None)
+    settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
+    registry = SchemaRegistry(kinesis_client(service="glue", **settings))
+    told: set[str] = set()
+
+    def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:
+        if record.schema_version_id is None:
+            return None
+        try:
+            value = registry.decode(record)
+        except (SchemaUnavailable, PayloadError) as error:
+            codes.append(error.code)
+            if str(error) not in told:
+                note(f"kpl-codec: {error}")
+            told.add(str(error))
+            return None
+        return None if isinstance(value, bytes) else json.loads(json.dumps(value, default=_plain))
+
+    return decode
+
+
+def _plain(value: Any) -> str:
+    """What JSON has no form for: base64 of bytes, the text of times and decimals."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -172,6 +219,7 @@ def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) ->
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,
         "aggregated": record.aggregated,
+        "schemaVersionId": record.schema_version_id,
         "defects": defects or None,
     }
     try:
