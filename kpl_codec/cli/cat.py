@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import base64
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..deaggregation.policies import deaggregate
@@ -15,6 +16,7 @@ from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
+from ..shards.stream import stream_of
 from .main import CLEAN, FINDINGS
 from .options import add_aws, add_limit, add_paths, add_since, add_stream, add_until
 from .progress import waiting
@@ -28,7 +30,11 @@ Spark connectors, raw frames; compressed or not.
 
 Prints a JSON object for each user record: streamName, shardId, sequenceNumber, subSequenceNumber,
 partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64;
-defects if it has any. What is not known is left out. What cannot be read is named on standard error.
+defects if it has any; schemaVersionId with --unframe; with --decode payload instead of data. What is not
+known is left out. What cannot be read is named on standard error.
+
+--decode asks Glue (glue:GetSchemaVersion) for each schema version once; AWS_ENDPOINT_URL_GLUE is another
+Glue. Avro needs kpl-codec's extra avro.
 
 Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 """
@@ -48,6 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_limit(parser, "user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
+    add("--unframe", action="store_true", help="take off the frames of Glue Schema Registry")
+    add("--decode", action="store_true", help="the same, and show payloads by their schemas: Avro, JSON")
     add_aws(parser)
 
 
@@ -56,18 +64,24 @@ def run(args: argparse.Namespace) -> int:
     paths_or_stream(args)
     unreadable: list[str] = []
     records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
+    decode = _decoder(args) if args.decode else None
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     shown = defective = 0
     what = f"following {args.stream}" if args.follow else f"reading {args.stream or ', '.join(args.paths)}"
     with waiting(f"{what}, nothing to show yet") as something:
         try:
-            for stream, record in _user_records(records, max_size):
+            for stream, record in _user_records(records, max_size, args.unframe or args.decode):
                 if not _wanted(args, record):
                     continue
                 something()
-                codes = _codes(record)
+                codes, data = _codes(record), record.data
+                payload = decode(record, codes) if decode is not None else None
                 defective += bool(codes)
-                _write(args, facts(stream, record, codes), record.data)
+                told = facts(stream, record, codes)
+                if payload is not None:
+                    told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
+                    told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+                _write(args, told, data)
                 shown += 1
                 if shown == args.limit:
                     break
@@ -115,12 +129,45 @@ def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | N
 
 
 def _user_records(
-    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None
+    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None, unframe: bool
 ) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
     # One at a time, so that no record waits for the next; under the report policy, so that all are shown.
     for stream, record in records:
-        for user_record in deaggregate([record], "report", max_decompressed_size=max_size):
+        opened = deaggregate([record], "report", max_decompressed_size=max_size, unframe=unframe)
+        for user_record in opened:
             yield stream, user_record
+
+
+def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
+    """Gives the payload of a user record as JSON has it; None, and a code more, where it cannot be had."""
+    from ..aws.client import kinesis_client
+    from ..aws.schema_registry import SchemaRegistry, SchemaUnavailable
+    from ..schema_registry import PayloadError
+
+    region = args.region or (stream_of(args.stream).region if args.stream else None)
+    settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
+    registry = SchemaRegistry(kinesis_client(service="glue", **settings))
+    told: set[str] = set()
+
+    def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:
+        if record.schema_version_id is None:
+            return None
+        try:
+            value = registry.decode(record)
+        except (SchemaUnavailable, PayloadError) as error:
+            codes.append(error.code)
+            if str(error) not in told:
+                note(f"kpl-codec: {error}")
+            told.add(str(error))
+            return None
+        return None if isinstance(value, bytes) else json.loads(json.dumps(value, default=_plain))
+
+    return decode
+
+
+def _plain(value: Any) -> str:
+    """What JSON has no form for: base64 of bytes, the text of times and decimals."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -170,6 +217,7 @@ def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) ->
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,
         "aggregated": record.aggregated,
+        "schemaVersionId": record.schema_version_id,
         "defects": defects or None,
     }
     try:
