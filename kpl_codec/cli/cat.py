@@ -119,13 +119,13 @@ def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | N
     for item in captured(paths):
         if isinstance(item, Unreadable):
             unreadable.append(item.code)
-            note(f"kpl-codec: {item}")
+            note(f"{item}")
         else:
             any_record = True
             yield item
     if not any_record and not unreadable:
         unreadable.append("no-records")
-        note(f"kpl-codec: there is no Kinesis record in {', '.join(paths)}")
+        note(f"there is no Kinesis record in {', '.join(paths)}")
 
 
 def _user_records(

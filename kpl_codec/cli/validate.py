@@ -188,6 +188,6 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
             break
     validation = state(args.output, shards_now(), args.stream)
     if validation is None:
-        note("kpl-codec: nothing was read yet")
+        note("nothing was read yet")
         return FINDINGS
     return _told(args, validation)
