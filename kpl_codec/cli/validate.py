@@ -69,6 +69,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--once", action="store_true", help="with --follow: end when all records of now are read")
     add("--interval", type=seconds, default=30.0, help="with --follow: seconds between batches (%(default)s)")
+    add(
+        "--no-user-records",
+        dest="user_records",
+        action="store_false",
+        help="write findings and report only: half of the time, no data of yours in the results, no repair",
+    )
     add_engine(parser)
     add_fail_on(parser, "for findings of this severity or worse, and if nothing was read")
     add("--json", action="store_true", help="print summary.json instead of the summary")
@@ -111,6 +117,8 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise UsageError(reason="--once goes with --follow")
     if args.follow and args.engine == "local":
         raise UsageError(reason="--follow needs Spark")
+    if args.follow and not args.user_records:
+        raise UsageError(reason="--no-user-records does not go with --follow")
     if args.since is not None and args.stream is None:
         raise UsageError(reason="--since goes with --stream")
 
@@ -125,10 +133,11 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
         show_json(report_facts(report))
         return _status(args, result)
     show(*summary(report), line(""))
-    show(line(f"Results: {args.output}  (report.html, summary.txt, summary.json, findings/, user-records/)"))
+    users = ", user-records/" if args.user_records else ""
+    show(line(f"Results: {args.output}  (report.html, summary.txt, summary.json, findings/{users})"))
     if report.kinds:
         show(line(f"To see the findings: kpl-codec findings {args.output}"))
-    if report.totals.lost_at_kcl:
+    if report.totals.lost_at_kcl and args.user_records:
         show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
     return _status(args, result)
 
@@ -153,8 +162,9 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
+                user_records=args.user_records,
             )
-        return validate(args.input, shard_map, args.output, engine=engine)
+        return validate(args.input, shard_map, args.output, engine=engine, user_records=args.user_records)
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:

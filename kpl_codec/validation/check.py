@@ -21,7 +21,7 @@ from ..shards.shard_map import ShardMap
 _BATCH_BYTES = 16 * 1024 * 1024
 
 #: So many Kinesis records of a task are all looked at for their writer, then one of so many.
-_ALL_LOOKED_AT, _ONE_OF = 64, 32
+_ALL_LOOKED_AT, _ONE_OF = 32, 128
 #: A row of a batch, the code of a finding about it, and its text.
 _About = tuple[int, str, str]
 
@@ -33,27 +33,43 @@ _IN = pa.schema(
 )
 
 
+#: Columns that findings and counts do not need.
+_UNREAD = (
+    *("partitionKey", "explicitHashKey", "aggregatePlacement"),
+    *("errorCount", "shardIdFrom", "recordIndex"),
+)
+
+
 def checked_schema(shard_map: ShardMap, *, dictionaries: bool = False) -> pa.Schema:
     """The columns of user records: those of `kpl_codec.arrow` under the report policy, and where it was read.
     ``dictionaries``: as `check` gives them, where text that repeats is in dictionary arrays."""
     return _deaggregator(shard_map, dictionaries).schema
 
 
-def _deaggregator(shard_map: ShardMap, dictionaries: bool) -> Deaggregator:
+def _deaggregator(
+    shard_map: ShardMap, dictionaries: bool, columns: Iterable[str] | None = None
+) -> Deaggregator:
     return Deaggregator(
         _IN,
         "report",
         shard_map=shard_map,
         tags=True,
+        columns=columns,
         max_batch_bytes=_BATCH_BYTES,
         dictionaries=dictionaries,
     )
 
 
-def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
+def check(
+    captured: Iterable[pa.RecordBatch], shard_map: ShardMap, *, whole: bool = True
+) -> Iterator[pa.RecordBatch]:
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` with dictionaries out: every user record with
-    its verdict, and for data that cannot be read a row with its error and without sub-sequence number."""
+    its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
+    ``whole``: all columns, else those that findings and counts need."""
     deaggregator = _deaggregator(shard_map, dictionaries=True)
+    if not whole:
+        needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
+        deaggregator = _deaggregator(shard_map, True, needed)
     named: set[str] = set()
     count = 0
 
