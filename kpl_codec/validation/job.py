@@ -70,8 +70,8 @@ def validate_stream(
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
-    Where the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
-    StreamUnavailable.
+    Where the records hold copies that repair put, the stream may be read twice. Raises as `validate` does,
+    and StreamUnavailable.
     """
     # SPK-17: also shards that the map does not have. Their records are findings.
     tasks: list[list[Part]] = [[part] for part in shard_parts(connection, stream, start)]
