@@ -57,6 +57,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how the stream of --shards distributes records (default: %(default)s)",
     )
     add("--output", required=True, metavar="DIR", help="a new or empty folder for the results, also in S3")
+    add(
+        "--no-user-records",
+        dest="user_records",
+        action="store_false",
+        help="write findings and report only: half of the time, no data of yours in the results, no repair",
+    )
     add_fail_on(parser)
     add_json(parser)
     add_quiet(parser)
@@ -112,6 +118,8 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise UsageError(reason="--once goes with --follow")
     if args.follow and args.engine == "local":
         raise UsageError(reason="--follow needs Spark")
+    if args.follow and not args.user_records:
+        raise UsageError(reason="--no-user-records does not go with --follow")
 
 
 def _told(args: argparse.Namespace, result: Validation) -> int:
@@ -123,11 +131,12 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
     if args.json:
         show_json(report_facts(report))
     else:
-        files = "report.html, summary.txt, summary.json, findings/, user-records/"
+        users = ", user-records/" if args.user_records else ""
+        files = f"report.html, summary.txt, summary.json, findings/{users}"
         show(*summary(report), line(""), line(f"Results: {args.output}  ({files})"))
         if report.kinds:
             show(line(f"To see the findings: kpl-codec findings {args.output}"))
-        if report.totals.lost_at_kcl:
+        if report.totals.lost_at_kcl and args.user_records:
             show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
     bad = report.worst is not None and at_least_as_bad(report.worst, args.fail_on)
     return FINDINGS if bad or not report.totals.kinesis_records else CLEAN
@@ -145,8 +154,9 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
+                user_records=args.user_records,
             )
-        return validate(args.paths, shard_map, args.output, engine=engine)
+        return validate(args.paths, shard_map, args.output, engine=engine, user_records=args.user_records)
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
 from ..captures.shards import shards_found
-from ..deaggregation.fingerprints import fingerprint
+from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
 from ..shards.shard_map import ShardMap
@@ -19,8 +19,8 @@ from ..shards.shard_map import ShardMap
 #: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
 _BATCH_BYTES = 16 * 1024 * 1024
 
-#: Of a batch of Kinesis records: how many are looked at for their writer.
-_LOOKED_AT = 32
+#: So many Kinesis records of a task are all looked at for their writer, then one of so many.
+_ALL_LOOKED_AT, _ONE_OF = 32, 128
 #: A row of a batch, the code of a finding about it, and its text.
 _About = tuple[int, str, str]
 
@@ -32,37 +32,59 @@ _IN = pa.schema(
 )
 
 
+#: Columns that findings and counts do not need.
+_UNREAD = (
+    *("partitionKey", "explicitHashKey", "aggregatePlacement"),
+    *("errorCount", "shardIdFrom", "recordIndex"),
+)
+
+
 def checked_schema(shard_map: ShardMap, *, dictionaries: bool = False) -> pa.Schema:
     """The columns of user records: those of `kpl_codec.arrow` under the report policy, and where it was read.
     ``dictionaries``: as `check` gives them, where text that repeats is in dictionary arrays."""
     return _deaggregator(shard_map, dictionaries).schema
 
 
-def _deaggregator(shard_map: ShardMap, dictionaries: bool) -> Deaggregator:
+def _deaggregator(
+    shard_map: ShardMap, dictionaries: bool, columns: Iterable[str] | None = None
+) -> Deaggregator:
     return Deaggregator(
         _IN,
         "report",
         shard_map=shard_map,
         tags=True,
+        columns=columns,
         max_batch_bytes=_BATCH_BYTES,
         dictionaries=dictionaries,
     )
 
 
-def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
+def check(
+    captured: Iterable[pa.RecordBatch], shard_map: ShardMap, *, whole: bool = True
+) -> Iterator[pa.RecordBatch]:
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` with dictionaries out: every user record with
-    its verdict, and for data that cannot be read a row with its error and without sub-sequence number."""
+    its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
+    ``whole``: all columns, else those that findings and counts need."""
     deaggregator = _deaggregator(shard_map, dictionaries=True)
+    if not whole:
+        needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
+        deaggregator = _deaggregator(shard_map, True, needed)
     named: set[str] = set()
+    count = 0
 
     def rows() -> Iterator[pa.RecordBatch]:
+        nonlocal count
         for batch in captured:
             bad = pc.is_valid(batch["captureError"])
             if pc.any(bad).as_py():
                 yield _unreadable(batch.filter(bad), deaggregator.schema)
                 batch = batch.filter(pc.invert(bad))
             yield from _told(batch, _disguised(batch), deaggregator.schema)
-            yield from _told(batch, _written(batch, named), deaggregator.schema)
+            step = 1 if count < _ALL_LOOKED_AT else _ONE_OF
+            yield from _told(
+                batch, _written(batch, range(0, batch.num_rows, step), named), deaggregator.schema
+            )
+            count += batch.num_rows
             yield from deaggregator.process(_prepared(batch, only_shard(shard_map)))
 
     return coalesce(rows(), _BATCH_BYTES)
@@ -105,13 +127,13 @@ def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
             yield row, "encoded-frame", f"an aggregated record as {name}{writer}: no consumer opens it"
 
 
-def _written(batch: pa.RecordBatch, named: set[str]) -> Iterator[_About]:
-    """The first Kinesis record of each writer that is at least likely, among `_LOOKED_AT` of the batch.
-    ``named``: the signs told before. The KPL is not told."""
-    for row in range(0, batch.num_rows, -(-batch.num_rows // _LOOKED_AT) or 1):
-        data = batch["data"][row].as_py() or b""
-        sign = fingerprint(data, batch["partitionKey"][row].as_py()) if data.startswith(MAGIC) else None
-        if sign is None or sign.certainty == "unknown" or "the KPL" in sign.writers or sign.name in named:
+def _written(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:
+    """The first Kinesis record of each writer that is at least likely, among ``rows``. ``named``: the signs
+    told before. The KPL is not told."""
+    for row in rows:
+        data, outer_key = (batch[name][row].as_py() for name in ("data", "partitionKey"))
+        sign = fingerprint(data, outer_key, OTHERS) if data and data.startswith(MAGIC) else None
+        if sign is None or sign.name in named:
             continue
         named.add(sign.name)
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."

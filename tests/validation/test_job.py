@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,36 @@ def test_a_clean_capture(run: Run) -> None:
     assert kpl.ShardMap.from_json((run.output / "shards.json").read_text()) == MAP
     assert (run.output / "summary.txt").read_text().strip() in run.out
     assert not (run.output / "_work").exists()
+
+
+@pytest.mark.requirement("SPK-94")
+def test_without_user_records_all_else_is_the_same(run: Run) -> None:
+    """Everything that can be wrong (and a copy that repair put), with them and without."""
+    users = sorted_by_shard(100)
+    mixed = users[LOWER][:10] + users[UPPER][:10]
+    copy = users[LOWER][0]._replace(tags=(kpl.Tag("kpl_codec.repair", f"{LOWER}/10/0"),))
+    lines = [
+        json.dumps(answer(kpl.encode(mixed), kpl.encode(users[LOWER][20:]), shard=LOWER, first=10)),
+        json.dumps(
+            answer(kpl.encode([copy]), kpl.encode(users[LOWER])[:-1], b"plain", shard=LOWER, first=20)
+        ),
+        json.dumps(answer(framed(b"\x0a\x01k"), kpl.encode(users[UPPER]), shard=UPPER, first=30)),
+        "{",
+    ]
+    (run.input / "a.jsonl").write_text("\n".join([*lines, lines[0]]))
+    results = []
+    for more in ((), ("--no-user-records",)):
+        assert run("--json", *more) == 1
+        assert (run.output / "user-records").exists() == (not more)
+        told = json.loads(run.out)
+        del told["generated"]
+        results.append((told, run.findings()))
+        shutil.rmtree(run.output)
+    assert results[0] == results[1]
+    assert {kind["kind"] for kind in results[0][1]} >= {"mixed-aggregate", "duplicate", "no-user-records"}
+    assert run("--no-user-records") == 1
+    assert "user-records/" not in run.out
+    assert main(["repair", str(run.output)]) == 2
 
 
 @pytest.mark.requirement("SPK-14", "SPK-17", "SPK-18", "PLC-5")
