@@ -16,8 +16,7 @@ import kpl_codec as kpl
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.explanation import Node
-from kpl_codec.format import codec, size, wire
-from kpl_codec.format import protobuf_parser as runtime
+from kpl_codec.format import codec, quick_parser, size, wire
 from kpl_codec.format.codec import is_canonical
 from kpl_codec.format.message import AggregatedRecord, serialize
 from spec.reference import kcl as reference_kcl
@@ -55,7 +54,7 @@ def decode(data: bytes) -> Rows | kpl.DecodeError:
 def decoders() -> dict[str, Callable[[bytes], AggregatedRecord | None]]:
     """The quick decoders: a message to user records, or None for "not certain"."""
     found: dict[str, Callable[[bytes], AggregatedRecord | None]] = {
-        "protobuf": lambda message: _aggregated(runtime.parse(message))
+        "python": lambda message: _aggregated(quick_parser.parse(message))
     }
     if speedups is not None:
         found["compiled"] = lambda message: _aggregated(speedups.parse(message))
@@ -277,14 +276,15 @@ def check_user_records(records: list[kpl.UserRecord]) -> None:
         size.check(record, index)
     assert frame(serialize(records)) == data
     builder = kpl.AggregatedRecordBuilder()
-    counted = size.AggregateSize()
+    plain = codec.PythonBuilder()
     for record in records:
         claimed = builder.size_with(record)
-        assert counted.after(record) == claimed
+        assert plain.size_with(record) == claimed
         builder.add(record)
-        counted.add(record)
-        assert builder.size == counted.size == claimed
-    assert builder.build() == data
+        plain.add(record)
+        assert builder.size == plain.size == claimed
+    assert builder.build() == plain.build() == data
+    assert codec.build_many([builder, builder]) == [data, data]
     assert len(data) == builder.size
     as_model = [
         model.UserRecord(

@@ -20,9 +20,9 @@
       CaptureError           a captured event or answer that cannot be read
 
 An error class declares its fields with types. Its constructor takes them by keyword and refuses all others.
-The text of the error is built from the fields. None of them carries record data or keys. All of them pickle
-(Spark sends them between processes). If a function that is documented to raise one of these raises anything
-else, that is a bug.
+The text of the error is built from the fields. None of them shows record data or keys; a DeliveryError has
+the user record that was put. All of them pickle (Spark sends them between processes). If a function that is
+documented to raise one of these raises anything else, that is a bug.
 """
 
 from __future__ import annotations

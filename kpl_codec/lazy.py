@@ -14,6 +14,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "aws_kinesis_agg": ("demo",),
     "boto3": ("aws", "demo", "watch"),
     "botocore": ("aws", "demo", "watch"),
+    "fastavro": ("avro",),
     "hypothesis": ("testing", "demo"),
     "jinja2": ("cli", "demo", "watch"),
     "numpy": ("spark", "cli", "demo", "watch"),

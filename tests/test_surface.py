@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[1]
 
 #: What is promised (spec/guides/versions.md): the ``__all__`` of these modules, or what they define.
 PUBLIC = (
-    "", ".errors", ".aws", ".producer", ".aws_lambda", ".aws_lambda.aio", ".aws_lambda.firehose",
+    "", ".errors", ".aws", ".aws.aio", ".producer", ".aws_lambda", ".aws_lambda.aio", ".aws_lambda.firehose",
     ".aws_lambda.parser", ".aws_lambda.powertools", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
     ".adapters", ".arrow", ".spark", ".shards", ".deaggregation", ".format.compression", ".format.hash_keys",
+    ".schema_registry",
     ".validation", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
 )  # fmt: skip
 #: Functions that take more by position: a put takes what a record is made of; the others are containers.
@@ -70,6 +71,18 @@ class Names(dict[str, Any]):
         return Elsewhere
 
 
+def meanings(thing: Any) -> dict[str, Any]:
+    """What the annotations of one of our classes or functions mean."""
+    if not thing.__module__.startswith("kpl_codec."):
+        return {}
+    names = Names(thing.__module__)
+    texts = {
+        name: getattr(given, "__forward_arg__", given)  # of a NamedTuple
+        for name, given in inspect.get_annotations(thing).items()
+    }
+    return {name: eval(text, {}, names) if isinstance(text, str) else text for name, text in texts.items()}
+
+
 def functions(thing: Any) -> Iterator[Any]:
     if inspect.isfunction(thing):
         yield thing
@@ -94,14 +107,9 @@ def test_what_a_public_function_gives_is_public() -> None:
     exported = [thing for thing in OBJECTS.values() if inspect.isclass(thing)]
     offenders = []
     for name, thing in OBJECTS.items():
-        hints = [
-            typing.get_type_hints(function, {}, Names(function.__module__)).get("return")
-            for function in functions(thing)
-            if function.__module__.startswith("kpl_codec.")
-        ]
-        if inspect.isclass(thing) and thing.__module__.startswith("kpl_codec."):
-            attributes = typing.get_type_hints(thing, {}, Names(thing.__module__))
-            hints += [hint for attribute, hint in attributes.items() if not attribute.startswith("_")]
+        hints = [meanings(function).get("return") for function in functions(thing)]
+        for base in thing.__mro__ if inspect.isclass(thing) else ():
+            hints += [hint for attribute, hint in meanings(base).items() if not attribute.startswith("_")]
         for given in {given for hint in hints for given in types_in(hint)}:
             if given not in exported and given.__name__ not in OWN_USE:
                 offenders.append(f"{name} gives {given.__module__}.{given.__name__}")

@@ -78,9 +78,8 @@ def log_never_closed(core: ProducerCore) -> None:
 
 def not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> Counter[tuple[str, str]]:
     """How many of the user records failed for good, by outcome and code."""
-    return Counter(
-        (result.outcome, result.reason) for _, result in results if isinstance(result, DeliveryError)
-    )
+    errors = [result for _, result in results if isinstance(result, DeliveryError)]
+    return Counter([(error.outcome, error.reason) for error in errors])
 
 
 def log_not_delivered(failures: Counter[tuple[str, str]]) -> None:

@@ -7,7 +7,7 @@ aggregator, limiter, send_queue, ordering, placer, answers, verdicts, failures, 
 
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore as ProducerCore
-from .outcomes import Attempt, Delivery, DeliveryError, Outcome
+from .outcomes import Attempt, Delivery, DeliveryError, Outcome, Put
 from .pending import Pending as Pending
 from .pending import ProducerClosed, ProducerFull, RecordTooLarge
 
@@ -20,5 +20,6 @@ __all__ = [
     "ProducerClosed",
     "ProducerConfig",
     "ProducerFull",
+    "Put",
     "RecordTooLarge",
 ]

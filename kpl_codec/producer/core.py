@@ -57,6 +57,7 @@ class ProducerCore:
         self.live = live
         self.prepare = Preparation(config)
         self._ttl = config.ttl_seconds
+        self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
         self._ledger = Ledger(config, ages=self._observed)
@@ -113,13 +114,12 @@ class ProducerCore:
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
-        pending.accepted_at = put_at
+        self._ledger.accept(pending, put_at)
         pending.expires_at = put_at + self._ttl
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
-        pending.map_deadline = put_at + self._ttl / 10
-        self._ledger.accept(pending)
+        pending.map_deadline = put_at + self._map_wait
         if self._observed:
             self._meter.accepted()
         order = self._order
@@ -131,6 +131,12 @@ class ProducerCore:
             order.hold(pending)
         if self._placer.closed:
             self._queue_closed()
+
+    def drop(self, pending: Pending, now: float) -> None:
+        """Take a user record for which there is no room: it ends at once, as dropped."""
+        self._ledger.accept(pending, now)
+        self._meter.failed("dropped")
+        self._ledger.end([undelivered(self.config, pending, "dropped")])
 
     def flush(self) -> None:
         """Send everything accepted so far, retries included, without waiting for more."""
@@ -156,7 +162,7 @@ class ProducerCore:
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
-        self._ledger.end([undelivered(pending, "closed") for pending in everything])
+        self._ledger.end([undelivered(self.config, pending, "closed") for pending in everything])
 
     def _places(self) -> Iterator[list[Pending]]:
         """All outstanding user records, place by place."""
@@ -172,8 +178,8 @@ class ProducerCore:
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
-        if self._placer.needs_loads:
-            self._placer.update_loads(self._queue.loads(), now)
+        if self._placer.needs_queues:
+            self._placer.update_queues(self._queue.queued())
         self._placer.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
@@ -216,7 +222,7 @@ class ProducerCore:
             again += self._failed(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
-            self._ledger.end([undelivered(pending, "expired") for pending in expired])
+            self._ledger.end([undelivered(self.config, pending, "expired") for pending in expired])
         self._place_again(again, now)
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
@@ -257,7 +263,7 @@ class ProducerCore:
     def _expire(self, expired: list[Pending], now: float) -> None:
         if expired:
             expired.sort(key=lambda pending: pending.number)
-            self._end([undelivered(pending, "expired") for pending in expired])
+            self._end([undelivered(self.config, pending, "expired") for pending in expired])
             self._place_again((), now)
 
     # -- answers in ---------------------------------------------------------------------------

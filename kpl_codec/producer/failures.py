@@ -57,6 +57,7 @@ class Failures:
     """The rules, with the times of a configuration. No state."""
 
     def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
         self._fail_if_throttled = config.fail_if_throttled
         self._ttl = config.ttl_seconds
         self._aggregating = config.buffering_seconds / 2 - config.collecting_seconds
@@ -66,9 +67,10 @@ class Failures:
         note(outgoing, attempt)
         action = ACTIONS[attempt.outcome]
         if action == "fail" or (attempt.outcome == "throttled" and self._fail_if_throttled):
-            return Fate([undelivered(pending, attempt.outcome, attempt.code) for pending in outgoing.records])
+            outcome, code = attempt.outcome, attempt.code
+            return Fate([undelivered(self._config, one, outcome, code) for one in outgoing.records])
         expired = outgoing.take_expired(now) if outgoing.expires_at <= now else []
-        ended = [undelivered(pending, "expired") for pending in expired]
+        ended = [undelivered(self._config, pending, "expired") for pending in expired]
         if action == "back-off" and stays:
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it."

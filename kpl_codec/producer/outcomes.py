@@ -28,6 +28,7 @@ from typing import Final, Literal, NamedTuple
 
 from ..aws_errors import ErrorKind, error_kind
 from ..errors import KplError
+from ..format.records import Tag
 
 Outcome = Literal[
     "delivered",
@@ -158,24 +159,41 @@ class Delivery(NamedTuple):
     attempts_left_out: int = 0
 
 
+class Put(NamedTuple):
+    """What a caller gave to ``put``: ``producer.put(*given)`` puts it again. Its text shows nothing of it.
+
+    ``partition_key`` is None where the caller gave neither it nor an explicit hash key, which is a text here.
+    """
+
+    partition_key: str | None
+    data: bytes
+    explicit_hash_key: str | None = None
+    tags: tuple[Tag, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<put of {len(self.data)} bytes>"
+
+
 class DeliveryError(KplError):
     """A user record was accepted and not delivered. ``outcome`` says why, ``attempts`` lists the attempts.
+    ``user_record`` is what was put.
 
     Of many attempts only the first 3 and the last 7 are kept; ``attempts_left_out`` counts the others, and
     ``left_out_may_be_stored`` says whether one of those may have stored it.
 
-    ``code`` is the service's error code if that ended it, else the outcome. It contains neither data nor
-    keys.
+    ``code`` is the service's error code if that ended it, else the outcome. Its text contains neither data
+    nor keys.
     """
 
     code: str = "not-delivered"
     requirement = "PRD-10"
+    user_record: Put
     outcome: Outcome
     attempts: tuple[Attempt, ...] = ()
     attempts_left_out: int = 0
     left_out_may_be_stored: bool = False
     concerns = "The application that put the user record. The error says whether it may be on the stream."
-    todo = "Put it again if it must not be lost and its readers recognise copies."
+    todo = "Put it again (`user_record`) if it must not be lost and its readers recognise copies."
 
     def describe(self) -> str:
         count = len(self.attempts) + self.attempts_left_out

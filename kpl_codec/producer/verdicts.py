@@ -97,11 +97,7 @@ class Verdicts:
         self.parked = [one for one, attempt in judged if attempt.outcome == "placement-unknown"]
         if not self.parked:
             self._probe_at = None
-        return [
-            (one.outgoing, attempt)
-            for one, attempt in judged
-            if attempt.outcome != "placement-unknown"
-        ]
+        return [(one.outgoing, attempt) for one, attempt in judged if attempt.outcome != "placement-unknown"]
 
     def take_due(self, now: float) -> list[Parked]:
         """Take what no map has decided in time. Its user records are sent again, alone: twice is better than

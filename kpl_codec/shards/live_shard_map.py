@@ -88,9 +88,9 @@ class LiveShardMap:
         self._max_results = max_results
         self._trust = Trust(_BACKOFF)
         self._known = Known()
-        #: Those of the known stream without the shards that are in doubt. Replaced as a whole: other threads
-        #: predict.
-        self._routes = NO_ROUTES
+        #: Those of the known stream without the shards that are in doubt: what `predict` asks. Replaced as a
+        #: whole: other threads predict.
+        self.routes = NO_ROUTES
         self._refresh: Refresh | None = None
         self._retry_at: float | None = None
         self._failures = 0
@@ -161,7 +161,7 @@ class LiveShardMap:
 
         O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
         """
-        return self._routes.predict(hash_key)
+        return self.routes.predict(hash_key)
 
     def _reroute(self) -> None:
         """What may be predicted has changed."""
@@ -170,13 +170,13 @@ class LiveShardMap:
         # that none can be made."
         # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
         if in_doubt is None or self.distribution == "AUTO":
-            self._routes = NO_ROUTES
+            self.routes = NO_ROUTES
         else:
-            self._routes = self._known.routes.without(in_doubt)
+            self.routes = self._known.routes.without(in_doubt)
 
     def trusts(self, shard_id: str) -> bool:
         """Whether this shard may be predicted."""
-        return shard_id in self._routes
+        return shard_id in self.routes
 
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float

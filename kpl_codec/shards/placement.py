@@ -279,6 +279,7 @@ def verdict_of(
     ``shard``: the known shard that the record is on. ``expected``: the shard that is, or was, open for its
     hash key. ``certain``: the record has no other hash key.
     """
+    # LIN-4: "A hint MUST NOT change a verdict." No sequence number is looked at.
     # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
     # misplaced: the service ignores its keys."
     if lineage is not None and lineage.distribution == "AUTO":

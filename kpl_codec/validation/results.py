@@ -1,6 +1,6 @@
 """The output folder of a validate job, and how the files of its tasks become results.
 
-out/user-records/     Parquet: the columns of `check.checked_schema`
+out/user-records/     Parquet: the columns of `check.checked_schema`; not with --no-user-records
 out/findings/         Parquet: one row per finding (report/scan.py), with file and place
 out/summary.txt       what was printed
 out/summary.json      the same for machines; its schema is spec/summary.schema.json
@@ -125,10 +125,11 @@ def finish(
     # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
     # worker that is lost MUST be an error, and none outlives the job."
     for name in ("user-records", "findings"):
-        written = work / name if (work / name).kind() is not None else output / name
-        written.sweep()
-        if written != output / name:
-            written.move_to(output / name)
+        for written in (work / name, output / name):
+            if written.kind() is not None:
+                written.sweep()
+        if (work / name).kind() is not None:
+            (work / name).move_to(output / name)
     work.delete()
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)

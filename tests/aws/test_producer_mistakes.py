@@ -94,8 +94,17 @@ def test_close_does_not_call_a_failure_delivered(skin: str, code: str) -> None:
 
 @SKINS
 @pytest.mark.requirement("PRD-60")
+@pytest.mark.parametrize("hook", [False, True])
 @pytest.mark.parametrize("what", ["record", "call"])
-def test_a_log_that_raises_hides_no_failure(skin: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_raises_hides_no_failure(
+    skin: str, what: str, hook: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(error: DeliveryError) -> None:
+        called.append(error)
+        raise ValueError
+
+    called: list[DeliveryError] = []
+
     def spoil(operation: str, answer: Any) -> Any:
         if operation == "PutRecords" and what == "record":
             return {"Records": [{"ErrorCode": "AccessDeniedException"}]}
@@ -108,8 +117,10 @@ def test_a_log_that_raises_hides_no_failure(skin: str, what: str, monkeypatch: p
 
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
     monkeypatch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [broken_filter])
-    _, closed, results = run(skin, ModelClient(spoil=spoil), records=1)
+    options: dict[str, Any] = {"on_undelivered": raising} if hook else {}
+    _, closed, results = run(skin, ModelClient(spoil=spoil), records=1, **options)
     assert [result.code for result in results] == ["AccessDeniedException"]
+    assert called == results * hook
     assert closed is False
 
 

@@ -176,8 +176,9 @@ def test_a_broken_producer_counts_the_attempts_that_are_left_out() -> None:
     for outcome in ["throttled"] * 5 + ["no-answer"] + ["throttled"] * 24:
         history = history.with_attempt(Attempt(outcome, 0.0, 0.0, None))
     pending = Producer("s", client=ModelClient())._core.prepare("k", b"x", None, ())
-    pending.accepted_at, pending.history = 0.0, history
-    error = broken_off(pending, ValueError(), 1.0)
+    pending.number, pending.accepted_at, pending.history = 1, 0.0, history
+    _, error = broken_off(ProducerConfig(), pending, ValueError(), 1.0)
+    assert isinstance(error, DeliveryError)
     assert len(error.attempts) + error.attempts_left_out == 31
     assert error.left_out_may_be_stored
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import _base, as_completed, wait
 from contextlib import suppress
 from itertools import count
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,7 +120,8 @@ def test_signal_handlers_use_the_producer(
 
 FILES = ("/kpl_codec/aws/", _base.__file__, threading.__file__)
 ENDED = DeliveryFuture()
-end_all([(ENDED, Delivery("shard", "1", 0, ()))])
+_ended: Any = SimpleNamespace(token=ENDED)
+end_all([(_ended, Delivery("shard", "1", 0, ()))])
 #: Everything that may wait for the producer, or keep it from going on.
 CALLS: dict[str, Callable[[Producer, Any], object]] = {
     "put": lambda producer, future: producer.put("k", b"more"),

@@ -27,8 +27,9 @@ GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "move-over.md", "s3-and-accounts.md", "spark.md", "watch.md", "write.md",
-    "kpl_codec.aws.md", "kpl_codec.producer.md", "kpl_codec.validation.md", "kpl_codec.spark.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md", "spark.md",
+    "watch.md", "write.md", "kpl_codec.aws.md", "kpl_codec.producer.md", "kpl_codec.validation.md",
+    "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.schema_registry.md",
     "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.watch.md",
 }  # fmt: skip
 STREAM = "orders"
@@ -120,7 +121,7 @@ SLOW = dict.fromkeys(
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
-    if path.name == "s3-and-accounts.md":
+    if path.name in ("dead-letters.md", "s3-and-accounts.md"):
         request.getfixturevalue("captures")
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")

@@ -58,7 +58,7 @@ def test_what_has_expired_leaves_and_all_others_stay_as_if_they_had_been_alone(
         pending.expires_at = 1.0 if expired else 2.0
     outgoing = Outgoing("shard", None, "a", 10**6, pendings[0])
     assert all([outgoing.add(pending) for pending in pendings[1:]])
-    outgoing.max_size = 1  # what has fitted stays
+    outgoing.aggregate.max_size = 1  # what has fitted stays
     assert outgoing.take_expired(1.0) == [p for p in pendings if p.expires_at == 1.0]
     left = [pending for pending in pendings if pending.expires_at == 2.0]
     assert outgoing.records == left

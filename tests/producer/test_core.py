@@ -103,14 +103,14 @@ def test_flush_sends_at_once_and_retries_at_once() -> None:
 def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted: user records that are put into an aggregate. It was each of them in each attempt."""
     aggregated = 0
-    take = Outgoing._take
+    add = Outgoing.add
 
-    def counted(self: Outgoing, pending: Pending, max_size: int | None) -> bool:
+    def counted(self: Outgoing, pending: Pending) -> bool:
         nonlocal aggregated
         aggregated += 1
-        return take(self, pending, max_size)
+        return add(self, pending)
 
-    monkeypatch.setattr(Outgoing, "_take", counted)
+    monkeypatch.setattr(Outgoing, "add", counted)
     bench = Bench(4)
     for number in range(1000):
         bench.put(b"%d" % number, number * 2**128 // 1000)

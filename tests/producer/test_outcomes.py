@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerClosed, ProducerFull
+from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerClosed, ProducerFull, Put
 from kpl_codec.producer.limiter import BACKOFF, Lane, TokenBucket
 from kpl_codec.producer.outcomes import ACTIONS
 from kpl_codec.shards.live_shard_map import Failure
@@ -37,7 +37,7 @@ CODES = [
 
 def test_errors_pickle() -> None:
     attempt = Attempt("throttled", 1.0, 2.0, "shardId-0", code="Throttled")
-    error = DeliveryError(outcome="expired", code="expired", attempts=(attempt,))
+    error = DeliveryError(user_record=Put("k", b"x"), outcome="expired", code="expired", attempts=(attempt,))
     again = pickle.loads(pickle.dumps(error))
     assert (again.outcome, again.attempts, str(again)) == (error.outcome, error.attempts, str(error))
     for other in (ProducerFull(records=1, bytes=2), ProducerClosed(code="forked")):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import kpl_codec as kpl
 from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_lambda
-from kpl_codec.aws import AsyncProducer, Producer, fetch_lineage, fetch_shard_map, read_stream
+from kpl_codec.aws import AsyncProducer, Producer, aio, fetch_lineage, fetch_shard_map, read_stream
 from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
 from kpl_codec.deaggregation import Node
@@ -97,6 +97,14 @@ def whole_stream() -> int:
     return sum(len(record.data) for record in kpl.deaggregate(read_stream(client, "orders")))
 
 
+async def whole_stream_with_asyncio(client: object) -> int:
+    shard_map: kpl.ShardMap = await aio.fetch_shard_map(client, "orders", closed=True)
+    lineage: Lineage = await aio.fetch_lineage(client, "orders")
+    record: kpl.KinesisRecord | None = await aio.read_record(client, "orders", "shardId-000000000000", "1")
+    print(len(shard_map), len(lineage.children("shardId-000000000000")), record)
+    return sum([len(record.data) async for record in aio.read_stream(client, "orders", follow=True)])
+
+
 def captures(text: str) -> None:
     for item in captured(text, shape="boto3"):
         if isinstance(item, kpl.CaptureError):
@@ -128,8 +136,16 @@ def produce() -> None:
             print(delivery.shard_id, delivery.sequence_number)
 
 
+async def keep_undelivered(error: DeliveryError) -> None:
+    key: str | None = error.user_record.partition_key
+    data: bytes = error.user_record.data
+    print(key, len(data), error.user_record.explicit_hash_key, error.may_be_stored)
+    with Producer("dead-letters", on_undelivered=lambda error: print(error.reason)) as producer:
+        producer.put(*error.user_record)
+
+
 async def produce_async() -> None:
-    async with AsyncProducer("orders") as producer:
+    async with AsyncProducer("orders", on_undelivered=keep_undelivered) as producer:
         delivery = await (await producer.put("customer-17", b"data"))
         print(delivery.sub_sequence_number)
 
