@@ -81,7 +81,15 @@ def api_pages() -> Iterator[tuple[str, str]]:
     for module in TITLES:
         text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
         lines = [f"# {TITLES[module]}", "", text, ""]
-        examples = {name: text for names, text in examples_of(module) for name in names}
+        # The examples of a page are one program: each goes on where the one before it ended.
+        sections = examples_of(module)
+        names = [names[0] for names, _ in sections]
+        before = ["", *(f", after [that of {name}][kpl_codec{module}.{name}]" for name in names)]
+        examples = {
+            name: f"**Example**{after}\n\n{text}"
+            for after, (names, text) in zip(before, sections, strict=False)
+            for name in names
+        }
         shown: dict[str, str] = {}
         for name, thing in sorted(names_of(module).items(), key=lambda entry: _rank(entry[1])):
             public = f"kpl_codec{module}.{name}"
@@ -93,9 +101,9 @@ def api_pages() -> Iterator[tuple[str, str]]:
             lines += [f"      heading: {name}"]
             if _rank(thing) == 3:  # its fields are beside its codes
                 lines += ["      members: false", "", f"[Its codes](../errors.md#{name})."]
-            text = examples[name]
-            lines += ["", f"Example: [{shown[text]}][]." if text in shown else f"**Example**\n\n{text}", ""]
-            shown.setdefault(text, public)
+            example = examples[name]
+            lines += ["", f"Example: [{shown[example]}][]." if example in shown else example, ""]
+            shown.setdefault(example, public)
         yield file_of(module), "\n".join(lines)
 
 
