@@ -23,6 +23,7 @@ PUBLIC = (
     "", ".errors", ".aws", ".aws.aio", ".producer", ".aws_lambda", ".aws_lambda.aio", ".aws_lambda.firehose",
     ".aws_lambda.parser", ".aws_lambda.powertools", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
     ".adapters", ".arrow", ".spark", ".shards", ".deaggregation", ".format.compression", ".format.hash_keys",
+    ".schema_registry",
     ".validation", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
 )  # fmt: skip
 #: Functions that take more by position: a put takes what a record is made of; the others are containers.

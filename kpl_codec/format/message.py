@@ -14,6 +14,7 @@ from typing import Any, overload
 
 from ..compiled import speedups
 from ..errors import EncodeError
+from ..lazy import shown
 from .records import Tag, UserRecord
 
 if speedups is None:
@@ -108,6 +109,9 @@ class AggregatedRecord(Sequence[UserRecord]):
         return (
             f"<AggregatedRecord of {len(self)} user records, {len(self.partition_key_table)} partition keys>"
         )
+
+    def _repr_html_(self) -> str:
+        return shown(self)
 
 
 def parse(message: bytes) -> AggregatedRecord | None:

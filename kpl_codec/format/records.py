@@ -17,11 +17,35 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+def short(value: object) -> str:
+    """``value`` for people who look at a record: of a text or bytes no more than the first few."""
+    if isinstance(value, (str, bytes)) and len(value) > 12:
+        return f"{value[:8]!r}... of {len(value)}"
+    return "{...}" if isinstance(value, Mapping) else repr(value)
+
+
+def short_fields(record: Any) -> str:
+    """A ``__repr__`` for records: keys and data are cut short, and fields with nothing in them left out."""
+    shown = [
+        f"{name}={(short if name in _CUT else repr)(value)}"
+        for name, value in zip(record._fields, record, strict=True)
+        if value not in (None, ())
+    ]
+    return f"{type(record).__name__}({', '.join(shown)})"
+
+
+#: Fields that may hold what an application put.
+_CUT = {"partition_key", "partition_keys", "explicit_hash_key", "data", "key", "value", "event_record"}
+
+
 class Tag(NamedTuple):
     """A tag of a user record. The KPL and the KCL define tags but never read or write them."""
 
     key: str
     value: str | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 class _Fields(NamedTuple):
@@ -55,6 +79,9 @@ class UserRecord(_Fields):
                 raise EncodeError(code="explicit-hash-key", field="explicit_hash_key") from None
         return tuple.__new__(cls, (partition_key, data, explicit_hash_key, tags))
 
+    def __repr__(self) -> str:
+        return short_fields(self)
+
 
 class KinesisRecord(NamedTuple):
     """One record of a stream as GetRecords gives it, aggregated or plain.
@@ -72,6 +99,9 @@ class KinesisRecord(NamedTuple):
     approximate_arrival_timestamp: datetime | None = None
     explicit_hash_key: str | None = None
     sub_sequence_number: int | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 def answered_record(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:

@@ -59,7 +59,6 @@ RANGES: Final[dict[str, tuple[int, int]]] = {
     "request_timeout_ms": (100, 600_000),
     "max_outstanding_records": (1, _HUGE),
     "max_outstanding_bytes": (DEFAULT_MAX_RECORD_SIZE, _HUGE),
-    "partition_availability_timeout_ms": (0, _HUGE),
     "outer_key_buckets": (1, 10_000),
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
@@ -95,7 +94,7 @@ class ProducerConfig:
     * ``outer_key``: the partition key of an aggregate: "fixed" ("a", as the KPL) or "buckets" (one of
       ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
       shard in parallel and keep each key in order).
-    * ``ignore_keys``, ``adaptive_partitioning``, ``partition_availability_timeout_ms``: KIP-794.
+    * ``ignore_keys``, ``adaptive_partitioning``: KIP-794.
     * ``compression``: of each user record's data; only readers that are told to decompress undo it, KPL and
       KCL consumers get it compressed.
     """
@@ -122,7 +121,6 @@ class ProducerConfig:
     outer_key_buckets: int = 10
     ignore_keys: bool = False
     adaptive_partitioning: bool = True
-    partition_availability_timeout_ms: int = 0
     aggregation_min_count: int = 1
     aggregation_max_buffered_time_ms: int = 0
     compression: Literal["none", "gzip", "zlib", "zstd"] = "none"

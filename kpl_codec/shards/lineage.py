@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..format.hash_keys import HashKeyRange
+from ..lazy import shown
 from ..limits import MAX_HASH_KEY
 from .sequence_numbers import SequenceHint, SequenceNumberError, parse_sequence_number, sequence_hint
 from .shard import Distribution, Shard
@@ -126,6 +127,9 @@ class Lineage(Mapping[str, Shard]):
 
     def __repr__(self) -> str:
         return f"<Lineage of {len(self)} shards>"
+
+    def _repr_html_(self) -> str:
+        return shown(self)
 
     def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
         """The range of a known shard, expired or not; None if it is not known."""

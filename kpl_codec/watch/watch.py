@@ -40,6 +40,8 @@ SHORTEST_SLOT: Final = 0.01
 _TICK: Final = 5.0
 #: How much earlier than all others a new shard is due.
 _FIRST: Final = 3600.0
+#: Seconds before now from which shards are read after the clock was set back. (Nothing is counted twice.)
+_OVERLAP: Final = 30.0
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 
 
@@ -80,7 +82,7 @@ class Watch:
         self._kept: Mapping[str, KeptShard] = {}
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before = 0.0
-        self._numbers = self._stream_failures = 0
+        self._numbers = self._stream_failures = self._begun_anew = 0
         #: When `tick` should be called.
         self.next_tick = float("-inf")
         #: True when an answer says that the shard map is old: fetch it anew and call `use`.
@@ -200,23 +202,16 @@ class Watch:
         failing = [one.shard_id for one in left if one.reader.failures and now - one.looked_at > GIVE_UP]
         return failing if len(failing) == len(left) else []
 
-    def set_back(self, seconds: float, now: float) -> None:
-        """The caller's clock was set back by so much, to ``now``; what was read by it keeps its age."""
+    def begin_anew(self, now: float) -> list[WatchFinding]:
+        """Forget all times and what was read: the caller's clock was set back to ``now``."""
         # WCH-35: "When the clock is set back, watching MUST go on at once."
-        self.next_tick -= seconds
-        self._not_before -= seconds
-        self.last_hour.set_back(seconds)
-        self._calls.set_back(seconds)
-        self._bytes.set_back(seconds)
-        for shard in self.shards.values():
-            shard.set_back(seconds, now)
-            if isinstance(shard, Sampled):
-                # The answer to a call for a slot is given up: this slot lies in the future now.
-                shard.reader.under_way = None
-                self._settle(shard.reader, 0, now)
-                begun = self._sampling.number(now * 1000) * self._sampling.period_ms
-                shard.covered = min(shard.covered, begun)
-                self._next_slot(shard, now)
+        over, shard_map = self.last_hour.forget(), self.last_hour.shard_map
+        for known in (self.shards, self._ended, self._listed):
+            known.clear()
+        self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
+        self._not_before, self.next_tick = 0.0, float("-inf")
+        self._begun_anew += 1
+        return over if shard_map is None else over + self.use(shard_map, now - _OVERLAP)
 
     # -- calls ----------------------------------------------------------------------------------
 
@@ -315,7 +310,8 @@ class Watch:
         return findings
 
     def _read_whole(self, shard: Whole, batch: Batch, now: float) -> list[WatchFinding]:
-        findings = self.last_hour.observe(Look(shard.shard_id, 0, rereads=True), batch.records, now)
+        look = Look(shard.shard_id, self._begun_anew, rereads=True)
+        findings = self.last_hour.observe(look, batch.records, now)
         time = shard.read(batch, now)
         findings += self._count(shard, time, now)
         # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch

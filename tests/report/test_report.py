@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ from kpl_codec.pictures.labels import percent, size
 from kpl_codec.report.counters import Tally
 from kpl_codec.report.layout import summary_text
 from kpl_codec.report.model import Report
-from kpl_codec.report.page import render_page, write_page
+from kpl_codec.report.page import render_page
 from kpl_codec.report.summary import verdict
 from kpl_codec.report.whole import findings_of_the_whole
 from kpl_codec.shards.shard import Shard
@@ -306,24 +305,6 @@ def test_the_page_says_when_it_is_not_complete_or_has_no_map(reports: dict[str, 
     assert "Not complete" in render_page(ended_early)
     assert "Not complete" in summary_text(ended_early)
     assert "There was no shard map" in render_page(report_of(Tally(), None))
-
-
-def test_a_page_is_written_whole_or_not_at_all(
-    tmp_path: Path, reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = write_page(reports["clean"], tmp_path / "report.html")
-    before = target.read_text(encoding="utf-8")
-    assert before == render_page(reports["clean"])
-
-    def full_disk(*_: object, **__: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full_disk)
-    with pytest.raises(OSError, match="No space"):
-        write_page(reports["full"], target)
-    assert target.read_text(encoding="utf-8") == before
-    monkeypatch.undo()
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_rendering_is_the_same_every_time(reports: dict[str, Report]) -> None:
