@@ -181,7 +181,7 @@ BYTES = (
         "schema-frame-too-large",
         "error",
         "A frame of the Schema Registry that grows too large",
-        "Its payload in zlib becomes larger than the limit of 64 MiB: made to fill a consumer's memory, perhaps.",
+        "Its payload in zlib becomes larger than the limit of 64 MiB, perhaps to fill a consumer's memory.",
         "Readers of this user record. The KCL has no limit.",
         "Find its writer by the schema version. max_decompressed_size raises the limit of readers.",
         (*RECORD, *CAPTURED),
