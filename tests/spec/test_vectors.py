@@ -12,6 +12,7 @@ import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
 from kpl_codec.format.codec import AggregatedRecordBuilder
 from kpl_codec.format.disguises import disguise_of
+from kpl_codec.schema_registry import SchemaFrameError, frame, unframe
 
 from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
 
@@ -243,3 +244,17 @@ def test_deaggregate(vector: Vector, given_as: Any) -> None:
         found = {name: getattr(counts, name) for name in vector["counts"]}
         assert {name: dict(v) if isinstance(v, dict) else v for name, v in found.items()} == vector["counts"]
     assert rows == vector["rows"]
+
+
+@pytest.mark.parametrize("vector", of_kind("schema-frame"))
+def test_schema_frames(vector: Vector) -> None:
+    data = bytes.fromhex(vector["input"]["data"])
+    if "error" in vector:
+        with pytest.raises(SchemaFrameError) as caught:
+            unframe(data)
+        assert facts(caught.value, vector["error"]) == vector["error"]
+        return
+    version, payload = unframe(data)
+    assert (version, payload.hex()) == (vector["schema_version_id"], vector["payload"])
+    if version is not None:
+        assert frame(payload, version, compress=data[1] == 5) == data
