@@ -46,6 +46,12 @@ def needing_extras(name: str) -> Iterator[None]:
         raise ModuleNotFoundError(told, name=error.name) from error
 
 
+def shown(value: Any) -> str:
+    """The ``_repr_html_`` of classes that `kpl_codec.pictures`, which is above them, draws."""
+    html: str = import_module("kpl_codec.pictures.notebook").html(value)
+    return html
+
+
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for ``module``, whose names are in the submodules that ``homes`` gives.
 

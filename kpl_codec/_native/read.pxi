@@ -50,7 +50,7 @@ cdef class Frames:
         free(self.data)
         free(self.state)
         free(self.starts)
-        free_message(&self.m)
+        leave_message(&self.m)
         free(self.hashes)
         free(self.schemas)
         free(self.versions)
@@ -60,6 +60,7 @@ cdef class Frames:
         if count >= NONE:
             raise ValueError("too many records")
         self.count = count
+        take_message(&self.m)
         self.data = <Data *>malloc((count + 1) * sizeof(Data))
         self.state = <uint8_t *>malloc(count + 1)
         self.starts = <size_t *>calloc(count + 1, sizeof(size_t))

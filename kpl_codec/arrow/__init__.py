@@ -41,21 +41,17 @@ with needing_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
 
-from .coalescing import coalesce
+from .coalescing import coalesce as coalesce
 from .compiled_columns import CompiledColumns
 from .decompressed import NEEDED, decompressed, unframed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
-from .layout import (
-    COUNTING_FIELDS,
-    ERROR_FIELDS,
-    FIELDS,
-    PLACEMENT_FIELDS,
-    SCHEMA_FIELD,
-    TAGS_FIELD,
-    Layout,
-    Source,
-    parts,
-)
+from .layout import COUNTING_FIELDS as COUNTING_FIELDS
+from .layout import ERROR_FIELDS as ERROR_FIELDS
+from .layout import FIELDS as FIELDS
+from .layout import PLACEMENT_FIELDS as PLACEMENT_FIELDS
+from .layout import SCHEMA_FIELD as SCHEMA_FIELD
+from .layout import TAGS_FIELD as TAGS_FIELD
+from .layout import Layout, Source, parts
 from .object_columns import ObjectColumns
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
@@ -382,17 +378,9 @@ def _shares(
 
 
 __all__ = [
-    "COUNTING_FIELDS",
-    "DEFAULT_BATCH_BYTES",
-    "ERROR_FIELDS",
-    "FIELDS",
-    "PLACEMENT_FIELDS",
-    "SCHEMA_FIELD",
-    "TAGS_FIELD",
     "Batches",
     "Deaggregator",
     "Users",
-    "coalesce",
     "deaggregate_batches",
     "deaggregate_table",
     "output_schema",

@@ -193,10 +193,12 @@ class _Facts:
         facts = [coded.words(code) for code in distinct.tolist()]
         tables = {
             "expectedShardId": pa.array([expected for _, expected, _ in facts], pa.string()),
-            "placement": pa.array([verdict.value for verdict, _, _ in facts], pa.string()),
+            "placement": pa.array([verdict for verdict, _, _ in facts], pa.string()),
             "inRange": pa.array([in_range for _, _, in_range in facts], pa.bool_()),
         }
-        self._tables = layout.tables(tables)
+        # The verdict is mostly the same for all, also where the expected shards are not.
+        same = {name: table[:1] for name, table in tables.items() if len(table.unique()) == 1}
+        self._tables = layout.tables(tables | same)
 
     def columns(self, start: int, stop: int) -> dict[str, pa.Array]:
         made = self._frames.of_deciding_keys(self._numbers, start, stop)
@@ -213,6 +215,8 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
     """Items of a small table by int32 indices: one a row, or one for all rows."""
     if table.null_count == len(table):
         return pa.nulls(rows, table.type)
+    if len(table) == 1:
+        numbers = np.zeros(1, np.int32)
     if len(numbers) == 1 and not pa.types.is_dictionary(table.type):
         return pa.repeat(table[int(numbers[0])], rows)
     return table.take(pa.array(np.broadcast_to(numbers, rows)))

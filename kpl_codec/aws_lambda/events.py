@@ -22,7 +22,7 @@ from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, short_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -63,6 +63,9 @@ class Poison(NamedTuple):
     kinesis_record: KinesisRecord | None
     event_record: Mapping[str, Any]
     stream_arn: str
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 class Opening(TypedDict, total=False):

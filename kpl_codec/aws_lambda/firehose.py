@@ -22,7 +22,10 @@ from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
+from ..format.records import short_fields
 from .events import Poison, done, event_records, log_exception, settle_poison
+
+__all__ = ["Transformed", "transform_user_records"]
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
 MAX_RESPONSE_SIZE = 6_000_000
@@ -33,6 +36,9 @@ class Transformed(NamedTuple):
 
     data: bytes
     partition_keys: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 Handler = Callable[[DeaggregatedRecord], "bytes | Transformed | None"]

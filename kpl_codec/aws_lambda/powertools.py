@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
 
+__all__ = [
+    "AsyncUserRecordBatchProcessor",
+    "KinesisUserRecord",
+    "KinesisUserRecordPayload",
+    "UserRecordBatchProcessor",
+    "async_once",
+    "once",
+]
+
 
 class KinesisUserRecordPayload(KinesisStreamRecordPayload):
     """``record.kinesis`` of a user record: Powertools' fields, and those that only user records have."""

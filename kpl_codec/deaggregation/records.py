@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..errors import DecodeError
-from ..format.records import Tag
+from ..format.records import Tag, short_fields
 from ..shards.placement import Placement
 from .kcl import Fate
 
@@ -19,6 +19,9 @@ class DeaggregatedRecord(NamedTuple):
     ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map was given,
     ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer. ``schema_version_id`` (with
     ``unframe``) is the schema of ``data``, whose frame is off.
+
+    Compiled code makes smaller objects that are used like it, and keep no frame in memory: `isinstance` says
+    that they are one, and they are equal to it. Their ``data`` is made whenever it is asked for.
     """
 
     partition_key: str | None
@@ -34,3 +37,6 @@ class DeaggregatedRecord(NamedTuple):
     defects: tuple[DecodeError, ...] = ()
     kcl: Fate | None = None
     schema_version_id: str | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)

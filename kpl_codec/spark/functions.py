@@ -201,7 +201,8 @@ def _task(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
-        from ..validation.check import only_shard, with_shards
+        from ..captures.shards import with_shards
+        from ..validation.check import only_shard
 
         keep_modules()
         if find_shards:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +39,8 @@ def aggregate(*data: bytes) -> bytes:
 
 
 @pytest.mark.requirement("GSR-11")
-def test_frames_are_told_and_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_frames_are_told_and_stay(whole: bool) -> None:
     broken = frame(b"x" * 50, FIRST, compress=True)[:-1]
     records = [
         aggregate(frame(b"1", FIRST), frame(b"2", FIRST, compress=True), b"bare"),
@@ -50,7 +50,7 @@ def test_frames_are_told_and_stay(tmp_path: Path) -> None:
         b"bare",
     ]
     scan, rows, findings = Scan(MAP), [], []
-    for batch in check([captured(records[:2]), captured(records[2:])], MAP):
+    for batch in check([captured(records[:2]), captured(records[2:])], MAP, whole=whole):
         rows += [row["data"] for row in batch.to_pylist() if row["subSequenceNumber"] is not None]
         findings += findings_of(scan.process(batch))
     findings += findings_of(scan.finish())

@@ -172,9 +172,9 @@ def _producer(values: Mapping[str, Any]) -> ProducerConfig:
     try:
         return ProducerConfig(
             aggregation_enabled=values["sink.aggregationEnabled"],
-            record_max_buffered_time=values["sink.recordMaxBufferedTimeMs"],
+            record_max_buffered_time_ms=values["sink.recordMaxBufferedTimeMs"],
             max_connections=values["sink.maxConnections"],
-            record_ttl=values["sink.recordTtl"],
+            record_ttl_ms=values["sink.recordTtl"],
             ordering=values["sink.ordering"],
             compression=values["sink.compression"],
         )
