@@ -27,7 +27,7 @@ GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md", "spark.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md", "schema-registry.md", "spark.md",
     "watch.md", "write.md", "kpl_codec.aws.md", "kpl_codec.producer.md", "kpl_codec.validation.md",
     "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.schema_registry.md",
     "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.watch.md",
@@ -96,13 +96,14 @@ def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An S3 with a bucket, and an STS that gives roles."""
+    """An S3 with a bucket, an STS that gives roles, and a Glue."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0)
     server.start()
     address = "http://{}:{}".format(*server.get_host_and_port())
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", address)
     boto3.client("s3").create_bucket(Bucket="captures")
     yield
     server.stop()
@@ -121,7 +122,7 @@ SLOW = dict.fromkeys(
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
-    if path.name in ("dead-letters.md", "s3-and-accounts.md"):
+    if path.name in ("dead-letters.md", "s3-and-accounts.md", "schema-registry.md"):
         request.getfixturevalue("captures")
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
