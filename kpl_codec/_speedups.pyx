@@ -5,8 +5,8 @@ Python decides. It never raises for bad bytes and never explains them.
     parse, user_records          one message -> tables, indices, data -> user records     (message.py)
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
-    AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
-    PendingFields                plain_pending, deliveries, AggregateSize                 (producer/)
+    AggregatedRecordBuilder      and encode, encode_many, build_many                      (codec.py)
+    PendingFields                plain_pending, deliveries                                (producer/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
@@ -39,7 +39,13 @@ from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from *:
     """
-    #define kpl_alloc(kind, count) (((PyTypeObject *)(kind))->tp_alloc((PyTypeObject *)(kind), (count)))
+    static inline PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count) {
+        PyObject *row = ((PyTypeObject *)kind)->tp_alloc((PyTypeObject *)kind, count);
+    #if PY_VERSION_HEX >= 0x030E0000
+        if (row != NULL) ((PyTupleObject *)row)->ob_hash = -1; /* not computed yet; 0 would be taken for the hash */
+    #endif
+        return row;
+    }
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
     #define kpl_block(kind, more) kpl_new_block((PyTypeObject *)(kind), (more))
@@ -56,7 +62,6 @@ cdef extern from *:
     void Py_INCREF_raw "Py_INCREF" (PyObject *item)
 
 cdef extern from "Python.h":
-    Py_ssize_t PY_SSIZE_T_MAX
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

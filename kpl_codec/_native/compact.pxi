@@ -2,6 +2,7 @@
 
 cdef enum:
     MOST_INSIDE = 448  # Python's quick allocator has blocks of up to 512 bytes
+    WIDTH = 13  # fields of a DeaggregatedRecord
 
 cdef dict NUMBERS = {}  # of a DeaggregatedRecord's fields, by name
 
@@ -41,7 +42,7 @@ cdef class CompactRecord:
         return getattr(whole(self), name) if number == NULL else field(self, PyLong_AsSsize_t(<object>number))
 
     def __len__(self):
-        return 12
+        return WIDTH
 
     def __getitem__(self, index):
         return whole(self)[index]
@@ -83,12 +84,12 @@ cdef inline object field(CompactRecord record, Py_ssize_t number):
 
 cdef object whole(CompactRecord record):
     """The DeaggregatedRecord that it stands for."""
-    cdef list fields = [field(record, i) for i in range(12)]
-    cdef PyObject *items[12]
+    cdef list fields = [field(record, i) for i in range(WIDTH)]
+    cdef PyObject *items[WIDTH]
     cdef Py_ssize_t i
-    for i in range(12):
+    for i in range(WIDTH):
         items[i] = PyList_GET_ITEM(fields, i)
-    return new_row(type(<object>record.shared), items, 12, not PyObject_GC_IsTracked(<object>record.shared))
+    return new_row(type(<object>record.shared), items, WIDTH, not PyObject_GC_IsTracked(<object>record.shared))
 
 
 cdef inline CompactRecord compact(object shared, PyObject *pk, const uint8_t *at, uint32_t size, PyObject *ehk,

@@ -53,10 +53,10 @@ cdef class FrameRows(JudgedFrames):
         cdef tuple record
         cdef bytes data
         record_type, self.row_type, self.placement_type = types
-        for kind, width in zip(types, (7, 12, 6)):
+        for kind, width in zip(types, (7, WIDTH, 6)):
             check_row_type(kind, width)
         if not NUMBERS:
-            NUMBERS.update(zip(self.row_type._fields, range(12)))
+            NUMBERS.update(zip(self.row_type._fields, range(WIDTH)))
         if len(fates) != 4:
             raise ValueError("fates")
         self.records = []
@@ -236,13 +236,14 @@ cdef class FrameRows(JudgedFrames):
     cdef inline object make(self, PyObject *pk, PyObject *data, PyObject *ehk, tuple source, object sub,
                             object aggregated, PyObject *placement, char kind, bint atoms):
         cdef tuple none = ()
-        cdef PyObject *items[12]
+        cdef PyObject *items[WIDTH]
         items[0], items[1], items[2], items[3] = pk, data, ehk, <PyObject *>none
         items[4], items[5], items[6] = PyTuple_GET_ITEM(source, 2), <PyObject *>sub, <PyObject *>aggregated
         items[7], items[8] = PyTuple_GET_ITEM(source, 3), PyTuple_GET_ITEM(source, 4)
         items[9], items[10] = placement, <PyObject *>none
         items[11] = PyTuple_GET_ITEM(self.fates, <Py_ssize_t>kind)
-        return new_row(self.row_type, items, 12, atoms)
+        items[12] = <PyObject *>None
+        return new_row(self.row_type, items, WIDTH, atoms)
 
     cdef PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""

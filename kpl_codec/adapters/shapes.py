@@ -33,6 +33,7 @@ from .values import (
 )
 
 Shape = Literal["lambda", "pipes", "analytics", "firehose", "boto3", "kcl", "raw"]
+"""What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6."""
 _RawRecord = Mapping[str, Any]
 
 

@@ -13,6 +13,8 @@ from .events import AfterFailure, Batch, Call, Options
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+__all__ = ["process_user_records", "run"]
+
 AsyncHandler = Callable[[DeaggregatedRecord], Awaitable[object]]
 AsyncOnce = Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]
 _Result = TypeVar("_Result")

@@ -22,7 +22,7 @@ from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, short_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -64,6 +64,9 @@ class Poison(NamedTuple):
     event_record: Mapping[str, Any]
     stream_arn: str
 
+    def __repr__(self) -> str:
+        return short_fields(self)
+
 
 class Opening(TypedDict, total=False):
     """How Kinesis records are opened: options of all functions that take a Lambda event.
@@ -73,8 +76,8 @@ class Opening(TypedDict, total=False):
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
     * ``on_drop``: called with what the KCL drops;
     * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
-    * ``max_decompressed_size``: undo the compression of data, as in `kpl_codec.deaggregate`. A Kinesis record
-      with data that cannot be decompressed counts as one that cannot be opened.
+    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A Kinesis record with data that
+      cannot be decompressed, or whose frame is broken, counts as one that cannot be opened.
     """
 
     policy: Policy
@@ -82,6 +85,7 @@ class Opening(TypedDict, total=False):
     on_drop: Callable[[Drop], None] | None
     watch: SeesEvents | None
     max_decompressed_size: int | None
+    unframe: bool
 
 
 class Options(Opening, total=False):
@@ -113,11 +117,12 @@ def user_records(
     shard_map: ShardMap | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
 ) -> Deaggregation:
     """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: what was opened.
 
     ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``on_drop``,
-    ``max_decompressed_size``: as in `kpl_codec.deaggregate`.
+    ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`.
     Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
     record to Lambda, use `process_user_records`.
     """
@@ -127,6 +132,7 @@ def user_records(
         shard_map=shard_map,
         on_drop=on_drop,
         max_decompressed_size=max_decompressed_size,
+        unframe=unframe,
         read_ahead=isinstance(event, Mapping) and "Records" in event,
     )
 
@@ -175,6 +181,7 @@ def units(
     on_drop: Callable[[Drop], None] | None = None,
     watch: SeesEvents | None = None,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.
 
@@ -208,6 +215,7 @@ def units(
                     shard_map=known,
                     on_drop=on_drop,
                     max_decompressed_size=max_decompressed_size,
+                    unframe=unframe,
                 )
             )
         except DecodeError as error:

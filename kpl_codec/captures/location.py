@@ -100,7 +100,7 @@ class Location:
         if self.is_local:
             return fs.LocalFileSystem(), self.path
         # SPK-47: "A path in S3 MUST be as good as one of this machine, for every argument that is a path,
-        # with or without a slash at its end, with the credentials of `--profile`."
+        # with or without a slash at its end, with the credentials of `--profile` and `--role-arn`."
         if self.path.startswith("s3://"):
             from ..aws.s3 import S3Error, s3_file_system
 

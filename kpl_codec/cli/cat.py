@@ -16,69 +16,66 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_since, add_stream, at_least, client_of, since
+from .options import add_aws, add_limit, add_paths, add_since, add_stream, add_until
+from .progress import waiting
+from .source import client_of, paths_or_stream
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
 _EPILOG = """\
-PATH: files and folders that kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
-Lines, Parquet of the Spark connectors, raw frames; compressed or not. - is standard input.
+Captures are what validate reads: GetRecords answers, Lambda and Firehose events, JSON Lines, Parquet of the
+Spark connectors, raw frames; compressed or not.
 
-A line has these members: streamName, shardId, sequenceNumber, subSequenceNumber, partitionKey,
-explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
-if the record has any. What cannot be read is named on standard error.
+Prints a JSON object for each user record: streamName, shardId, sequenceNumber, subSequenceNumber,
+partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64;
+defects if it has any. What is not known is left out. What cannot be read is named on standard error.
 
 Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_paths(parser)
+    add_stream(parser, "read this stream instead")
     add = parser.add_argument
-    add("paths", nargs="*", metavar="PATH", help="captures, events, frames; - for standard input")
-    add_stream(parser, "read this stream, from its oldest record to now")
-    add(
-        "--follow",
-        action="store_true",
-        help="with --stream: new records from now on, or from --since, until interrupted",
-    )
+    add("--follow", action="store_true", help="go on with new records of the stream, until interrupted")
+    add_since(parser, "beginning; with --follow: latest")
+    add_until(parser)
     add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
     add("--shard-id", action="append", metavar="ID", help="only records of this shard; repeatable")
-    add_since(parser, "only records")
-    add("--until", metavar="TIME", type=since, help="only what arrived before; as --since")
-    add("--limit", type=at_least(1), metavar="N", help="stop after N user records")
+    add_limit(parser, "user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
+    add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
-    if bool(args.paths) == bool(args.stream):
-        raise UsageError(reason="give either paths (- for standard input) or --stream NAME")
-    if args.follow and not args.stream:
-        raise UsageError(reason="--follow goes with --stream")
+    paths_or_stream(args)
     unreadable: list[str] = []
     records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
+    max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     shown = defective = 0
-    try:
-        for stream, record in _user_records(
-            records, DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
-        ):
-            if not _wanted(args, record):
-                continue
-            codes = _codes(record)
-            defective += bool(codes)
-            _write(args, facts(stream, record, codes), record.data)
-            shown += 1
-            if args.limit is not None and shown >= args.limit:
-                break
-    except KeyboardInterrupt:
-        if not args.follow:
-            raise
-    except BrokenPipeError:  # the reader closed our output; what was found counts
-        drop_output()
+    what = f"following {args.stream}" if args.follow else f"reading {args.stream or ', '.join(args.paths)}"
+    with waiting(f"{what}, nothing to show yet") as something:
+        try:
+            for stream, record in _user_records(records, max_size):
+                if not _wanted(args, record):
+                    continue
+                something()
+                codes = _codes(record)
+                defective += bool(codes)
+                _write(args, facts(stream, record, codes), record.data)
+                shown += 1
+                if shown == args.limit:
+                    break
+        except KeyboardInterrupt:
+            if not args.follow:
+                raise
+        except BrokenPipeError:  # the reader closed our output; what was found counts
+            drop_output()
     return FINDINGS if defective or unreadable else CLEAN
 
 
@@ -131,10 +128,11 @@ def _user_records(
 
 def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
     arrived = record.approximate_arrival_timestamp
+    since = None if isinstance(args.since, str) else args.since
     return (
         (args.key is None or record.partition_key in args.key)
         and (args.shard_id is None or record.shard_id in args.shard_id)
-        and (args.since is None or (arrived is not None and utc(arrived) >= args.since))
+        and (since is None or (arrived is not None and utc(arrived) >= since))
         and (args.until is None or (arrived is not None and utc(arrived) < args.until))
     )
 

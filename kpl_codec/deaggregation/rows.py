@@ -30,7 +30,7 @@ def unopened(
     """The Kinesis record itself as a user record."""
     pk, data, sequence_number, shard_id, arrival, ehk, known = record
     sub = sub_sequence_number or known or 0
-    row = pk, data, ehk, (), sequence_number, sub, False, shard_id, arrival, placement, defects, fate
+    row = pk, data, ehk, (), sequence_number, sub, False, shard_id, arrival, placement, defects, fate, None
     return _NEW(DeaggregatedRecord, row)
 
 
@@ -96,6 +96,7 @@ def sound_rows(
         _NONE if placements is None else placements,
         _EMPTY,
         _NONE if fate is None else repeat(fate),
+        _NONE,
     )
     return map(_NEW, _TYPE, rows)
 
@@ -137,7 +138,7 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
     for sub, (pk, data, ehk) in enumerate(kcl.user_records(record.data, delivered)):
         row = (
             *(pk, data, ehk, (), record.sequence_number, sub, True),
-            *(record.shard_id, record.approximate_arrival_timestamp, places.of(pk, ehk), (), None),
+            *(record.shard_id, record.approximate_arrival_timestamp, places.of(pk, ehk), (), None, None),
         )
         yield _NEW(DeaggregatedRecord, row)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import reduce
 
@@ -11,10 +10,10 @@ import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
+from ..captures.shards import shards_found
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import ShardMap
 
 #: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
@@ -93,7 +92,7 @@ def check(
 
 def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:
     """The batch with shard ids found where they are missing."""
-    columns = _shards_found(batch, only)
+    columns = shards_found(batch, only)
     return pa.RecordBatch.from_arrays(
         [columns.get(f.name, batch[f.name] if f.name in batch.schema.names else None) for f in _IN],
         schema=_IN,
@@ -102,50 +101,7 @@ def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:
 
 def only_shard(shard_map: ShardMap) -> str | None:
     """The id of the map's shard, if it has only one."""
-    return next(iter(shard_map)).shard_id if len(shard_map) == 1 else None
-
-
-def with_shards(batch: pa.RecordBatch, only: str | None = None) -> pa.RecordBatch:
-    """The batch with its columns ``shardId`` and ``shardIdFrom`` filled. ``only``: see `only_shard`."""
-    for name, column in _shards_found(batch, only).items():
-        at = batch.schema.get_field_index(name)
-        batch = batch.set_column(at, batch.schema.field(at), column)
-    return batch
-
-
-def _shards_found(batch: pa.RecordBatch, only: str | None) -> dict[str, pa.Array]:
-    """``shardId``, with missing ids filled where possible, and ``shardIdFrom``."""
-    given = batch["shardId"].cast(pa.string())
-    origins: pa.Array = pa.repeat("given", batch.num_rows)
-    if given.null_count:
-        names = batch.schema.names
-        files = batch["file"].to_pylist() if "file" in names else [""] * batch.num_rows
-        numbers = batch["sequenceNumber"].to_pylist()
-        found = [
-            (shard_id, "given") if shard_id is not None else _shard_of(files[row] or "", numbers[row], only)
-            for row, shard_id in enumerate(given.to_pylist())
-        ]
-        given = pa.array([shard_id for shard_id, _ in found], pa.string())
-        origins = pa.array([origin for _, origin in found], pa.string())
-    return {"shardId": given, "shardIdFrom": origins}
-
-
-_SHARD_IN_PATH = re.compile(r"shardId-[0-9]{12}")
-
-
-def _shard_of(file: str, sequence_number: str | None, only: str | None) -> tuple[str | None, str | None]:
-    # SPK-16: "Where a captured record names no shard, the one in the file's path is taken, else the one
-    # that the sequence number hints at, else the only one of the map; the row MUST say so."
-    found = _SHARD_IN_PATH.findall(file)
-    if found:
-        return found[-1], "path"
-    try:
-        hint = sequence_hint(sequence_number) if sequence_number else None
-    except SequenceNumberError:
-        hint = None
-    if hint is not None:
-        return hint.shard_id, "sequence-number"
-    return (only, "map") if only is not None else (None, None)
+    return next(iter(shard_map)) if len(shard_map) == 1 else None
 
 
 def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:

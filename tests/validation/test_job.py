@@ -40,7 +40,7 @@ class Run:
         self._capsys = capsys
 
     def __call__(self, *more: str) -> int:
-        given = ("--input", str(self.input), "--shards", str(self.shards), "--output", str(self.output))
+        given = (str(self.input), "--shards", str(self.shards), "--output", str(self.output))
         status = main(["validate", "--quiet", "--engine", "local", *given, *more])
         captured = self._capsys.readouterr()
         self.out, self.err = captured.out, captured.err
@@ -186,7 +186,7 @@ def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> 
     assert run() == 2
     assert "there is no file in it" in run.err
     (run.input / "a.jsonl").write_text(json.dumps(answer(b"x")))
-    assert run("--input", str(tmp_path / "missing")) == 2
+    assert run(str(tmp_path / "missing")) == 2
     assert "missing" in run.err
     gap = json.loads(MAP.to_json())
     gap["Shards"][1]["HashKeyRange"]["StartingHashKey"] = str(HALF + 5)
@@ -209,7 +209,7 @@ def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> 
     assert "not-empty (name another folder, or remove this one)" in run.err
     assert (run.output / "mine.txt").read_text() == "keep me"
     with pytest.raises(SystemExit) as caught:
-        main(["validate", "--input", "x"])
+        main(["validate", "x"])
     assert caught.value.code == 2
 
 
