@@ -27,8 +27,8 @@ GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md", "schema-registry.md", "spark.md",
-    "watch.md", "write.md", "kpl_codec.aws.md", "kpl_codec.producer.md", "kpl_codec.validation.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md",
+    "schema-registry.md", "spark.md", "watch.md", "write.md", "kpl_codec.aws.md", "kpl_codec.producer.md", "kpl_codec.validation.md",
     "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.schema_registry.md",
     "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.watch.md",
 }  # fmt: skip
@@ -112,7 +112,7 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream.
 SLOW = dict.fromkeys(
     ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
-    (pytest.mark.slow, pytest.mark.timeout(900))
+    (pytest.mark.slow, pytest.mark.timeout(900)),
 )
 
 
