@@ -17,7 +17,8 @@ class DeaggregatedRecord(NamedTuple):
     ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
     record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong, and
     ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map was given,
-    ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer.
+    ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer. Of a record from a queue
+    ``sequence_number`` and ``shard_id`` are None, and ``record_id`` identifies the Kinesis record.
     """
 
     partition_key: str | None
@@ -32,3 +33,4 @@ class DeaggregatedRecord(NamedTuple):
     placement: Placement | None = None
     defects: tuple[DecodeError, ...] = ()
     kcl: Fate | None = None
+    record_id: str | None = None
