@@ -15,7 +15,8 @@ ignores the answer, and failed records are lost.
 Specification: spec/06-lambda.md, LMB-1 to LMB-15.
 """
 
-from .events import Poison, idempotency_key, process_user_records, user_records
+from .batch import Poison, idempotency_key
+from .events import process_user_records, user_records
 from .windows import process_window
 
 __all__ = ["Poison", "idempotency_key", "process_user_records", "process_window", "user_records"]

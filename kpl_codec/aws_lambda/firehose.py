@@ -21,7 +21,8 @@ from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from .events import Poison, done, event_records, log_exception, settle_poison
+from .batch import Poison, done, log_exception, settle_poison
+from .events import event_records
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
 MAX_RESPONSE_SIZE = 6_000_000
