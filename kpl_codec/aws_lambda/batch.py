@@ -193,11 +193,11 @@ class Batch:
             return False
         return True
 
-    def fail(self, call: Call) -> None:
-        """The exception being handled is that of this user record."""
-        log_exception("user record failed: %s", call.key)
-        self._failed[call.number] = call.unit.sequence_number
-        self._failed_keys.add(call.record.partition_key)
+    def fail(self, *calls: Call) -> None:
+        """The exception being handled is that of this user record, or of these, of one Kinesis record."""
+        log_exception("user record failed: %s", calls[0].key)
+        self._failed[calls[0].number] = calls[0].unit.sequence_number
+        self._failed_keys.update(call.record.partition_key for call in calls)
 
     def first_failed(self) -> int | None:
         """The first Kinesis record that failed (`Call.number`)."""
