@@ -1,5 +1,5 @@
-"""What a consumer of a queue does with each answer, without calls, clock or threads: those are in `queues` and
-`aio_queues`.
+"""What a consumer of a queue does with each answer, without calls, clock or threads, which `queues` and
+`aio_queues` have.
 
     received -> handled -> acknowledged       all its user records were handled
              -> failed  -> comes again        after a while that grows with each delivery

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -204,8 +205,10 @@ def test_what_was_handled_is_not_handled_again(virtual: Virtual) -> None:
     queue = service.create()
     service.put("a", aggregate(0, 5))
     attempts: dict[bytes, int] = {}
+    times: list[float] = []
 
     def handle(record: kpl.DeaggregatedRecord) -> None:
+        times.append(clock.now())
         attempts[record.data] = attempts.get(record.data, 0) + 1
         if record.data == b"0.3" and attempts[record.data] < 3:
             raise OSError
@@ -221,6 +224,7 @@ def test_what_was_handled_is_not_handled_again(virtual: Virtual) -> None:
     assert attempts == {b"0.0": 1, b"0.1": 1, b"0.2": 1, b"0.3": 3, b"0.4": 1}
     assert (counts.user_records, counts.skipped, counts.failed, counts.acknowledged) == (5, 6, 2, 1)
     assert store == {f"{queue}/r00000/{number}" for number in range(5)}
+    assert {round(after - before) for before, after in itertools.pairwise(times)} == {0, 5, 10}
 
 
 @pytest.mark.parametrize("size", [2, 16])
