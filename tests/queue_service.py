@@ -260,6 +260,8 @@ class QueueService:
     def _list_queues(
         self, MaxResults: int = 100, NextToken: str = "0", StreamFilter: list[dict[str, Any]] | None = None
     ) -> dict[str, Any]:
+        if not NextToken.isdigit():
+            raise ServiceError("ValidationException", "no token of this service")
         first = int(NextToken)
         streams = {item["StreamARN"] for item in StreamFilter or ()}
         found = [

@@ -198,7 +198,7 @@ class _Skin:
 
 
 class _Sigterm:
-    """Sets the events of all consumers in the main thread's loop; then what was there before is there again."""
+    """Sets the events of all consumers in the main thread's loop, while there are any."""
 
     def __init__(self) -> None:
         self._stops: set[asyncio.Event] = set()

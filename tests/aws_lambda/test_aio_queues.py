@@ -126,7 +126,7 @@ async def test_refusals_and_sigterm(service: QueueService, newest_boto3: Path) -
         begun = len(set(handled))
         assert begun <= 2
         assert sum(c.acknowledged + c.not_acknowledged for c in counts) == begun
-        assert sum(c.given_back for c in counts) == 8 - begun
+        assert sum(c.given_back for c in counts) >= 8 - begun  # the other one may get them, too
         service.rates = Rates()
         with pytest.raises(QueueUnavailable, match="ResourceNotFoundException"):
             await process_queue_records(client, queue + "0", handle, wait=1)
