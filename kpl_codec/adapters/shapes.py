@@ -11,7 +11,7 @@
     kcl                 "action": "record", or kclpy's object with ``binary_data``; milliseconds
     raw                 bytes, bytearray, memoryview       as it is
 
-Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/13-queues-and-channels.md.
+Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""One call to Kinesis, and what its failure means. Shared by the thread and asyncio skins."""
+"""One call to Kinesis, and what its failure means. Shared by the skins for threads and for asyncio.
+
+What reads a stream is written once, as coroutines that await `settled` calls and sleeps. With a client of
+boto3 and `time.sleep` they never wait, and `finished` runs them as a function.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
@@ -15,6 +19,7 @@ from ..shards.stream import Stream, StreamNameError, stream_of
 
 #: The expected errors of a call: of the service, the client or the connection.
 CALL_ERRORS: Final = (ClientError, BotoCoreError, OSError, asyncio.TimeoutError)
+_Result = TypeVar("_Result")
 
 
 class KinesisClient(Protocol):
@@ -23,6 +28,21 @@ class KinesisClient(Protocol):
     def put_records(self, **arguments: Any) -> Any: ...
     def list_shards(self, **arguments: Any) -> Any: ...
     def describe_stream_summary(self, **arguments: Any) -> Any: ...
+
+
+async def settled(answer: Any) -> Any:
+    """What a call or a sleep has given: awaited, unless it comes from boto3 or `time.sleep`."""
+    return await answer if hasattr(answer, "__await__") else answer
+
+
+def finished(steps: Coroutine[Any, Any, _Result]) -> _Result:
+    """The result of a coroutine that never waits. Raises TypeError for one that does."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    steps.close()
+    raise TypeError("the client is not of boto3: for one of aiobotocore there is kpl_codec.aws.aio")
 
 
 def failure_of(error: Exception) -> Failure:

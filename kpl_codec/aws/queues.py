@@ -5,7 +5,7 @@
 
 Queues came with botocore 1.44. A queue hangs on one stream; it gives each Kinesis record until that is
 acknowledged.
-Specification: spec/13-queues-and-channels.md.
+Specification: spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..aws_errors import is_permanent, what_to_check
 from ..backoff import Backoff
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
-from .calls import CALL_ERRORS, failure_of
+from .calls import CALL_ERRORS, failure_of, finished, settled, finished, settled
 
 #: The first botocore that has queues.
 NEEDED: Final = "1.44"
@@ -135,7 +135,7 @@ def incomplete(operation: str, answer: Mapping[str, Any]) -> Failure | None:
     return None if missing is None else Failure("IncompleteAnswer", f"an answer without {missing}")
 
 
-def call(
+async async def call(
     client: Any,
     operation: str,
     arguments: Mapping[str, Any],
@@ -146,17 +146,18 @@ def call(
 ) -> Mapping[str, Any]:
     """The answer of a call about the records of a queue, after retries. Raises QueueUnavailable.
 
-    ``sleep``: if it returns something true, no more attempt is made, and the answer is empty."""
+    ``sleep``: if it gives something true, no more attempt is made, and the answer is empty. With a client of
+    boto3 and `time.sleep` this never waits: see `calls.finished`."""
     attempts = Attempts(arguments["QueueARN"], operation, patience)
     while True:
         try:
-            answer: Mapping[str, Any] = getattr(client, operation)(**arguments)
+            answer: Mapping[str, Any] = await settled(getattr(client, operation)(**arguments))
             failure = incomplete(operation, answer)
         except CALL_ERRORS as error:
             failure = failure_of(error)
         if failure is None:
             return answer
-        if sleep(attempts.pause(failure, clock())):
+        if await settled(sleep(attempts.pause(failure, clock()))):
             return {}
 
 
@@ -209,7 +210,7 @@ def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[
     try:
         while True:
             arguments = {"QueueARN": queue, "WaitTimeSeconds": 1, "VisibilityTimeoutSeconds": _LOOK}
-            records = call(client, calls.receive, arguments)["QueueRecords"]
+            records = finished(call(client, calls.receive, arguments))["QueueRecords"]
             held += [record["ReceiptHandle"] for record in records]
             fresh = [record for record in records if record["RecordId"] not in seen]
             if not fresh:
@@ -223,7 +224,7 @@ def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[
                 {"ReceiptHandle": handle, "VisibilityTimeoutSeconds": 0}
                 for handle in held[at : at + MOST_RECORDS]
             ]
-            call(client, calls.update_visibility, {"QueueARN": queue, "Entries": entries})
+            finished(finished(call(client, calls.update_visibility, {"QueueARN": queue, "Entries": entries})))
 
 
 def restore(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
@@ -233,5 +234,5 @@ def restore(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
     for at in range(0, len(handles), MOST_RECORDS):
         some = handles[at : at + MOST_RECORDS]
         entries = [{"ReceiptHandle": handle} for handle in some]
-        refused |= refusals(some, call(client, RESTORE, {"QueueARN": queue, "Entries": entries}))
+        refused |= refusals(some, finished(call(client, RESTORE, {"QueueARN": queue, "Entries": entries})))
     return refused

@@ -7,7 +7,7 @@
              -> given back                    not begun when the consumer was stopped
 
 One aggregate is one record of a queue: its user records are acknowledged together.
-Specification: spec/13-queues-and-channels.md.
+Specification: spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations

@@ -12,14 +12,15 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..aws.queues import BACKOFF, QueueUnavailable, call, check_client
-from ..deaggregation.records import DeaggregatedRecord
-from .batch import Call, Once, done, log, settle_poison
+from ..aws.calls import finished
+from ..aws.queues import check_client
+from .batch import Once, done
 from .queue_core import QueueConsumer, QueueCounts, QueueOptions, Received
+from .queue_skin import Skin
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -60,142 +61,37 @@ def process_queue_records(
     check_client(client)
     consumer = QueueConsumer(queue, once=once is not None, **options)
     stop = stop or threading.Event()
-    skin = _Skin(client, consumer, handle, once, stop, clock, sleep)
     with _set_by_sigterm(stop):
-        while not stop.is_set():
-            # Once ``stop`` is set, no failing call is repeated.
-            answer = skin.call(consumer.calls.receive, consumer.receive(), sleep=stop.wait)
-            records = answer.get("QueueRecords", ())
-            if records:
-                skin.consume(consumer.take(answer, clock()))
-            consumer.tell()
-            if consumer.drain and not records:
-                break
-    return consumer.counts
+        return finished(_Threads(client, consumer, handle, once, stop, clock, sleep).run())
 
 
-class _Skin:
-    """The calls, the clock and the handler of one consumer."""
+class _Threads(Skin):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given[:-1])
+        self._sleep = given[-1]
+        self._lock = threading.Lock()
 
-    def __init__(
-        self,
-        client: Any,
-        consumer: QueueConsumer,
-        handle: QueueHandler,
-        once: Once | None,
-        stop: Stop,
-        clock: Callable[[], float],
-        sleep: Callable[[float], object],
-    ) -> None:
-        self._client, self._consumer, self._stop = client, consumer, stop
-        self._clock, self._sleep = clock, sleep
-        self._handle, self._once, self._patience = handle, once, consumer.patience
-        self._lock = threading.Lock()  # of acknowledgements
+    async def result(self, made: object) -> None:
+        done(made)
 
-    def call(self, operation: str, arguments: dict[str, Any], **how: Any) -> Any:
-        """See `kpl_codec.aws.queues.call`."""
-        return call(
-            self._client,
-            operation,
-            arguments,
-            **{"patience": self._patience, "clock": self._clock, "sleep": self._sleep, **how},
-        )
+    def nested(self, steps: Coroutine[Any, Any, None]) -> None:
+        finished(steps)
 
-    def consume(self, records: list[Received]) -> None:
-        consumer = self._consumer
-        try:
-            with beating(self.beat, consumer.beat):
-                for received in records:
-                    # QUE-9: "After SIGTERM a record that was begun MUST be handled to its end, and every
-                    # other one given back at once."
-                    if self._stop.is_set():
-                        break
-                    if consumer.may_begin(received, self._clock()):
-                        self._one(received)
-                        consumer.settle(received, self._clock())
-                    self._acknowledge()
-        finally:
-            self._acknowledge(all_of_them=True)
-            entries = consumer.give_back()
-            if entries:
-                arguments = {"QueueARN": consumer.queue, "Entries": entries}
-                self.call(consumer.calls.update_visibility, arguments)
+    async def all_of(self, records: list[Received]) -> None:
+        with beating(lambda: finished(self.beat()), self.consumer.beat):
+            for received in records:
+                await self.one(received)
+                await self.acknowledge()
 
-    def _one(self, received: Received) -> None:
-        for group in self._consumer.groups(received):
-            try:
-                self._group(group, received)
-            except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the records failed
-                received.batch.fail(*group)
+    async def acknowledge(self, **how: Any) -> None:
+        with self._lock:  # the other thread does it, too
+            await super().acknowledge(**how)
 
-    def _group(self, group: list[Call], received: Received) -> None:
-        if self._once is None:
-            self._run(group[-1], [call.record for call in group], received)
-        else:
-            self._claim(self._once, group, 0, [], received)
+    def sleep(self, seconds: float) -> None:
+        self._sleep(seconds)
 
-    def _claim(
-        self, once: Once, group: list[Call], at: int, todo: list[DeaggregatedRecord], received: Received
-    ) -> None:
-        """Handle what of the group was not handled before, within a call of ``once`` for each."""
-        if at == len(group):
-            if todo:
-                self._run(group[-1], todo, received)
-            return
-        first = len(todo)
-
-        def claimed() -> None:
-            todo.append(group[at].record)
-            self._claim(once, group, at + 1, todo, received)
-
-        done(once(group[at].key, claimed))
-        if len(todo) == first:
-            self._consumer.counts.skipped += 1
-            self._claim(once, group, at + 1, todo, received)
-
-    def _run(self, last: Call, todo: list[DeaggregatedRecord], received: Received) -> None:
-        consumer = self._consumer
-        try:
-            done(self._handle(todo if consumer.in_batches else todo[0]))
-            consumer.counts.user_records += len(todo)
-        except Exception as error:
-            poison = consumer.poison(last, error, received)
-            if poison is None or not settle_poison(poison, consumer.on_poison):
-                raise
-            consumer.counts.put_aside += 1
-
-    # -- also in the other thread -----------------------------------------------------------------
-
-    def beat(self) -> None:
-        """Extend and acknowledge what is due. What fails is tried again at the next beat."""
-        consumer, now = self._consumer, self._clock()
-        try:
-            if chosen := consumer.extend(now):
-                arguments = consumer.entries(chosen, visibility=True)
-                answer = self.call(consumer.calls.update_visibility, arguments, patience=0)
-                consumer.extended(chosen, answer, now)
-            self._acknowledge_some(patience=0)
-        except QueueUnavailable as error:
-            log("%s", error)
-
-    def _acknowledge(self, *, all_of_them: bool = False) -> None:
-        failures = 0
-        while self._acknowledge_some(all_of_them=all_of_them) == "again":
-            self._sleep(BACKOFF.seconds(failures))
-            failures += 1
-
-    def _acknowledge_some(self, *, all_of_them: bool = False, **how: Any) -> Literal["again", "done"]:
-        consumer = self._consumer
-        with self._lock:
-            while chosen := consumer.acknowledge(self._clock(), all_of_them=all_of_them):
-                try:
-                    answer = self.call(consumer.calls.acknowledge, consumer.entries(chosen), **how)
-                except QueueUnavailable:
-                    consumer.not_yet(chosen)
-                    raise
-                if consumer.acknowledged(chosen, answer):
-                    return "again"
-            return "done"
+    def wait(self, seconds: float) -> Any:
+        return self.stop.wait(seconds)
 
 
 @contextmanager
