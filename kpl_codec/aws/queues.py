@@ -20,7 +20,7 @@ from ..aws_errors import is_permanent, what_to_check
 from ..backoff import Backoff
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
-from .calls import CALL_ERRORS, failure_of, finished, settled, finished, settled
+from .calls import CALL_ERRORS, failure_of, finished, settled
 
 #: The first botocore that has queues.
 NEEDED: Final = "1.44"
@@ -135,7 +135,7 @@ def incomplete(operation: str, answer: Mapping[str, Any]) -> Failure | None:
     return None if missing is None else Failure("IncompleteAnswer", f"an answer without {missing}")
 
 
-async async def call(
+async def call(
     client: Any,
     operation: str,
     arguments: Mapping[str, Any],
@@ -224,7 +224,7 @@ def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[
                 {"ReceiptHandle": handle, "VisibilityTimeoutSeconds": 0}
                 for handle in held[at : at + MOST_RECORDS]
             ]
-            finished(finished(call(client, calls.update_visibility, {"QueueARN": queue, "Entries": entries})))
+            finished(call(client, calls.update_visibility, {"QueueARN": queue, "Entries": entries}))
 
 
 def restore(client: Any, queue: str, handles: list[str]) -> dict[str, str]:

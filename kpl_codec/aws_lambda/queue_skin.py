@@ -1,7 +1,7 @@
 """What a consumer of a queue does in threads and on asyncio alike: calls, handlers, acknowledgements.
 
-It is written once, as coroutines. In threads they never wait (see `kpl_codec.aws.calls.finished`). What differs
-is in the methods at the end, which `queues` and `aio_queues` override.
+It is written once, as coroutines. In threads they never wait (see `kpl_codec.aws.calls.finished`). What
+differs is in the methods at the end, which `queues` and `aio_queues` override.
 """
 
 from __future__ import annotations

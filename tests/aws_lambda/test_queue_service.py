@@ -1,4 +1,4 @@
-"""The queue service of our tests is what botocore's model says: each operation, field and limit, both ways."""
+"""The queue service of our tests is what botocore says: each operation, field and limit, in both directions."""
 
 from __future__ import annotations
 
