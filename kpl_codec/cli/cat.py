@@ -16,7 +16,7 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_since, add_stream, at_least, client_of, since
+from .source import UsageError, add_only, add_since, add_stream, at_least, client_of, places_of, since
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -24,9 +24,9 @@ _EPILOG = """\
 PATH: files and folders that kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
 Lines, Parquet of the Spark connectors, raw frames; compressed or not. - is standard input.
 
-A line has these members: streamName, shardId, sequenceNumber, subSequenceNumber, partitionKey,
-explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
-if the record has any. What cannot be read is named on standard error.
+A line has these members: streamName, shardId, sequenceNumber (of a queue recordId alone), subSequenceNumber,
+partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64;
+defects if the record has any. What cannot be read is named on standard error.
 
 Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 """
@@ -44,6 +44,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --stream: new records from now on, or from --since, until interrupted",
     )
+    add_only(parser, "just these records of the stream")
+    add(
+        "--queue",
+        metavar="NAME",
+        help="look into this queue, a name or ARN: all counts as delivered once more",
+    )
+    add("--dead-letters", action="store_true", help="with --queue: its dead letters")
+    add(
+        "--restore", action="store_true", help="with --dead-letters: give them to the queue's consumers again"
+    )
     add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
     add("--shard-id", action="append", metavar="ID", help="only records of this shard; repeatable")
     add_since(parser, "only records")
@@ -55,12 +65,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
-    if bool(args.paths) == bool(args.stream):
-        raise UsageError(reason="give either paths (- for standard input) or --stream NAME")
+    if bool(args.paths) + bool(args.stream) + bool(args.queue) != 1:
+        raise UsageError(reason="give either paths (- for standard input), --stream NAME or --queue NAME")
+    _check_queue(args)
     if args.follow and not args.stream:
         raise UsageError(reason="--follow goes with --stream")
     unreadable: list[str] = []
-    records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
+    if args.queue:
+        from .queue import of_queue
+
+        records = of_queue(args)
+    else:
+        records = _of_stream(args, unreadable) if args.stream else _of_files(args.paths, unreadable)
     shown = defective = 0
     try:
         for stream, record in _user_records(
@@ -85,9 +101,29 @@ def run(args: argparse.Namespace) -> int:
 # -- where records come from ----------------------------------------------------------------------
 
 
-def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:
+def _check_queue(args: argparse.Namespace) -> None:
+    """Raises UsageError for options that do not go with --queue, or not without."""
+    if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
+        raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
+    if args.only and (not args.stream or args.follow):
+        raise UsageError(reason="--only goes with --stream, and not with --follow")
+    # QUE-1, as everywhere
+    if args.queue and args.shard_id:
+        raise UsageError(reason="--shard-id: a record from a queue does not say its shard")
+
+
+def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
+    from ..aws.only import Gone, read_only
     from ..aws.reading import POLL_INTERVAL, read_stream
 
+    if args.only:
+        for item in read_only(client_of(args), args.stream, places_of(args.only)):
+            if isinstance(item, Gone):
+                unreadable.append("gone")
+                note(f"kpl-codec: {item.place.sequence_number}: gone: {item.reason}")
+            else:
+                yield args.stream, item
+        return
     records = read_stream(
         client_of(args),
         args.stream,
@@ -96,7 +132,7 @@ def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRe
         shard_ids=args.shard_id,
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
-    return ((args.stream, record) for record in records)
+    yield from ((args.stream, record) for record in records)
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
@@ -167,6 +203,7 @@ def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) ->
         "streamName": stream,
         "shardId": record.shard_id,
         "sequenceNumber": record.sequence_number,
+        "recordId": record.record_id,
         "subSequenceNumber": record.sub_sequence_number if record.aggregated else None,
         "partitionKey": record.partition_key,
         "explicitHashKey": record.explicit_hash_key,

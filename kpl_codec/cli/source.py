@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import KplError
 from ..findings import SEVERITIES
@@ -21,6 +21,9 @@ from ..pictures.labels import utc
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard_map import ShardMap
 from ..shards.stream import StreamNameError, stream_of
+
+if TYPE_CHECKING:
+    from ..aws.only import Place
 
 
 class UsageError(KplError):
@@ -106,6 +109,22 @@ def add_since(parser: argparse.ArgumentParser, records: str) -> None:
     """--since TIME; ``records``: which of them it is about."""
     text = f"{records} from this time on (ISO 8601, default UTC), or from so long ago (5m, 2h)"
     parser.add_argument("--since", type=since, metavar="TIME", help=text)
+
+
+def add_only(parser: argparse.ArgumentParser, what: str) -> None:
+    """--only FILE; ``what`` it gives."""
+    text = f"{what}: those whose sequence numbers FILE has (JSON, such as a channel's dead letters)"
+    parser.add_argument("--only", metavar="FILE", help=text)
+
+
+def places_of(path: str) -> list[Place]:
+    """The sequence numbers in the file of --only. Raises UsageError, InputError."""
+    from ..aws.only import sequence_numbers
+
+    places = sequence_numbers(read_bytes(path))
+    if not places:
+        raise UsageError(reason=f"{path} has no sequence number: a JSON member sequenceNumber, or one a line")
+    return places
 
 
 def add_fail_on(parser: argparse.ArgumentParser, finding: str) -> None:

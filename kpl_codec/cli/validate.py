@@ -15,9 +15,11 @@ from .source import (
     UsageError,
     add_connection,
     add_fail_on,
+    add_only,
     add_since,
     connection,
     load_shard_map,
+    places_of,
     seconds,
     stream_type,
 )
@@ -62,6 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_connection(parser)
     add_since(parser, "of the stream, records")
+    add_only(parser, "just these records of the stream")
     add(
         "--follow",
         action="store_true",
@@ -113,6 +116,8 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise UsageError(reason="--follow needs Spark")
     if args.since is not None and args.stream is None:
         raise UsageError(reason="--since goes with --stream")
+    if args.only is not None and (args.stream is None or args.follow):
+        raise UsageError(reason="--only goes with --stream, and not with --follow")
 
 
 def _told(args: argparse.Namespace, result: Validation) -> int:
@@ -153,6 +158,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
+                only=places_of(args.only) if args.only else None,
             )
         return validate(args.input, shard_map, args.output, engine=engine)
 

@@ -1,4 +1,4 @@
-"""The queue service of our tests is what botocore says: each operation, field and limit, in both directions."""
+"""The queue service of our tests is what botocore says: each operation, field and limit, both ways."""
 
 from __future__ import annotations
 

@@ -1,0 +1,39 @@
+"""The records of a queue, for `kpl-codec cat`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from ..adapters.shapes import queue_record
+from ..format.records import KinesisRecord
+from ..pictures.terminal import note
+
+
+def of_queue(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:
+    """What is in --queue now; with --restore given to its consumers again, as it is shown. Raises
+    QueueUnavailable, QueuesUnsupported, UsageError."""
+    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.client import kinesis_client
+    from ..aws.queues import DEAD_LETTERS, RECORDS, QueueUnavailable, find_queue, look_into, restore
+
+    parts = args.queue.split(":")
+    region = args.region or (parts[3] if len(parts) > 3 else None)
+    try:
+        client = kinesis_client(
+            region=region, endpoint_url=args.endpoint_url, profile=args.profile, role_arn=args.role_arn
+        )
+    except CALL_ERRORS as error:
+        failure = failure_of(error)
+        raise QueueUnavailable(
+            queue=args.queue, operation="connect", code=failure.code, reason=failure.reason, permanent=True
+        ) from None
+    queue = find_queue(client, args.queue)
+    for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
+        for raw in records:
+            yield None, queue_record(raw)
+        if args.restore:
+            refused = restore(client, queue, [raw["ReceiptHandle"] for raw in records])
+            note(f"kpl-codec: {len(records) - len(refused)} dead letters restored")
+            for code in sorted(set(refused.values())):
+                note(f"kpl-codec: {list(refused.values()).count(code)} not restored: {code}")
