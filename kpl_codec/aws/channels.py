@@ -36,8 +36,8 @@ def subscribers_of(client: Any, stream: str) -> Subscribers:
     """What DescribeStreamSummary counts, and what each channel is.
 
     It needs kinesis:ListChannels and kinesis:DescribeChannel where there are channels. What may not be read
-    is counted; nothing is raised. botocore knows channels from 1.43 on, and queues from 1.44 on: with an older
-    one there are none.
+    is counted; nothing is raised. botocore knows channels since 1.43, queues since 1.44; before that there
+    are none.
     """
     named = stream_for(client, stream)
     channels: list[Channel] = []
