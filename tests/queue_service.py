@@ -15,6 +15,7 @@ import base64
 import json
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -445,9 +446,9 @@ class DirectClient:
 
 
 class QueueServer:
-    """The service over HTTP, as the JSON protocol 1.1 has it."""
+    """The service over HTTP, as the JSON protocol 1.1 has it. Other calls go to the server at ``behind``."""
 
-    def __init__(self, service: QueueService) -> None:
+    def __init__(self, service: QueueService, behind: str | None = None) -> None:
         self._service = service
         outer = self
 
@@ -456,8 +457,17 @@ class QueueServer:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                status, answer = outer.answer(self.headers["X-Amz-Target"].rpartition(".")[2], body)
-                text = json.dumps(answer).encode()
+                operation = self.headers["X-Amz-Target"].rpartition(".")[2]
+                if "Queue" in operation or behind is None:
+                    status, answer = outer.answer(operation, body)
+                    text = json.dumps(answer).encode()
+                else:
+                    headers = {
+                        n: v for n, v in self.headers.items() if n.lower() not in ("host", "connection")
+                    }
+                    request = urllib.request.Request(behind, body, headers)
+                    with urllib.request.urlopen(request, timeout=30) as found:
+                        status, text = found.status, found.read()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/x-amz-json-1.1")
                 self.send_header("Content-Length", str(len(text)))
