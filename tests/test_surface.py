@@ -15,7 +15,8 @@ from typing import Any
 #: Packages whose ``__all__`` is public, and modules that are imported by their own name.
 PUBLIC = (
     "", ".adapters", ".adapters.json_stream", ".arrow", ".aws", ".aws_lambda", ".aws_lambda.aio", ".captures",
-    ".aws_lambda.firehose", ".deaggregation", ".deaggregation.kcl", ".producer", ".shards",
+    ".aws.only", ".aws.queues", ".aws_lambda.aio_queues", ".aws_lambda.firehose", ".aws_lambda.queues",
+    ".deaggregation", ".deaggregation.kcl", ".producer", ".shards",
     ".shards.live_shard_map", ".spark", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
     ".findings", ".report.model", ".validation",
 )  # fmt: skip

@@ -126,7 +126,8 @@ def _placed(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[str, K
 def _refuse(record: KinesisRecord, at: str, *names: str) -> None:
     for name in names:
         if getattr(record, name) is not None:
-            raise CaptureError(code="not-representable", field=at + name, requirement="CAP-8")
+            hint = "a queue gives no shard and no sequence number" if name == "record_id" else None
+            raise CaptureError(code="not-representable", field=at + name, requirement="CAP-8", hint=hint)
 
 
 def _sequence_number(record: KinesisRecord, at: str) -> str:

@@ -18,6 +18,8 @@ from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
 from .reading import read_record
 
+__all__ = ["Gone", "Place", "read_only", "sequence_numbers"]
+
 #: What the service says of a sequence number, or a shard, that it no longer has.
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 _NUMBER_A_LINE = re.compile(rb"\s*\d+(\s+\d+)*\s*")

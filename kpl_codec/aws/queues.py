@@ -22,6 +22,11 @@ from ..errors import KplError
 from ..shards.live_shard_map import Failure
 from .calls import CALL_ERRORS, failure_of, finished, settled
 
+__all__ = [
+    "DEAD_LETTERS", "RECORDS", "Calls", "QueueUnavailable", "QueuesUnsupported",
+    "find_queue", "look_into", "restore",
+]  # fmt: skip
+
 #: The first botocore that has queues.
 NEEDED: Final = "1.44"
 #: Records of one call, at most.

@@ -25,6 +25,8 @@ from .queue_skin import Skin
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+__all__ = ["process_queue_records"]
+
 #: Takes a user record; with ``batch`` a list of them. A plain function may be given, too.
 AsyncQueueHandler = Callable[[Any], Awaitable[object]]
 

@@ -155,7 +155,15 @@ class QueueConsumer:
         drain: bool = False,
         patience: float = 60.0,
         observe: Observe | None = None,
+        **unknown: Any,
     ) -> None:
+        if unknown:
+            why = (
+                ": a queue gives no shard, so there is no placement to judge"
+                if "shard_map" in unknown
+                else ""
+            )
+            raise TypeError(f"no option of a queue's consumer: {', '.join(unknown)}{why}")
         check_policy(policy)
         # LMB-12, as for Lambda
         if policy == "kcl" and on_drop is None:

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..aws.calls import finished
 from ..aws.queues import check_client
 from .batch import Once, done
-from .queue_core import QueueConsumer, QueueCounts, QueueOptions, Received
+from .queue_core import QUEUE_METRICS, QueueConsumer, QueueCounts, QueueOptions, Received
 from .queue_skin import Skin
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+__all__ = ["QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records"]
 
 #: Takes a user record; with ``batch`` a list of them.
 QueueHandler = Callable[[Any], object]

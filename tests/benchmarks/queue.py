@@ -1,8 +1,8 @@
 """What a queue's consumer costs of CPU by itself, beside a plain loop: `python -m tests.benchmarks.queue`.
 
-The answers are made before (10 aggregates of 100 user records of 100 bytes), and calls cost nothing: so this is
-the consumer's own CPU, of all threads. The plain loop opens the same answers and calls the same handler; they
-take turns. Exit status 1 if a consumer of single user records takes more than 20 µs for one.
+The answers are made before (10 aggregates of 100 user records of 100 bytes), and calls cost nothing: so this
+is the consumer's own CPU, of all threads. The plain loop opens the same answers and calls the same handler;
+they take turns. Exit status 1 if a consumer of single user records takes more than 20 µs for one.
 """
 
 from __future__ import annotations
