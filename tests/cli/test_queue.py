@@ -20,7 +20,7 @@ from ..queue_service import QueueServer, QueueService, RealClock
 def service(newest_boto3: Path, monkeypatch: pytest.MonkeyPatch) -> QueueService:
     # What a user of an older boto3 can do, too: give it the newer model.
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: loader_of(newest_boto3))
-    return QueueService(model_of(newest_boto3), RealClock())
+    return QueueService(model_of(newest_boto3), RealClock(speed=10))
 
 
 @pytest.fixture
