@@ -97,32 +97,6 @@ def check_client(client: Any) -> None:
         raise QueuesUnsupported(version=botocore.__version__)
 
 
-class Attempts:
-    """The attempts at one call: how long to wait after a failure, and when to give up."""
-
-    def __init__(self, queue: str, operation: str, patience: float) -> None:
-        self._queue, self._operation, self._patience = queue, operation, patience
-        self._failures, self._end = 0, 0.0
-
-    def pause(self, failure: Failure, now: float) -> float:
-        """Seconds until the next attempt. Raises QueueUnavailable: at once where a retry cannot help, else
-        after ``patience`` seconds of failures."""
-        if not self._failures:
-            self._end = now + self._patience
-        pause = BACKOFF.seconds(self._failures)
-        self._failures += 1
-        permanent = is_permanent(failure.code)
-        if permanent or now + pause > self._end:
-            raise QueueUnavailable(
-                queue=self._queue,
-                operation=self._operation,
-                code=failure.code,
-                reason=failure.reason,
-                permanent=permanent,
-            )
-        return pause
-
-
 def incomplete(operation: str, answer: Mapping[str, Any]) -> Failure | None:
     """What an answer lacks, as a failure of the call."""
     # QUE-11: "An answer that was cut short MUST be taken for a call that failed."
@@ -153,7 +127,7 @@ async def call(
 
     ``sleep``: if it gives something true, no more attempt is made, and the answer is empty. With a client of
     boto3 and `time.sleep` this never waits: see `calls.finished`."""
-    attempts = Attempts(arguments["QueueARN"], operation, patience)
+    failures, end = 0, 0.0
     while True:
         try:
             answer: Mapping[str, Any] = await settled(getattr(client, operation)(**arguments))
@@ -162,7 +136,13 @@ async def call(
             failure = failure_of(error)
         if failure is None:
             return answer
-        if await settled(sleep(attempts.pause(failure, clock()))):
+        now, pause, permanent = clock(), BACKOFF.seconds(failures), is_permanent(failure.code)
+        end, failures = end or now + patience, failures + 1
+        if permanent or now + pause > end:
+            raise QueueUnavailable(
+                queue=arguments["QueueARN"], operation=operation, **failure._asdict(), permanent=permanent
+            )
+        if await settled(sleep(pause)):
             return {}
 
 

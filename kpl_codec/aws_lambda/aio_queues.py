@@ -10,17 +10,16 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import settled
 from ..aws.queues import check_client
 from .aio import AsyncOnce
 from .queue_core import QueueConsumer, QueueCounts, QueueOptions, Received
-from .queue_skin import Skin
+from .queue_skin import SIGTERM, Skin
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,7 +49,8 @@ async def process_queue_records(
     stop = stop or asyncio.Event()
     tasks = _Tasks(_InThreads(client), consumer, handle, once, stop, time.monotonic)
     tasks.gate = asyncio.Semaphore(concurrency)
-    with _SIGTERM.sets(stop):
+    loop = asyncio.get_running_loop()
+    with SIGTERM.calls(lambda: loop.call_soon_threadsafe(stop.set)):
         return await tasks.run()
 
 
@@ -100,37 +100,3 @@ class _Tasks(Skin):
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.stop.wait(), seconds)
         return bool(self.stop.is_set())
-
-
-class _Sigterm:
-    """Sets the events of all consumers in the main thread's loop, while there are any."""
-
-    def __init__(self) -> None:
-        self._stops: set[asyncio.Event] = set()
-        self._before: Any = None
-
-    def _came(self) -> None:
-        for stop in self._stops:
-            stop.set()
-
-    @contextmanager
-    def sets(self, stop: asyncio.Event) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        before = self._before if self._stops else signal.getsignal(signal.SIGTERM)
-        try:
-            loop.add_signal_handler(signal.SIGTERM, self._came)
-        except (NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
-            yield
-            return
-        self._before = before
-        self._stops.add(stop)
-        try:
-            yield
-        finally:
-            self._stops.discard(stop)
-            if not self._stops:
-                loop.remove_signal_handler(signal.SIGTERM)
-                signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
-
-
-_SIGTERM = _Sigterm()

@@ -183,9 +183,8 @@ class QueueConsumer:
         self.calls: Calls = DEAD_LETTERS if dead_letters else RECORDS
         self.on_poison = on_poison
         self._poison_after, self._visibility, self._wait, self._limit = poison_after, visibility, wait, limit
-        self._new_batch = partial(Batch, after_failure=after_failure, on_poison=self._aside_unopened)
-        if on_poison is None:
-            self._new_batch = partial(Batch, after_failure=after_failure)
+        hook = None if on_poison is None else self._aside_unopened
+        self._new_batch = partial(Batch, after_failure=after_failure, on_poison=hook)
         self._opening = partial(
             deaggregate, policy=policy, on_drop=on_drop, max_decompressed_size=max_decompressed_size
         )

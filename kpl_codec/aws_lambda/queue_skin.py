@@ -6,7 +6,10 @@ differs is in the methods at the end, which `queues` and `aio_queues` override.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..aws.calls import settled
@@ -14,6 +17,38 @@ from ..aws.queues import BACKOFF, QueueUnavailable, call
 from ..deaggregation.records import DeaggregatedRecord
 from .batch import Call, log, settle_poison
 from .queue_core import QueueConsumer, QueueCounts, Received
+
+
+class Sigterm:
+    """Calls the ``stop`` of every consumer in the main thread; without any, SIGTERM means what it meant."""
+
+    def __init__(self) -> None:
+        self._stops: dict[object, Callable[[], object]] = {}
+        self._before: Any = None
+
+    def _came(self, *_: object) -> None:
+        for stop in list(self._stops.values()):
+            stop()
+
+    @contextmanager
+    def calls(self, stop: Callable[[], object]) -> Iterator[None]:
+        """While something runs, call ``stop``."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        if not self._stops:
+            self._before = signal.signal(signal.SIGTERM, self._came)
+        me = object()
+        self._stops[me] = stop
+        try:
+            yield
+        finally:
+            del self._stops[me]
+            if not self._stops:
+                signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+
+
+SIGTERM = Sigterm()
 
 
 class Skin:

@@ -9,7 +9,6 @@ To handle several Kinesis records at a time, run it in several threads or proces
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -20,7 +19,7 @@ from ..aws.calls import finished
 from ..aws.queues import check_client
 from .batch import Once, done
 from .queue_core import QUEUE_METRICS, QueueConsumer, QueueCounts, QueueOptions, Received
-from .queue_skin import Skin
+from .queue_skin import SIGTERM, Skin
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -63,7 +62,7 @@ def process_queue_records(
     check_client(client)
     consumer = QueueConsumer(queue, once=once is not None, **options)
     stop = stop or threading.Event()
-    with _set_by_sigterm(stop):
+    with SIGTERM.calls(stop.set):
         return finished(_Threads(client, consumer, handle, once, stop, clock, sleep).run())
 
 
@@ -112,15 +111,3 @@ def beating(beat: Callable[[], None], interval: float) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-@contextmanager
-def _set_by_sigterm(stop: Stop) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

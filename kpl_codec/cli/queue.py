@@ -24,9 +24,8 @@ def of_queue(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisReco
             region=region, endpoint_url=args.endpoint_url, profile=args.profile, role_arn=args.role_arn
         )
     except CALL_ERRORS as error:
-        failure = failure_of(error)
         raise QueueUnavailable(
-            queue=args.queue, operation="connect", code=failure.code, reason=failure.reason, permanent=True
+            queue=args.queue, operation="connect", **failure_of(error)._asdict(), permanent=True
         ) from None
     queue = find_queue(client, args.queue)
     for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
