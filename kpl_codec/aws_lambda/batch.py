@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from ..deaggregation.policies import Deaggregation
 from ..deaggregation.records import DeaggregatedRecord
-from ..errors import DecodeError
+from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord
 
 Handler = Callable[[DeaggregatedRecord], object]
@@ -29,15 +29,30 @@ class Context(Protocol):
     def get_remaining_time_in_millis(self) -> int: ...
 
 
+class UserRecordFailed(KplError):
+    """The handler failed on a user record of a queue again and again. ``__cause__`` is what it raised last,
+    ``reason`` the type of that; ``receive_count``: the delivery."""
+
+    code = "user-record-failed"
+    requirement = "QUE-8"
+    record_id: str | None
+    sub_sequence_number: int
+    receive_count: int
+    reason: str
+    text = "user record {sub_sequence_number} of {record_id} failed in delivery {receive_count}: {reason}"
+    concerns = "Whoever waits for what the handler makes of this user record. Its aggregate is acknowledged."
+    todo = "Keep it where it can be looked at; mend the handler or the record."
+
+
 class Poison(NamedTuple):
     """A Kinesis record that cannot be opened: the error, and the record as far as it can be read.
 
     ``kinesis_record`` is None if its base64 cannot be read; ``event_record`` is the service's own. Of a queue
     ``stream_arn`` is the queue's; then it may be a user record that the handler fails on again and again:
-    ``user_record``, and ``error`` is the handler's.
+    ``user_record``, and ``error`` is a `UserRecordFailed`.
     """
 
-    error: Exception
+    error: DecodeError | CaptureError | UserRecordFailed
     kinesis_record: KinesisRecord | None
     event_record: Mapping[str, Any]
     stream_arn: str

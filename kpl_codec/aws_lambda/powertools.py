@@ -28,8 +28,8 @@ from ..adapters.values import encode_base64
 from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
-from ..errors import KplError
-from .batch import Once, done
+from ..errors import CaptureError, DecodeError, KplError
+from .batch import Once, UserRecordFailed, done
 from .events import Opening, event_records, units
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def user_record_event(
 class _Poison(dict[str, Any]):
     """A Lambda record that cannot be opened, in a processor."""
 
-    error: Exception
+    error: DecodeError | CaptureError | UserRecordFailed
 
 
 class _UserRecords:

@@ -24,7 +24,7 @@ from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy, check_policy, deaggregate
-from .batch import AfterFailure, Batch, Call, Poison, log, opened
+from .batch import AfterFailure, Batch, Call, Poison, UserRecordFailed, log, opened
 
 #: After how many seconds a record that failed comes again, by its deliveries.
 _AGAIN: Final = Backoff(5.0, 900.0)
@@ -242,7 +242,15 @@ class QueueConsumer:
         # poison hook, by itself; if that takes it, it counts as handled."
         if not received.last_chance:
             return None
-        return Poison(error, queue_record(received.raw), received.raw, self.queue, call.record)
+        record = call.record
+        failed = UserRecordFailed(
+            record_id=record.record_id,
+            sub_sequence_number=record.sub_sequence_number,
+            receive_count=received.receive_count,
+            reason=type(error).__name__,
+        )
+        failed.__cause__ = error
+        return Poison(failed, queue_record(received.raw), received.raw, self.queue, record)
 
     def _aside_unopened(self, poison: Poison) -> object:
         assert self.on_poison is not None

@@ -78,6 +78,7 @@ class Skin:
                     await self.all_of(consumer.take(answer, self.clock()))
                 finally:
                     await self.acknowledge(all_of_them=True)
+                    # What is refused here comes again as well, when its visibility ends.
                     entries = consumer.give_back()
                     if entries:
                         arguments = {"QueueARN": consumer.queue, "Entries": entries}

@@ -280,6 +280,8 @@ def test_one_poisonous_user_record_takes_no_others_with_it(virtual: Virtual, bat
     assert (opened.user_record, type(opened.error)) == (None, kpl.ChecksumMismatch)
     assert failed.user_record is not None
     assert (failed.user_record.data, failed.kinesis_record.record_id) == (b"0.250", "r00000")
+    assert str(failed.error) == "user record 250 of r00000 failed in delivery 5: ValueError [QUE-8]"
+    assert isinstance(failed.error.__cause__, ValueError)
     # without a hook it becomes a dead letter, and what is behind it was not handled
     service, client, clock = virtual()
     queue = service.create()
