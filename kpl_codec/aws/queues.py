@@ -27,8 +27,6 @@ __all__ = [
     "find_queue", "look_into", "restore",
 ]  # fmt: skip
 
-#: The first botocore that has queues.
-NEEDED: Final = "1.44"
 #: Records of one call, at most.
 MOST_RECORDS: Final = 10
 #: Seconds for which records are not given to others while somebody looks at them.
@@ -67,11 +65,11 @@ class QueuesUnsupported(KplError, RuntimeError):
     requirement = "QUE-10"
     version: str
     text = (
-        f"this client has no queues: they came with botocore {NEEDED}, and this is {{version}}; install "
-        f"boto3 {NEEDED} or newer, or an aiobotocore that is built on it"
+        "this client has no queues: they came with botocore 1.44, and this is {version}; install boto3 1.44 "
+        "or newer, or an aiobotocore that is built on it"
     )
     concerns = "Whoever reads a queue. Streams are read with older versions, too."
-    todo = f"Install boto3 {NEEDED} or newer."
+    todo = "Install boto3 1.44 or newer."
 
 
 class Calls(NamedTuple):
