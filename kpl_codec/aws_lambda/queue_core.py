@@ -114,21 +114,6 @@ class Received:
         self.state: State = "received"
         self.tries = 0
 
-    def groups(self, size: int) -> Iterator[list[Call]]:
-        """Its user records, as many at a time as ``size``, in order. On an exception of the handler call
-        `Batch.fail` before the next group is asked for."""
-        # QUE-7: "The user records of an aggregate MUST be handled in their order, one group after the other."
-        group: list[Call] = []
-        for call in self.batch.calls():
-            if call is None or not self.batch.may_start(call):
-                continue
-            group.append(call)
-            if len(group) == size:
-                yield group
-                group = []
-        if group:
-            yield group
-
 
 class QueueConsumer:
     """The rules of one consumer. State: ``counts``, and what was received and is not settled yet.
@@ -158,11 +143,7 @@ class QueueConsumer:
         **unknown: Any,
     ) -> None:
         if unknown:
-            why = (
-                ": a queue gives no shard, so there is no placement to judge"
-                if "shard_map" in unknown
-                else ""
-            )
+            why = ": a queue gives no shard, so nothing can be placed" if "shard_map" in unknown else ""
             raise TypeError(f"no option of a queue's consumer: {', '.join(unknown)}{why}")
         check_policy(policy)
         # LMB-12, as for Lambda
@@ -231,8 +212,20 @@ class QueueConsumer:
         return False
 
     def groups(self, received: Received) -> Iterator[list[Call]]:
-        """See `Received.groups`."""
-        return received.groups(1 if received.last_chance else self._size)
+        """Its user records, as many at a time as ``batch`` allows, in order. On an exception of the handler
+        call `Batch.fail` before the next group is asked for."""
+        # QUE-7: "The user records of an aggregate MUST be handled in their order, one group after the other."
+        size = 1 if received.last_chance else self._size
+        group: list[Call] = []
+        for call in received.batch.calls():
+            if call is None or not received.batch.may_start(call):
+                continue
+            group.append(call)
+            if len(group) == size:
+                yield group
+                group = []
+        if group:
+            yield group
 
     # -- what came of it ------------------------------------------------------------------------
 
