@@ -85,14 +85,14 @@ async def test_once_poison_and_visibility(service: QueueService, newest_boto3: P
 
     async def handle(records: list[kpl.DeaggregatedRecord]) -> None:
         calls.extend(record.data for record in records)
-        await asyncio.sleep(1.2)  # longer than the visibility
+        await asyncio.sleep(1.2)  # all together longer than the visibility
         if any(record.data == b"0.3" for record in records):
             raise ValueError("never")
 
     store.add(f"{queue}/r00000/1")
     async with clients(service, newest_boto3, "aiobotocore") as client:
         counts = await process_queue_records(
-            client, queue, handle, wait=1, drain=True, visibility=1, once=once, batch=2, poison_after=1,
+            client, queue, handle, wait=1, drain=True, visibility=2, once=once, batch=2, poison_after=1,
             on_poison=aside.append,
         )  # fmt: skip
     assert sorted(calls) == [b"0.0", b"0.2", b"0.3", b"0.4"]

@@ -156,15 +156,15 @@ def test_with_boto3_1_44_until_sigterm(service: QueueService, newest_boto3: Path
 
 
 def test_the_visibility_is_extended_by_a_thread(service: QueueService, client: Any) -> None:
-    """In real time: a handler that takes two visibilities, and a second consumer that gets nothing."""
+    """In real time: a handler that takes longer than the visibility, and a second consumer that gets nothing."""
     queue = service.create()
     service.put("a", aggregate(0, 1))
     others: list[Any] = []
 
     def handle(record: kpl.DeaggregatedRecord) -> None:
-        others.extend(client.receive_queue_records(QueueARN=queue, WaitTimeSeconds=2)["QueueRecords"])
+        others.extend(client.receive_queue_records(QueueARN=queue, WaitTimeSeconds=4)["QueueRecords"])
 
-    counts = process_queue_records(client, queue, handle, visibility=1, wait=1, drain=True)
+    counts = process_queue_records(client, queue, handle, visibility=3, wait=1, drain=True)
     assert (counts.acknowledged, others) == (1, [])
     assert service.calls.count("UpdateQueueRecordsVisibility") >= 2
 
