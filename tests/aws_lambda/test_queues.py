@@ -156,7 +156,7 @@ def test_with_boto3_1_44_until_sigterm(service: QueueService, newest_boto3: Path
 
 
 def test_the_visibility_is_extended_by_a_thread(service: QueueService, client: Any) -> None:
-    """In real time: a handler that takes longer than the visibility, and another consumer that gets nothing."""
+    """In real time: a handler that takes longer than the visibility; another consumer gets nothing."""
     queue = service.create()
     service.put("a", aggregate(0, 1))
     others: list[Any] = []
