@@ -319,6 +319,9 @@ def test_what_the_service_refuses_is_tried_again_or_counted(virtual: Virtual) ->
     counts = consume(client, queue, slow, clock)
     assert (counts.acknowledged, counts.not_acknowledged) == (0, counts.user_records)
     assert counts.user_records >= 1
+    assert (
+        service.calls.count("AcknowledgeQueueRecords") == counts.user_records
+    )  # no second try: it cannot help
 
 
 @pytest.mark.requirement("QUE-11")
