@@ -23,10 +23,13 @@ from kpl_codec.aws.queues import (
     QueuesUnsupported,
     QueueUnavailable,
     find_queue,
+    incomplete,
     look_into,
+    refusals,
     restore,
 )
 from kpl_codec.aws_lambda import Poison, idempotency_key
+from kpl_codec.aws_lambda.queue_core import QueueConsumer
 from kpl_codec.aws_lambda.queues import process_queue_records
 
 from ..queue_model import client_of, model_of
@@ -123,6 +126,7 @@ def test_an_older_client_is_refused_by_name() -> None:
 #: Run with boto3 1.44 itself, which is then the only boto3 there.
 _PROGRAM = """
 import sys, boto3, botocore
+from kpl_codec.aws_lambda.queue_core import QueueConsumer
 from kpl_codec.aws_lambda.queues import process_queue_records
 assert botocore.__version__ == "1.44.5", botocore.__version__
 client = boto3.client("kinesis", endpoint_url=sys.argv[1], region_name="us-east-1")
@@ -398,3 +402,69 @@ def test_looking_into_a_queue_gives_everything_back(virtual: Virtual) -> None:
     again = [record for some in look_into(client, queue) for record in some]
     assert {record["RecordId"] for record in again} == ids
     assert restore(client, queue, ["gone"]) == {"gone": "ResourceNotFoundException"}
+
+
+# -- what the service does rarely ------------------------------------------------------------------
+
+
+@pytest.mark.requirement("QUE-3")
+def test_an_entry_that_no_list_names_has_failed() -> None:
+    answer = {
+        "Successful": [{"ReceiptHandle": "a"}],
+        "Failed": [{"ReceiptHandle": "b", "ErrorCode": "ThrottlingException"}],
+    }
+    assert refusals(["a", "b", "c"], answer) == {"b": "ThrottlingException", "c": "IncompleteAnswer"}
+    both = {"Successful": [{"ReceiptHandle": "a"}], "Failed": [{"ReceiptHandle": "a", "ErrorCode": "X"}]}
+    assert refusals(["a"], both) == {"a": "X"}
+
+
+@pytest.mark.requirement("QUE-11")
+@pytest.mark.parametrize("member", ["ReceiptHandle", "RecordId", "Data"])
+def test_an_answer_with_a_record_cut_short_is_a_failed_call(member: str) -> None:
+    record = {"ReceiptHandle": "h", "RecordId": "r", "Data": b""}
+    assert incomplete("receive_queue_records", {"QueueRecords": [record]}) is None
+    del record[member]
+    failure = incomplete("receive_queue_records", {"QueueRecords": [record]})
+    assert failure is not None
+    assert failure.code == "IncompleteAnswer"
+
+
+@pytest.mark.requirement("QUE-5")
+def test_an_extension_that_was_refused_does_not_count(virtual: Virtual) -> None:
+    service, client, _ = virtual()
+    queue = service.create()
+    service.put("a", aggregate(0, 1))
+    consumer = QueueConsumer(queue, once=False)
+    (received,) = consumer.take(client.receive_queue_records(QueueARN=queue), 0.0)
+    chosen = consumer.extend(25.0)
+    assert chosen == [received]
+    failed = [{"ReceiptHandle": received.handle, "ErrorCode": "InternalFailureException"}]
+    consumer.extended(chosen, {"Successful": [], "Failed": failed}, 25.0)
+    assert not consumer.may_begin(received, 31.0)
+
+
+@pytest.mark.requirement("QUE-4")
+def test_a_beat_that_cannot_acknowledge_leaves_it_for_later(virtual: Virtual) -> None:
+    service, client, clock = virtual()
+    queue = service.create()
+    for number in range(2):
+        service.put("a", aggregate(number, 1))
+    handled: list[str | None] = []
+
+    def handle(record: kpl.DeaggregatedRecord) -> None:
+        handled.append(record.record_id)
+        service.rates = Rates(calls=1.0)
+        clock.sleep(5)  # beats fail meanwhile
+        service.rates = Rates()
+
+    counts = consume(client, queue, handle, clock)
+    assert (len(handled), counts.acknowledged) == (2, 2)
+
+
+@pytest.mark.requirement("QUE-12")
+def test_what_a_queue_gives_twice_is_shown_once(virtual: Virtual) -> None:
+    service, client, _ = virtual(rates=Rates(twice=1.0))
+    queue = service.create()
+    ids = {service.put("a", aggregate(number)) for number in range(15)}
+    shown = [record["RecordId"] for some in look_into(client, queue) for record in some]
+    assert sorted(shown) == sorted(ids)
