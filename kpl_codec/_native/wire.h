@@ -96,6 +96,44 @@ static inline void kpl_free_content(kpl_content *c) {
     free(c->ehks.at);
 }
 
+/* Contents that nobody uses, for the next reader: the kernel hands out new memory page by page and fills each with
+   zeros. A place is emptied and filled in one step, so threads share them without a lock. */
+#if defined(__GNUC__) && !defined(KPL_NO_SPARES) /* fuzz/sanitize.py has none, to see what is used after it was freed */
+enum { KPL_SPARES = 4, KPL_LARGEST_SPARE = 1 << 23 /* bytes */ };
+static kpl_content *kpl_spares[KPL_SPARES];
+
+/* Sets `c` to an empty content, with a spare one's room if there is one. */
+static inline void kpl_take_content(kpl_content *c) {
+    for (int i = 0; i < KPL_SPARES; i++) {
+        kpl_content *spare = __atomic_exchange_n(&kpl_spares[i], NULL, __ATOMIC_ACQ_REL);
+        if (spare == NULL) continue;
+        *c = *spare;
+        c->rows.count = c->pks.count = c->ehks.count = 0;
+        free(spare);
+        return;
+    }
+}
+
+/* To whom takes one next, or free. */
+static inline void kpl_leave_content(kpl_content *c) {
+    size_t size = c->rows.room * sizeof(kpl_row) + (c->pks.room + c->ehks.room) * sizeof(kpl_text);
+    kpl_content *spare = size && size <= KPL_LARGEST_SPARE ? (kpl_content *)malloc(sizeof *spare) : NULL;
+    if (spare != NULL) {
+        *spare = *c;
+        for (int i = 0; i < KPL_SPARES; i++) {
+            kpl_content *none = NULL;
+            if (__atomic_compare_exchange_n(&kpl_spares[i], &none, spare, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+                return;
+        }
+        free(spare);
+    }
+    kpl_free_content(c);
+}
+#else
+static inline void kpl_take_content(kpl_content *c) { (void)c; }
+static inline void kpl_leave_content(kpl_content *c) { kpl_free_content(c); }
+#endif
+
 /* The end of the varint; NULL if it is truncated, longer than 10 bytes or above 64 bits. */
 static inline const uint8_t *kpl_read_varint(const uint8_t *p, const uint8_t *end, uint64_t *value) {
     uint64_t sum = 0;

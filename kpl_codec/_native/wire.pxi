@@ -39,6 +39,8 @@ cdef extern from "_native/wire.h" nogil:
     bint add_row "kpl_add_row" (Rows *rows, const Row *row)
     bint add_text "kpl_add_text" (Texts *texts, const uint8_t *at, size_t size, size_t frame)
     void free_message "kpl_free_content" (Message *m)
+    void take_message "kpl_take_content" (Message *m)
+    void leave_message "kpl_leave_content" (Message *m)
     bint is_ascii "kpl_is_ascii" (const uint8_t *p, size_t size)
     int compare_hash_keys "kpl_compare_hash_keys" (const uint8_t *one, const uint8_t *other)
     bint is_hash_key "kpl_is_hash_key" (const uint8_t *p, size_t size)

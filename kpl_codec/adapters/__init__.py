@@ -18,20 +18,18 @@ from .reading import (
     from_raw,
     kinesis_records,
 )
-from .shapes import Shape, firehose_record, lambda_record
+from .shapes import Shape
 from .writing import to_firehose, to_get_records, to_lambda
 
 __all__ = [
     "Shape",
     "captured",
-    "firehose_record",
     "from_get_records",
     "from_kcl",
     "from_lambda",
     "from_queue_records",
     "from_raw",
     "kinesis_records",
-    "lambda_record",
     "to_firehose",
     "to_get_records",
     "to_lambda",

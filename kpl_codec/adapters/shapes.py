@@ -34,6 +34,7 @@ from .values import (
 )
 
 Shape = Literal["lambda", "pipes", "analytics", "firehose", "queue", "boto3", "kcl", "raw"]
+"""What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6; of a queue spec/14."""
 _RawRecord = Mapping[str, Any]
 
 

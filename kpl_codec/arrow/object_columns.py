@@ -25,7 +25,13 @@ from .layout import ERROR_FIELDS, TYPES, Layout, Source
 #: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
 #: A row that was opened before keeps its values in these columns.
-_KEPT = ("tags", "aggregatePlacement", "firstOfRecord", *(field.name for field in ERROR_FIELDS))
+_KEPT = (
+    "tags",
+    "schemaVersionId",
+    "aggregatePlacement",
+    "firstOfRecord",
+    *(field.name for field in ERROR_FIELDS),
+)
 #: The same; but `Source` fills them with null where a batch lacks them, which says nothing.
 _KEPT_IF_KNOWN = ("subSequenceNumber", "aggregated")
 
@@ -123,9 +129,7 @@ class ObjectColumns:
         self._counts.user_records += 1
         self._counts.defects["no-data"] += 1
         data: Any = None
-        return DeaggregatedRecord(
-            pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),)
-        )
+        return DeaggregatedRecord(pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),))
 
     def _keep(self, source: Source, start: int, end: int) -> Iterator[_Row]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")

@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from botocore.parsers import ResponseParserError
 
 from ..aws_errors import error_kind
 from ..producer.kinesis_record import PutRecordsRequest
@@ -18,7 +19,7 @@ from ..shards.live_shard_map import Failure, Request
 from ..shards.stream import Stream, StreamNameError, stream_of
 
 #: The expected errors of a call: of the service, the client or the connection.
-CALL_ERRORS: Final = (ClientError, BotoCoreError, OSError, asyncio.TimeoutError)
+CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, OSError, asyncio.TimeoutError)
 _Result = TypeVar("_Result")
 
 
@@ -50,7 +51,7 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         return Failure(str(detail.get("Code") or "Unknown"), str(detail.get("Message") or ""))
-    return Failure(type(error).__name__, str(error))
+    return Failure(type(error).__name__, str(error).partition("\n")[0])
 
 
 def stream_argument(stream: str) -> dict[str, str]:

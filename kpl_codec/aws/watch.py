@@ -131,13 +131,14 @@ class StreamWatcher:
         return bool(self.given_up) or self.watch.up_to_date(now)
 
     def _now(self) -> float:
-        """Seconds since 1970. It grows steadily; a clock that was set is followed, also backwards."""
+        """Seconds since 1970. It grows steadily. A clock that was set is followed; where it was set back,
+        the watch begins anew."""
         clock = time.monotonic()
         set_back = self._offset - (time.time() - clock)
         if abs(set_back) > _CLOCK_WAS_SET:
             self._offset -= set_back
             if set_back > 0:
-                self.watch.set_back(set_back, clock + self._offset)
+                self._tell(self.watch.begin_anew(clock + self._offset))
         return clock + self._offset
 
     def _make(self, job: _Job) -> None:

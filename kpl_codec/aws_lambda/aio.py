@@ -14,6 +14,8 @@ from .events import Options, batch_of
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+__all__ = ["process_user_records", "run"]
+
 AsyncHandler = Callable[[DeaggregatedRecord], Awaitable[object]]
 AsyncOnce = Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]
 _Result = TypeVar("_Result")

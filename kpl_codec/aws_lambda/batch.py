@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from ..deaggregation.policies import Deaggregation
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, short_fields
 
 Handler = Callable[[DeaggregatedRecord], object]
 #: Called with an idempotency key and a call; makes the call unless it was made before.
@@ -57,6 +57,9 @@ class Poison(NamedTuple):
     event_record: Mapping[str, Any]
     stream_arn: str
     user_record: DeaggregatedRecord | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 class Unit(NamedTuple):

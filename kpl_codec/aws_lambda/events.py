@@ -59,8 +59,8 @@ class Opening(TypedDict, total=False):
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
     * ``on_drop``: called with what the KCL drops;
     * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
-    * ``max_decompressed_size``: undo the compression of data, as in `kpl_codec.deaggregate`. A Kinesis record
-      with data that cannot be decompressed counts as one that cannot be opened.
+    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A Kinesis record with data that
+      cannot be decompressed, or whose frame is broken, counts as one that cannot be opened.
     """
 
     policy: Policy
@@ -68,6 +68,7 @@ class Opening(TypedDict, total=False):
     on_drop: Callable[[Drop], None] | None
     watch: SeesEvents | None
     max_decompressed_size: int | None
+    unframe: bool
 
 
 class Options(Opening, total=False):
@@ -90,11 +91,12 @@ def user_records(
     shard_map: ShardMap | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
 ) -> Deaggregation:
     """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: what was opened.
 
     ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``on_drop``,
-    ``max_decompressed_size``: as in `kpl_codec.deaggregate`.
+    ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`.
     Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
     record to Lambda, use `process_user_records`.
     """
@@ -104,6 +106,7 @@ def user_records(
         shard_map=shard_map,
         on_drop=on_drop,
         max_decompressed_size=max_decompressed_size,
+        unframe=unframe,
         read_ahead=isinstance(event, Mapping) and "Records" in event,
     )
 
@@ -145,6 +148,7 @@ def units(
     on_drop: Callable[[Drop], None] | None = None,
     watch: SeesEvents | None = None,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.
 
@@ -174,6 +178,7 @@ def units(
             shard_map=known,
             on_drop=on_drop,
             max_decompressed_size=max_decompressed_size,
+            unframe=unframe,
         )
         yield opened(item, raw, stream_arn, opening)
 

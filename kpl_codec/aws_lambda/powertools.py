@@ -36,6 +36,15 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
 
+__all__ = [
+    "AsyncUserRecordBatchProcessor",
+    "KinesisUserRecord",
+    "KinesisUserRecordPayload",
+    "UserRecordBatchProcessor",
+    "async_once",
+    "once",
+]
+
 
 class KinesisUserRecordPayload(KinesisStreamRecordPayload):
     """``record.kinesis`` of a user record: Powertools' fields, and those that only user records have."""
@@ -80,6 +89,8 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
         "explicitHashKey": record.explicit_hash_key,
         "aggregated": record.aggregated,
     }
+    if record.schema_version_id is not None:
+        kinesis["schemaVersionId"] = record.schema_version_id
     if record.partition_key is not None:
         kinesis["partitionKey"] = record.partition_key
     return {**raw, "kinesis": kinesis}
@@ -167,7 +178,7 @@ class UserRecordBatchProcessor(_UserRecords, BatchProcessor):
 
     Takes BatchProcessor's arguments (``model``, ``raise_on_entire_batch_failure``, ``logger``) and those
     of `process_user_records` that fit: ``policy``, ``shard_map``, ``on_drop``, ``watch``,
-    ``max_decompressed_size``.
+    ``max_decompressed_size``, ``unframe``.
     As Powertools does, it handles every record of a batch even after a failure; use idempotency, or
     `process_user_records`.
     """

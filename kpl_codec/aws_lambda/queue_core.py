@@ -71,7 +71,7 @@ class QueueOptions(TypedDict, total=False):
 
     * ``batch``: ``handle`` takes a list of at most so many user records of one aggregate (of 16 with
       ``once``); if it fails, all of them have failed;
-    * ``after_failure``, ``policy``, ``on_drop``, ``max_decompressed_size``: as in
+    * ``after_failure``, ``policy``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
       `kpl_codec.aws_lambda.process_user_records`, within each aggregate;
     * ``on_poison``: takes Kinesis records that cannot be opened, and from delivery number ``poison_after`` on
       (5; the queue makes dead letters after 6) the user records that fail; then they are handled one by one.
@@ -91,6 +91,7 @@ class QueueOptions(TypedDict, total=False):
     policy: Policy
     on_drop: Callable[[Drop], None] | None
     max_decompressed_size: int | None
+    unframe: bool
     on_poison: Callable[[Poison], object] | None
     poison_after: int
     visibility: int
@@ -131,6 +132,7 @@ class QueueConsumer:
         policy: Policy = "strict",
         on_drop: Callable[[Drop], None] | None = None,
         max_decompressed_size: int | None = None,
+        unframe: bool = False,
         on_poison: Callable[[Poison], object] | None = None,
         poison_after: int = 5,
         visibility: int = 30,
@@ -167,7 +169,11 @@ class QueueConsumer:
         hook = None if on_poison is None else self._aside_unopened
         self._new_batch = partial(Batch, after_failure=after_failure, on_poison=hook)
         self._opening = partial(
-            deaggregate, policy=policy, on_drop=on_drop, max_decompressed_size=max_decompressed_size
+            deaggregate,
+            policy=policy,
+            on_drop=on_drop,
+            max_decompressed_size=max_decompressed_size,
+            unframe=unframe,
         )
         #: Seconds between two beats while something is handled.
         self.beat = min(LINGER, visibility / 3)

@@ -8,6 +8,26 @@ from collections.abc import Iterator
 from ..adapters.shapes import queue_record
 from ..format.records import KinesisRecord
 from ..pictures.terminal import note
+from .source import UsageError
+
+
+def add_queue(parser: argparse.ArgumentParser) -> None:
+    """--queue and what goes with it."""
+    add = parser.add_argument
+    text = "look into this queue, a name or ARN: everything counts as delivered once more"
+    add("--queue", metavar="NAME", help=text)
+    add("--dead-letters", action="store_true", help="with --queue: its dead letters")
+    text = "with --dead-letters: give them to the queue's consumers again"
+    add("--restore", action="store_true", help=text)
+
+
+def check_queue(args: argparse.Namespace) -> None:
+    """Raises UsageError for options that do not go with --queue, or not without."""
+    if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
+        raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
+    # QUE-1, as everywhere
+    if args.queue and args.shard_id:
+        raise UsageError(reason="--shard-id: a record from a queue does not say its shard")
 
 
 def of_queue(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:

@@ -21,6 +21,7 @@ from .kcl import DropReason, Fate
 from .records import DeaggregatedRecord
 
 Policy = Literal["strict", "kcl", "report"]
+"""Of a defective aggregate: raise, give what the KCL gives, or give every user record with its defects."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 #: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.

@@ -31,7 +31,7 @@ def unopened(
     pk, data, sequence_number, shard_id, arrival, ehk, known, record_id = record
     sub = sub_sequence_number or known or 0
     where = sequence_number, sub, False, shard_id, arrival
-    row = pk, data, ehk, (), *where, placement, defects, fate, record_id
+    row = pk, data, ehk, (), *where, placement, defects, fate, None, record_id
     return _NEW(DeaggregatedRecord, row)
 
 
@@ -97,6 +97,7 @@ def sound_rows(
         _NONE if placements is None else placements,
         _EMPTY,
         _NONE if fate is None else repeat(fate),
+        _NONE,
         repeat(record.record_id),
     )
     return map(_NEW, _TYPE, rows)
@@ -139,7 +140,7 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
     for sub, (pk, data, ehk) in enumerate(kcl.user_records(record.data, delivered)):
         row = (
             *(pk, data, ehk, (), record.sequence_number, sub, True),
-            *(record.shard_id, record.approximate_arrival_timestamp, places.of(pk, ehk), (), None),
+            *(record.shard_id, record.approximate_arrival_timestamp, places.of(pk, ehk), (), None, None),
             record.record_id,
         )
         yield _NEW(DeaggregatedRecord, row)

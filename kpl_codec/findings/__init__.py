@@ -1,8 +1,8 @@
 """What can be found on a stream: one vocabulary for `validate`, `watch` and the Lambda functions.
 
-    `kind`     what a kind of finding is, and how bad it can be
-    `kinds_placement`, `kinds_bytes`, `kinds_input`, `kinds_watch`  every kind
-    `finding`  one finding and its evidence
+`kind`     what a kind of finding is, and how bad it can be
+`kinds_placement`, `kinds_bytes`, `kinds_input`, `kinds_watch`  every kind
+`finding`  one finding and its evidence
 """
 
 from .finding import KINDS, Finding, kind_of, order_of, worst

@@ -1,9 +1,9 @@
 """What a kind of finding is, and how bad it can be, worst first:
 
-    critical   consumers that use the KCL have lost, or will lose, user records
-    error      broken bytes; some consumer fails on them or reads them wrong
-    warning    something is inconsistent; a person should look at it
-    info       a useful fact; nothing is wrong
+critical   consumers that use the KCL have lost, or will lose, user records
+error      broken bytes; some consumer fails on them or reads them wrong
+warning    something is inconsistent; a person should look at it
+info       a useful fact; nothing is wrong
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .functions import is_aggregated as is_aggregated
     from .functions import register_table_function as register_table_function
     from .functions import verify as verify
-    from .session import ensure_java as ensure_java
     from .session import local_session as local_session
     from .source.datasource import KinesisDataSource as KinesisDataSource
 
@@ -35,7 +34,6 @@ _HOMES = {
     "register_table_function": "functions",
     "KinesisDataSource": "source.datasource",
     "local_session": "session",
-    "ensure_java": "session",
 }
 
 __all__ = list(_HOMES)

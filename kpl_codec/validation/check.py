@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import reduce
 
@@ -11,17 +10,17 @@ import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
-from ..deaggregation.fingerprints import fingerprint
+from ..captures.shards import shards_found
+from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
 from ..shards.shard_map import ShardMap
 
 #: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
 _BATCH_BYTES = 16 * 1024 * 1024
 
-#: Of a batch of Kinesis records: how many are looked at for their writer.
-_LOOKED_AT = 32
+#: So many Kinesis records of a task are all looked at for their writer, then one of so many.
+_ALL_LOOKED_AT, _ONE_OF = 32, 128
 #: A row of a batch, the code of a finding about it, and its text.
 _About = tuple[int, str, str]
 
@@ -33,37 +32,59 @@ _IN = pa.schema(
 )
 
 
+#: Columns that findings and counts do not need.
+_UNREAD = (
+    *("partitionKey", "explicitHashKey", "aggregatePlacement"),
+    *("errorCount", "shardIdFrom", "recordIndex"),
+)
+
+
 def checked_schema(shard_map: ShardMap, *, dictionaries: bool = False) -> pa.Schema:
     """The columns of user records: those of `kpl_codec.arrow` under the report policy, and where it was read.
     ``dictionaries``: as `check` gives them, where text that repeats is in dictionary arrays."""
     return _deaggregator(shard_map, dictionaries).schema
 
 
-def _deaggregator(shard_map: ShardMap, dictionaries: bool) -> Deaggregator:
+def _deaggregator(
+    shard_map: ShardMap, dictionaries: bool, columns: Iterable[str] | None = None
+) -> Deaggregator:
     return Deaggregator(
         _IN,
         "report",
         shard_map=shard_map,
         tags=True,
+        columns=columns,
         max_batch_bytes=_BATCH_BYTES,
         dictionaries=dictionaries,
     )
 
 
-def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
+def check(
+    captured: Iterable[pa.RecordBatch], shard_map: ShardMap, *, whole: bool = True
+) -> Iterator[pa.RecordBatch]:
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` with dictionaries out: every user record with
-    its verdict, and for data that cannot be read a row with its error and without sub-sequence number."""
+    its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
+    ``whole``: all columns, else those that findings and counts need."""
     deaggregator = _deaggregator(shard_map, dictionaries=True)
+    if not whole:
+        needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
+        deaggregator = _deaggregator(shard_map, True, needed)
     named: set[str] = set()
+    count = 0
 
     def rows() -> Iterator[pa.RecordBatch]:
+        nonlocal count
         for batch in captured:
             bad = pc.is_valid(batch["captureError"])
             if pc.any(bad).as_py():
                 yield _unreadable(batch.filter(bad), deaggregator.schema)
                 batch = batch.filter(pc.invert(bad))
             yield from _told(batch, _disguised(batch), deaggregator.schema)
-            yield from _told(batch, _written(batch, named), deaggregator.schema)
+            step = 1 if count < _ALL_LOOKED_AT else _ONE_OF
+            yield from _told(
+                batch, _written(batch, range(0, batch.num_rows, step), named), deaggregator.schema
+            )
+            count += batch.num_rows
             yield from deaggregator.process(_prepared(batch, only_shard(shard_map)))
 
     return coalesce(rows(), _BATCH_BYTES)
@@ -71,7 +92,7 @@ def check(captured: Iterable[pa.RecordBatch], shard_map: ShardMap) -> Iterator[p
 
 def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:
     """The batch with shard ids found where they are missing."""
-    columns = _shards_found(batch, only)
+    columns = shards_found(batch, only)
     return pa.RecordBatch.from_arrays(
         [columns.get(f.name, batch[f.name] if f.name in batch.schema.names else None) for f in _IN],
         schema=_IN,
@@ -80,50 +101,7 @@ def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:
 
 def only_shard(shard_map: ShardMap) -> str | None:
     """The id of the map's shard, if it has only one."""
-    return next(iter(shard_map)).shard_id if len(shard_map) == 1 else None
-
-
-def with_shards(batch: pa.RecordBatch, only: str | None = None) -> pa.RecordBatch:
-    """The batch with its columns ``shardId`` and ``shardIdFrom`` filled. ``only``: see `only_shard`."""
-    for name, column in _shards_found(batch, only).items():
-        at = batch.schema.get_field_index(name)
-        batch = batch.set_column(at, batch.schema.field(at), column)
-    return batch
-
-
-def _shards_found(batch: pa.RecordBatch, only: str | None) -> dict[str, pa.Array]:
-    """``shardId``, with missing ids filled where possible, and ``shardIdFrom``."""
-    given = batch["shardId"].cast(pa.string())
-    origins: pa.Array = pa.repeat("given", batch.num_rows)
-    if given.null_count:
-        names = batch.schema.names
-        files = batch["file"].to_pylist() if "file" in names else [""] * batch.num_rows
-        numbers = batch["sequenceNumber"].to_pylist()
-        found = [
-            (shard_id, "given") if shard_id is not None else _shard_of(files[row] or "", numbers[row], only)
-            for row, shard_id in enumerate(given.to_pylist())
-        ]
-        given = pa.array([shard_id for shard_id, _ in found], pa.string())
-        origins = pa.array([origin for _, origin in found], pa.string())
-    return {"shardId": given, "shardIdFrom": origins}
-
-
-_SHARD_IN_PATH = re.compile(r"shardId-[0-9]{12}")
-
-
-def _shard_of(file: str, sequence_number: str | None, only: str | None) -> tuple[str | None, str | None]:
-    # SPK-16: "Where a captured record names no shard, the one in the file's path is taken, else the one
-    # that the sequence number hints at, else the only one of the map; the row MUST say so."
-    found = _SHARD_IN_PATH.findall(file)
-    if found:
-        return found[-1], "path"
-    try:
-        hint = sequence_hint(sequence_number) if sequence_number else None
-    except SequenceNumberError:
-        hint = None
-    if hint is not None:
-        return hint.shard_id, "sequence-number"
-    return (only, "map") if only is not None else (None, None)
+    return next(iter(shard_map)) if len(shard_map) == 1 else None
 
 
 def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
@@ -149,13 +127,13 @@ def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
             yield row, "encoded-frame", f"an aggregated record as {name}{writer}: no consumer opens it"
 
 
-def _written(batch: pa.RecordBatch, named: set[str]) -> Iterator[_About]:
-    """The first Kinesis record of each writer that is at least likely, among `_LOOKED_AT` of the batch.
-    ``named``: the signs told before. The KPL is not told."""
-    for row in range(0, batch.num_rows, -(-batch.num_rows // _LOOKED_AT) or 1):
-        data = batch["data"][row].as_py() or b""
-        sign = fingerprint(data, batch["partitionKey"][row].as_py()) if data.startswith(MAGIC) else None
-        if sign is None or sign.certainty == "unknown" or "the KPL" in sign.writers or sign.name in named:
+def _written(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:
+    """The first Kinesis record of each writer that is at least likely, among ``rows``. ``named``: the signs
+    told before. The KPL is not told."""
+    for row in rows:
+        data, outer_key = (batch[name][row].as_py() for name in ("data", "partitionKey"))
+        sign = fingerprint(data, outer_key, OTHERS) if data and data.startswith(MAGIC) else None
+        if sign is None or sign.name in named:
             continue
         named.add(sign.name)
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."

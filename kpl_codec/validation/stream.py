@@ -51,8 +51,8 @@ def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> lis
     times: list[datetime] = []
     # The service's own clock: this machine's may be behind, and what arrived meanwhile would not be read.
     client.meta.events.register("after-call.kinesis", lambda parsed, **_: times.append(_date_of(parsed)))
-    shards = fetch_lineage(client, stream)
-    return [ShardPart(connection, stream, shard.shard_id, start, max(times)) for shard in shards]
+    lineage = fetch_lineage(client, stream)
+    return [ShardPart(connection, stream, shard_id, start, max(times)) for shard_id in lineage]
 
 
 def only_parts(of: ShardPart, places: Iterable[Place]) -> list[ShardPart]:

@@ -36,5 +36,5 @@ def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
     for name in ("shards.json", "capture", "results/report.html", "results/findings", "results/user-records"):
         assert (folder / name).exists()
     # What it says to run next works, on what it left.
-    again = ["--input", str(folder / "capture"), "--shards", str(folder / "shards.json")]
+    again = [str(folder / "capture"), "--shards", str(folder / "shards.json")]
     assert main(["validate", "--quiet", *again, "--output", str(tmp_path / "again")]) == 1

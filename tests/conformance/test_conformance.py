@@ -235,11 +235,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("--kind", "decode", "--json", "--", *program(tmp_path, ANSWER)) == 1
     (document,) = json.loads(capsys.readouterr().out)
     assert document["grades"]["unopened"] > 100
-    for bad in (["--vectors", str(tmp_path)], ["--kind", "no-such-kind"], ["--", "no-such-command"]):
+    for bad in (["--kind", "no-such-kind"], ["--", "no-such-command"]):
         assert cli(*bad) == 2
         assert "kpl-codec: " in capsys.readouterr().err
-    (tmp_path / "broken.json").write_text("{}")
-    assert cli("--vectors", str(tmp_path), "--adapter", "kpl_codec") == 2
 
 
 def test_a_result_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

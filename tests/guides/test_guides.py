@@ -26,7 +26,8 @@ ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 #: Guides about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "move-over.md", "s3-and-accounts.md", "spark.md", "watch.md", "write.md"
+    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md", "spark.md",
+    "watch.md", "write.md",
 }  # fmt: skip
 STREAM = "orders"
 
@@ -142,7 +143,7 @@ SLOW = dict.fromkeys(
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
-    if path.name == "s3-and-accounts.md":
+    if path.name in ("dead-letters.md", "s3-and-accounts.md"):
         request.getfixturevalue("captures")
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
