@@ -137,6 +137,12 @@ def add_since(parser: argparse._ActionsContainer, default: str) -> None:
     parser.add_argument("--since", type=since, metavar="WHEN", help=text)
 
 
+def add_only(parser: argparse._ActionsContainer) -> None:
+    """--only."""
+    text = "of the stream just the records whose sequence numbers FILE has (JSON, such as dead letters)"
+    parser.add_argument("--only", metavar="FILE", help=text)
+
+
 def add_until(parser: argparse.ArgumentParser) -> None:
     text = f"only what arrived before: {_WHEN}"
     parser.add_argument("--until", type=moment, metavar="WHEN", help=text)

@@ -20,6 +20,7 @@ from ..shards.stream import stream_of
 from .progress import waiting
 
 if TYPE_CHECKING:
+    from ..aws.only import Place
     from ..captures import Location
 
 
@@ -36,12 +37,25 @@ class UsageError(KplError):
 # -- streams --------------------------------------------------------------------------------------
 
 
+def places_of(path: str) -> list[Place]:
+    """The sequence numbers in the file of --only. Raises UsageError, InputError."""
+    from ..aws.only import sequence_numbers
+
+    places = sequence_numbers(read_bytes(path))
+    if not places:
+        raise UsageError(reason=f"{path} has no sequence number: a JSON member sequenceNumber, or one a line")
+    return places
+
+
 def paths_or_stream(args: argparse.Namespace) -> None:
-    """Raises UsageError unless there are either paths or a stream, and for options that go with neither."""
-    if bool(args.paths) == bool(args.stream):
+    """Raises UsageError unless there are either paths, a stream or a queue, and for options that do not go
+    with them."""
+    if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
         raise UsageError(reason="give either PATH (- for standard input) or --stream NAME")
     if args.follow and not args.stream:
         raise UsageError(reason="--follow goes with --stream")
+    if getattr(args, "only", None) and (not args.stream or args.follow):
+        raise UsageError(reason="--only goes with --stream, and not with --follow")
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
 

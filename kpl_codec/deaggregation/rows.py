@@ -28,9 +28,10 @@ def unopened(
     sub_sequence_number: int = 0,
 ) -> DeaggregatedRecord:
     """The Kinesis record itself as a user record."""
-    pk, data, sequence_number, shard_id, arrival, ehk, known = record
+    pk, data, sequence_number, shard_id, arrival, ehk, known, record_id = record
     sub = sub_sequence_number or known or 0
-    row = pk, data, ehk, (), sequence_number, sub, False, shard_id, arrival, placement, defects, fate, None
+    where = sequence_number, sub, False, shard_id, arrival
+    row = pk, data, ehk, (), *where, placement, defects, fate, None, record_id
     return _NEW(DeaggregatedRecord, row)
 
 
@@ -96,6 +97,7 @@ def sound_rows(
         _EMPTY,
         _NONE if fate is None else repeat(fate),
         _NONE,
+        repeat(record.record_id),
     )
     return map(_NEW, _TYPE, rows)
 
@@ -138,6 +140,7 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
         row = (
             *(pk, data, ehk, (), record.sequence_number, sub, True),
             *(record.shard_id, record.approximate_arrival_timestamp, places.of(pk, ehk), (), None, None),
+            record.record_id,
         )
         yield _NEW(DeaggregatedRecord, row)
 
@@ -193,6 +196,7 @@ def defective_rows(
             places.of(pk, ehk, known),
             tuple(defects(user_record)),
             fate,
+            record.record_id,
         )
 
 
