@@ -16,8 +16,8 @@ import kpl_codec as kpl
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.explanation import Node
-from kpl_codec.format import codec, size, wire
-from kpl_codec.format import protobuf_parser as runtime
+from kpl_codec.format import codec, quick_parser, size, wire
+from kpl_codec.format.codec import is_canonical
 from kpl_codec.format.message import AggregatedRecord, serialize
 from spec.reference import kcl as reference_kcl
 from spec.reference import model, shards
@@ -54,7 +54,7 @@ def decode(data: bytes) -> Rows | kpl.DecodeError:
 def decoders() -> dict[str, Callable[[bytes], AggregatedRecord | None]]:
     """The quick decoders: a message to user records, or None for "not certain"."""
     found: dict[str, Callable[[bytes], AggregatedRecord | None]] = {
-        "protobuf": lambda message: _aggregated(runtime.parse(message))
+        "python": lambda message: _aggregated(quick_parser.parse(message))
     }
     if speedups is not None:
         found["compiled"] = lambda message: _aggregated(speedups.parse(message))
@@ -106,7 +106,7 @@ def check_explanation(data: bytes, found: Rows | kpl.DecodeError) -> None:
     if isinstance(found, list):
         assert explanation.sound
         assert explanation.user_records == len(found)
-        assert explanation.canonical == kpl.is_canonical(data)
+        assert explanation.canonical == is_canonical(data)
     else:
         assert explanation.defects[0] == found
         assert not explanation.canonical
@@ -233,8 +233,8 @@ def check_again(data: bytes, found: Rows) -> None:
         assert error.code in ("partition-key-empty", "explicit-hash-key"), error
         return
     assert rows(kpl.decode(again)) == found
-    assert len(again) <= len(data) or not kpl.is_canonical(data)
-    assert (again == data) == kpl.is_canonical(data)
+    assert len(again) <= len(data) or not is_canonical(data)
+    assert (again == data) == is_canonical(data)
 
 
 def check_reference(data: bytes, found: Rows | kpl.DecodeError) -> None:
@@ -276,14 +276,15 @@ def check_user_records(records: list[kpl.UserRecord]) -> None:
         size.check(record, index)
     assert frame(serialize(records)) == data
     builder = kpl.AggregatedRecordBuilder()
-    counted = size.AggregateSize()
+    plain = codec.PythonBuilder()
     for record in records:
         claimed = builder.size_with(record)
-        assert counted.after(record) == claimed
+        assert plain.size_with(record) == claimed
         builder.add(record)
-        counted.add(record)
-        assert builder.size == counted.size == claimed
-    assert builder.build() == data
+        plain.add(record)
+        assert builder.size == plain.size == claimed
+    assert builder.build() == plain.build() == data
+    assert codec.build_many([builder, builder]) == [data, data]
     assert len(data) == builder.size
     as_model = [
         model.UserRecord(
@@ -320,7 +321,7 @@ def check_listing(pages: Any, probes: Iterable[int]) -> None:
             assert error.code == shards.problem(naive) or error.code in ("gap", "overlap"), error
             assert shards.problem(naive) is not None
         return
-    naive = naive_shards(found)
+    naive = naive_shards(found.values())
     assert shards.problem(naive) is None
     edges = [
         edge

@@ -23,7 +23,6 @@ from google.protobuf import descriptor_pb2
 from kpl_codec.deaggregation import kcl
 from kpl_codec.errors import MalformedMessage
 from kpl_codec.format import wire
-from kpl_codec.format.schema import MESSAGE
 from spec.reference import kcl as reference
 
 from . import corpus
@@ -132,10 +131,11 @@ def theirs(messages: list[bytes]) -> list[str]:
     jars = Path(pyspark.__file__).parent / "jars"
     wanted = [*jars.glob("spark-connect_*.jar"), *jars.glob("guava-*.jar"), *jars.glob("failureaccess-*.jar")]
     file = descriptor_pb2.FileDescriptorProto()
-    MESSAGE.DESCRIPTOR.file.CopyToProto(file)
+    reference.AGGREGATED_RECORD.DESCRIPTOR.file.CopyToProto(file)
     for message in file.message_type:
         for field in message.field:
-            field.ClearField("default_value")
+            if field.name.endswith(("_table", "key", "value")):
+                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
     lines = [file.SerializeToString().hex(), *(message.hex() for message in messages)]
     source = Path(__file__).with_name("JavaProtobuf.java")
     done = subprocess.run(

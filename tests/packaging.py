@@ -78,14 +78,14 @@ USES = {
     "cli": Use(
         "import kpl_codec.cli.validate",
         command="kpl-codec generate --output made --user-records 9 && "
-        "kpl-codec validate --input made/capture --shards made/shards.json --output out",
+        "kpl-codec validate made/capture --shards made/shards.json --output out",
     ),
     "otel": Use(
         "from kpl_codec.outlets.opentelemetry import OpenTelemetryOutlet", "OpenTelemetryOutlet('a')"
     ),
     "watch": Use(
         "import kpl_codec.cli.watch",
-        command="kpl-codec watch --print-alarms cloudformation --stream orders",
+        command="kpl-codec watch --print cloudformation --stream orders",
     ),
     "testing": Use("from kpl_codec.testing import strategies", command="python -m pytest -q test_it.py"),
     "demo": Use("import kpl_codec.cli.demo", command="kpl-codec demo --user-records 100"),

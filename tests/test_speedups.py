@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation import opener
-from kpl_codec.format import codec, message, wire
-from kpl_codec.format import protobuf_parser as runtime
+from kpl_codec.format import codec, message, quick_parser, wire
 from kpl_codec.format.message import AggregatedRecord
 from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies as kst
@@ -62,7 +61,7 @@ def framed(body: bytes) -> bytes:
 
 def hold_equal(body: bytes) -> None:
     expected = walked(body)
-    for parse in (speedups.parse, runtime.parse):
+    for parse in (speedups.parse, quick_parser.parse):
         parts = parse(body)
         if parts is not None:
             assert expected is not None, f"{parse.__module__} accepts what the walker refuses"
@@ -78,7 +77,7 @@ def hold_equal(body: bytes) -> None:
         assert expected is not None
         assert [row[:4] for row in rows] == [tuple(expected[i]) for i in range(len(expected))]
         assert [row.sub_sequence_number for row in rows] == list(range(len(expected)))
-        assert all(type(row) is kpl.DeaggregatedRecord for row in rows)
+        assert all(isinstance(row, kpl.DeaggregatedRecord) for row in rows)
 
 
 def read(records: list[kpl.KinesisRecord]) -> Any:
@@ -237,7 +236,7 @@ def test_deaggregate_gives_the_same_with_and_without(
     as_list: bool,
     rng: random.Random,
 ) -> None:
-    shard_ids = [None, "shardId-unknown", *([shard.shard_id for shard in shard_map] if shard_map else ())]
+    shard_ids = [None, "shardId-unknown", *(shard_map or ())]
     records = [
         kpl.KinesisRecord(
             rng.choice([None, "", "pk", "é"]),
@@ -286,7 +285,7 @@ def test_columns_are_the_same_with_and_without(
 ) -> None:
     pa = pytest.importorskip("pyarrow")
     arrow = pytest.importorskip("kpl_codec.arrow")
-    shard_id = next(iter(shard_map)).shard_id if shard_map else None
+    shard_id = next(iter(shard_map)) if shard_map else None
     batch = pa.RecordBatch.from_pydict(
         {
             "data": pa.array(frames, pa.large_binary() if large else pa.binary()),
@@ -314,6 +313,16 @@ def _comparable(row: kpl.DeaggregatedRecord) -> Any:
     return row._replace(defects=tuple((type(d), vars(d)) for d in row.defects))  # type: ignore[arg-type]
 
 
+def test_what_it_makes_is_found_in_sets_and_dictionaries() -> None:
+    """A tuple of Python 3.14 keeps its hash; one that compiled code makes must not have one yet."""
+    user_records = [kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2", "7")]
+    record = kpl.KinesisRecord("a", kpl.encode(user_records), "1", "shardId-000000000000")
+    shard_map = kpl.ShardMap([kpl.Shard(str(record.shard_id), kpl.ALL_HASH_KEYS)])
+    rows = list(kpl.deaggregate([record], shard_map=shard_map))
+    made = [*kpl.decode(record.data), *rows, *(row.placement for row in rows)]
+    assert [hash(row) for row in made] == [hash(row.__class__(*row)) for row in made]
+
+
 def test_the_environment_turns_it_off() -> None:
     code = "import kpl_codec.compiled as c, sys; print(c.speedups, 'kpl_codec._speedups' in sys.modules)"
     run = subprocess.run(
@@ -321,16 +330,6 @@ def test_the_environment_turns_it_off() -> None:
         env={**os.environ, "KPL_CODEC_PURE": "1"},
     )  # fmt: skip
     assert run.stdout.split() == ["None", "False"]
-
-
-def test_the_compiled_path_loads_no_protobuf() -> None:
-    code = (
-        "import sys, kpl_codec as kpl\n"
-        "list(kpl.decode(kpl.encode([kpl.UserRecord('a', b'x')])))\n"
-        "print(any(name.startswith('google.protobuf') for name in sys.modules))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize(

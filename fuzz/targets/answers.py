@@ -22,7 +22,7 @@ from kpl_codec.shards.place import TRIM_HORIZON
 
 from .target import Target, dumped, loaded, repeated
 
-_CONFIG = ProducerConfig(aggregation_max_size=600, record_ttl=30_000, max_connections=3)
+_CONFIG = ProducerConfig(aggregation_max_size=600, record_ttl_ms=30_000, max_connections=3)
 _RECORDS = 30
 _WHOLE = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
 _SHARD = {

@@ -58,7 +58,7 @@ def watch(given: bytes) -> None:
     """Whatever is answered, every shard is looked at once Kinesis answers as it should, and all findings can
     be told."""
     stream, watched = _watched(given)
-    assert {shard.shard_id for shard in stream.shard_map} == set(watched.shards) | watched.keep(0).ended
+    assert set(stream.shard_map) == set(watched.shards) | watched.keep(0).ended
     for shard_id, state in watched.shards.items():
         assert state.looks, shard_id
     assert json.dumps(watched.keep(START + 600).to_json())

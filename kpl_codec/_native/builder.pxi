@@ -1,22 +1,5 @@
 # Writes user records into one aggregated record; the size is the number of bytes written.
 
-cdef struct Bytes:
-    uint8_t *at
-    size_t count
-    size_t room
-
-cdef inline uint8_t *reserve(Bytes *out, size_t size) except NULL:
-    """Makes room for `size` more bytes at the end."""
-    cdef size_t room
-    cdef void *moved
-    if out.at == NULL or out.room - out.count < size:
-        room = (out.count + size) * 2 + 1024
-        moved = realloc(out.at, room)
-        if moved == NULL:
-            raise MemoryError
-        out.at, out.room = <uint8_t *>moved, room
-    return out.at + out.count
-
 cdef inline size_t varint_size(uint64_t value) noexcept:
     cdef size_t size = 1
     while value >= 0x80:
@@ -35,13 +18,11 @@ cdef inline uint8_t *write_varint(uint8_t *p, uint64_t value) noexcept:
 cdef inline size_t field_size(size_t size) noexcept:
     return 1 + varint_size(size) + size
 
-cdef int append_field(Bytes *out, uint8_t tag, const char *at, size_t size) except -1:
-    cdef uint8_t *p = reserve(out, size + 11)
+cdef inline uint8_t *write_field(uint8_t *p, uint8_t tag, const char *at, size_t size) noexcept:
     p[0] = tag
     p = write_varint(p + 1, size)
     memcpy(p, at, size)
-    out.count += field_size(size)
-    return 0
+    return p + size
 
 cdef bint is_canonical_hash_key(const char *text, Py_ssize_t size):
     # ENC-1: canonical decimal from 0 to 2^128 - 1.
@@ -50,37 +31,9 @@ cdef bint is_canonical_hash_key(const char *text, Py_ssize_t size):
     return is_hash_key(<const uint8_t *>text, size)
 
 
-cdef struct Growth:
-    # What a user record adds to an aggregated record: bytes of all, and of its own field without the head.
-    size_t size, inner
-    size_t pk_index, ehk_index
-    bint new_pk, new_ehk
-
-cdef int measure(
-    Growth *growth, dict pks, dict ehks, str partition_key, bytes data, object explicit_hash_key, object tags
-) except -1:
-    """ENC-6: the one count of bytes; who writes writes as many."""
-    cdef Py_ssize_t text_size
-    cdef PyObject *known = PyDict_GetItem(pks, partition_key)
-    growth.size = 0
-    growth.new_pk = known == NULL
-    growth.pk_index = len(pks) if growth.new_pk else PyLong_AsSsize_t(<object>known)
-    if growth.new_pk:
-        PyUnicode_AsUTF8AndSize(partition_key, &text_size)
-        growth.size += field_size(text_size)
-    growth.inner = 1 + varint_size(growth.pk_index) + field_size(PyBytes_GET_SIZE(data))
-    growth.new_ehk = False
-    if explicit_hash_key is not None:
-        known = PyDict_GetItem(ehks, explicit_hash_key)
-        growth.new_ehk = known == NULL
-        growth.ehk_index = len(ehks) if growth.new_ehk else PyLong_AsSsize_t(<object>known)
-        growth.inner += 1 + varint_size(growth.ehk_index)
-        if growth.new_ehk:
-            growth.size += field_size(len(<str>explicit_hash_key))  # digits
-    if tags:
-        growth.inner += len(tail_of(tags))
-    growth.size += field_size(growth.inner)
-    return 0
+cdef struct Part:
+    # A user record in an aggregated record: bytes of its field without the head, and its indices.
+    size_t inner, pk_index, ehk_index
 
 
 cdef bytes tail_of(tags):
@@ -97,37 +50,28 @@ cdef class AggregatedRecordBuilder:
     """
 
     cdef public object max_size
-    cdef list records
+    cdef list records  # of tuples: what was measured cannot change
+    cdef dict tails  # by number of a user record with tags: what is written behind its data
     cdef dict pks
     cdef dict ehks
-    cdef Bytes pk_table
-    cdef Bytes ehk_table
-    cdef Bytes body
-
-    def __cinit__(self):
-        memset(&self.pk_table, 0, sizeof(Bytes))
-        memset(&self.ehk_table, 0, sizeof(Bytes))
-        memset(&self.body, 0, sizeof(Bytes))
+    cdef Part *parts
+    cdef size_t room
+    cdef size_t written
 
     def __init__(self, max_size=None):
         self.max_size = max_size
         self.clear()
 
     def __dealloc__(self):
-        free(self.pk_table.at)
-        free(self.ehk_table.at)
-        free(self.body.at)
+        free(self.parts)
 
     def __len__(self):
         return len(self.records)
 
-    cdef size_t written(self) noexcept:
-        return FRAME_OVERHEAD + self.pk_table.count + self.ehk_table.count + self.body.count
-
     @property
     def size(self):
         """Bytes that `build` gives now; 0 while empty."""
-        return self.written() if self.records else 0
+        return self.written if self.records else 0
 
     def size_with(self, record not None):
         """Bytes that `build` would give with ``record`` added, whether or not they fit.
@@ -141,6 +85,13 @@ cdef class AggregatedRecordBuilder:
         fit; in both cases nothing has changed."""
         self.put(record, True)
 
+    def clear(self):
+        """Empties the builder. Returns its user records."""
+        records, self.records = self.records, []
+        self.tails, self.pks, self.ehks = {}, {}, {}
+        self.written = FRAME_OVERHEAD
+        return records
+
     def build(self):
         """The aggregated record of the added user records. Raises EncodeError if there are none."""
         cdef bytes frame = self.unsigned()
@@ -149,78 +100,107 @@ cdef class AggregatedRecordBuilder:
         memcpy(start + size - 16, PyBytes_AS_STRING(digest_of(<const uint8_t[: size - 20]>(start + 4))), 16)
         return frame
 
-    cdef bytes unsigned(self):
-        """The same without its digest: the caller writes the last 16 bytes."""
-        cdef bytes frame
-        cdef uint8_t *p
-        if not self.records:
-            raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
-        # ENC-4 of spec/01: all partition keys, all explicit hash keys, all user records.
-        frame = PyBytes_FromStringAndSize(NULL, self.written())
-        p = <uint8_t *>PyBytes_AS_STRING(frame)
-        memcpy(p, b"\xf3\x89\x9a\xc2", 4)
-        p += 4
-        memcpy(p, self.pk_table.at, self.pk_table.count)
-        p += self.pk_table.count
-        if self.ehk_table.count:
-            memcpy(p, self.ehk_table.at, self.ehk_table.count)
-            p += self.ehk_table.count
-        memcpy(p, self.body.at, self.body.count)
-        return frame
-
-    def clear(self):
-        """Empties the builder. Returns its user records."""
-        records, self.records = self.records, []
-        self.pks, self.ehks = {}, {}
-        self.pk_table.count = self.ehk_table.count = self.body.count = 0
-        return records
-
     cdef size_t put(self, object record, bint write) except 0:
-        """The size with `record`; adds it if `write`. Raises before anything has changed."""
-        cdef Growth growth
-        cdef const char *text
+        """ENC-6: the one count of bytes. The size with `record`; adds it if `write`. Raises before anything has
+        changed."""
+        cdef size_t count = len(self.records), after = self.written
         cdef Py_ssize_t text_size
-        cdef size_t after, data_size
-        cdef bytes tail
-        cdef uint8_t *p
-        partition_key, data, explicit_hash_key, tags = record
-        if not self.plainly_fit(partition_key, data, explicit_hash_key, tags):
-            _size.check(record, len(self.records))
-        measure(&growth, self.pks, self.ehks, partition_key, data, explicit_hash_key, tags)
-        after = self.written() + growth.size
+        cdef Part part
+        cdef PyObject *known
+        cdef bytes tail = None
+        cdef bint new_pk, new_ehk = False
+        cdef str partition_key
+        cdef bytes data
+        if not isinstance(record, tuple):
+            record = tuple(record)
+        if PyTuple_GET_SIZE(record) != 4:
+            raise ValueError("a user record has four fields")
+        key, payload = <object>PyTuple_GET_ITEM(record, 0), <object>PyTuple_GET_ITEM(record, 1)
+        explicit_hash_key, tags = <object>PyTuple_GET_ITEM(record, 2), <object>PyTuple_GET_ITEM(record, 3)
+        if not self.plainly_fit(key, payload, explicit_hash_key, tags):
+            _size.check(record, count)
+        partition_key, data = key, payload
+        known = PyDict_GetItem(self.pks, partition_key)
+        new_pk = known == NULL
+        part.pk_index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>known)
+        part.ehk_index = NONE
+        if new_pk:
+            PyUnicode_AsUTF8AndSize(partition_key, &text_size)
+            after += field_size(text_size)
+        part.inner = 1 + varint_size(part.pk_index) + field_size(PyBytes_GET_SIZE(data))
+        if explicit_hash_key is not None:
+            known = PyDict_GetItem(self.ehks, explicit_hash_key)
+            new_ehk = known == NULL
+            part.ehk_index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>known)
+            part.inner += 1 + varint_size(part.ehk_index)
+            if new_ehk:
+                after += field_size(len(<str?>explicit_hash_key))  # digits
+        if tags:
+            tail = tail_of(tags)
+            part.inner += len(tail)
+        after += field_size(part.inner)
         if not write:
             return after
         # ENC-5: a user record is taken whole or refused.
         if self.max_size is not None and after > self.max_size:
-            raise AggregateFull(
-                field="data", size=after, max_size=self.max_size, record_index=len(self.records)
-            )
+            raise AggregateFull(field="data", size=after, max_size=self.max_size, record_index=count)
+        self.reserve(count)
+        self.parts[count] = part
+        self.written = after
+        if new_pk:
+            self.pks[partition_key] = part.pk_index
+        if new_ehk:
+            self.ehks[explicit_hash_key] = part.ehk_index
+        if tail is not None:
+            self.tails[count] = tail
         self.records.append(record)
-        p = reserve(&self.body, growth.inner + 11)
-        if growth.new_pk:
-            text = PyUnicode_AsUTF8AndSize(partition_key, &text_size)
-            append_field(&self.pk_table, 0x0A, text, text_size)
-            self.pks[partition_key] = growth.pk_index
-        if growth.new_ehk:
-            text = PyUnicode_AsUTF8AndSize(explicit_hash_key, &text_size)
-            append_field(&self.ehk_table, 0x12, text, text_size)
-            self.ehks[explicit_hash_key] = growth.ehk_index
-        p[0] = 0x1A
-        p = write_varint(p + 1, growth.inner)
-        p[0] = 0x08
-        p = write_varint(p + 1, growth.pk_index)
-        if explicit_hash_key is not None:
-            p[0] = 0x10
-            p = write_varint(p + 1, growth.ehk_index)
-        data_size = PyBytes_GET_SIZE(data)
-        p[0] = 0x1A
-        p = write_varint(p + 1, data_size)
-        memcpy(p, PyBytes_AS_STRING(data), data_size)
-        if tags:
-            tail = tail_of(tags)
-            memcpy(p + data_size, PyBytes_AS_STRING(tail), len(tail))
-        self.body.count += field_size(growth.inner)
         return after
+
+    cdef int reserve(self, size_t count) except -1:
+        """Makes room for one more than `count` parts."""
+        cdef void *moved
+        if count == self.room:
+            moved = realloc(self.parts, (2 * count + 16) * sizeof(Part))
+            if moved == NULL:
+                raise MemoryError
+            self.parts, self.room = <Part *>moved, 2 * count + 16
+        return 0
+
+    cdef bytes unsigned(self):
+        """The aggregated record without its digest: the caller writes the last 16 bytes."""
+        cdef bytes frame
+        cdef uint8_t *p
+        cdef Py_ssize_t i
+        if not self.records:
+            raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
+        # ENC-4 of spec/01: all partition keys, all explicit hash keys, all user records.
+        frame = PyBytes_FromStringAndSize(NULL, self.written)
+        p = <uint8_t *>PyBytes_AS_STRING(frame)
+        memcpy(p, b"\xf3\x89\x9a\xc2", 4)
+        p = write_keys(p + 4, 0x0A, self.pks)
+        p = write_keys(p, 0x12, self.ehks)
+        for i in range(len(self.records)):
+            p = self.write(p, i)
+        return frame
+
+    cdef inline uint8_t *write(self, uint8_t *p, Py_ssize_t i):
+        """Writes the field of user record `i`; gives its end."""
+        cdef Part *part = &self.parts[i]
+        cdef bytes data = <bytes>PyTuple_GET_ITEM(<object>PyList_GET_ITEM(self.records, i), 1)
+        cdef bytes tail
+        p[0] = 0x1A
+        p = write_varint(p + 1, part.inner)
+        p[0] = 0x08
+        p = write_varint(p + 1, part.pk_index)
+        if part.ehk_index != NONE:
+            p[0] = 0x10
+            p = write_varint(p + 1, part.ehk_index)
+        p = write_field(p, 0x1A, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        if self.tails and i in self.tails:
+            tail = self.tails[i]
+            memcpy(p, PyBytes_AS_STRING(tail), len(tail))
+            p += len(tail)
+        return p
 
     cdef bint plainly_fit(self, object partition_key, object payload, object explicit_hash_key, object tags):
         """Whether `size.check` would accept it, if that can be checked fast."""
@@ -240,6 +220,16 @@ cdef class AggregatedRecordBuilder:
         return is_canonical_hash_key(text, size)
 
 
+cdef uint8_t *write_keys(uint8_t *p, uint8_t tag, dict keys) except NULL:
+    """Writes the keys of a table in the order of their first use."""
+    cdef Py_ssize_t size
+    cdef const char *text
+    for key in keys:
+        text = PyUnicode_AsUTF8AndSize(key, &size)
+        p = write_field(p, tag, text, size)
+    return p
+
+
 cdef bytes digest_of(const uint8_t[:] message):
     return hashlib.md5(message, usedforsecurity=False).digest()
 
@@ -256,9 +246,6 @@ def encode_many(groups):
     """`codec.encode_many`: `encode` of every group, with digests in parallel."""
     cdef AggregatedRecordBuilder builder = AggregatedRecordBuilder()
     cdef list frames = []
-    cdef kpl_message *messages
-    cdef bytes frame
-    cdef size_t count, i
     for index, records in enumerate(groups):
         try:
             for record in records:
@@ -267,8 +254,19 @@ def encode_many(groups):
         except EncodeError as error:
             raise error.in_group(index) from None
         builder.clear()
-    count = len(frames)
-    messages = <kpl_message *>malloc((count + 1) * sizeof(kpl_message))
+    return signed(frames)
+
+
+def build_many(builders):
+    """`codec.build_many`: `build` of every builder, with digests in parallel."""
+    return signed([(<AggregatedRecordBuilder?>builder).unsigned() for builder in builders])
+
+
+cdef list signed(list frames):
+    """The same frames with their digests, which are computed in parallel."""
+    cdef size_t count = len(frames), i
+    cdef kpl_message *messages = <kpl_message *>malloc((count + 1) * sizeof(kpl_message))
+    cdef bytes frame
     if messages == NULL:
         raise MemoryError
     for i in range(count):

@@ -56,6 +56,8 @@ def plain_pending(type kind not None, type record_kind not None, object partitio
     made = kpl_steal(record)
     pending = kind.__new__(kind)
     pending.begin(made, hash_key, size)
+    # The collector need not look at each of very many: a cycle through one is gone when it has its result.
+    PyObject_GC_UnTrack(<void *>pending)
     return pending
 
 
@@ -83,36 +85,3 @@ def deliveries(type kind not None, list records not None, str shard_id not None,
         PyObject_GC_UnTrack(row)  # text, numbers and attempts, which hold nothing else
         ended.append((pending, kpl_steal(row)))
     return ended
-
-
-cdef class AggregateSize:
-    """`format.size.AggregateSize`, compiled."""
-
-    cdef dict pks
-    cdef dict ehks
-    cdef readonly Py_ssize_t size
-
-    def __cinit__(self):
-        self.pks, self.ehks = {}, {}
-
-    def after(self, record not None):
-        """The size with ``record`` added."""
-        return self.take(record, 0)
-
-    def add(self, record not None, max_size=None):
-        """Adds ``record`` unless the size would exceed ``max_size``. Returns the size with it in both cases."""
-        return self.take(record, PY_SSIZE_T_MAX if max_size is None else max_size)
-
-    cdef Py_ssize_t take(self, object record, Py_ssize_t max_size) except -1:
-        cdef Growth growth
-        cdef Py_ssize_t size
-        partition_key, data, explicit_hash_key, tags = record
-        measure(&growth, self.pks, self.ehks, partition_key, data, explicit_hash_key, tags)
-        size = (self.size or FRAME_OVERHEAD) + growth.size
-        if size <= max_size:
-            self.size = size
-            if growth.new_pk:
-                self.pks[partition_key] = growth.pk_index
-            if growth.new_ehk:
-                self.ehks[explicit_hash_key] = growth.ehk_index
-        return size

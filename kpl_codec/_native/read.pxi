@@ -16,6 +16,14 @@ cdef struct Data:
     bint plain  # even if it looks like an aggregate
 
 
+cdef inline bint is_version(const uint8_t *known, const uint8_t *at) noexcept nogil:
+    cdef uint64_t a[2]
+    cdef uint64_t b[2]
+    memcpy(a, known, 16)
+    memcpy(b, at, 16)
+    return a[0] == b[0] and a[1] == b[1]
+
+
 cdef class Frames:
     """The data of `count` Kinesis records, read as a whole.
 
@@ -30,6 +38,13 @@ cdef class Frames:
     cdef uint8_t *hashes  # 16 bytes a text: those of partition keys, then those of explicit hash keys
     cdef bint hashed
     cdef readonly size_t count
+    cdef bint unframing
+    cdef int32_t *schemas  # a number of `versions` per row, -1: none
+    cdef size_t schema_room
+    cdef uint8_t *versions  # 16 bytes each
+    cdef size_t version_count, version_room
+    cdef int32_t known[256]  # by a byte of the version: 1 more than the number last given to one
+    cdef readonly bint packed  # whether there are frames of the Schema Registry with zlib
 
     def __dealloc__(self):
         free(self.data)
@@ -37,6 +52,8 @@ cdef class Frames:
         free(self.starts)
         leave_message(&self.m)
         free(self.hashes)
+        free(self.schemas)
+        free(self.versions)
 
     cdef int reserve(self, size_t count) except -1:
         """Makes room for `count` records. The subclass fills in `data`."""
@@ -119,9 +136,52 @@ cdef class Frames:
                     answer = self.add_plain(i, hash_keys)
                     if answer == NOT_CERTAIN:
                         self.state[i] = UNCERTAIN
+                if self.unframing and answer != NO_MEMORY and not self.unframe(self.starts[i]):
+                    answer = NO_MEMORY
             first = last
         self.starts[self.count] = self.m.rows.count
         return answer
+
+    cdef bint unframe(self, size_t first) noexcept nogil:
+        """Takes the frame of the Schema Registry off the rows from `first` on, if their payload is not in zlib."""
+        cdef size_t i, slot
+        cdef int32_t number
+        cdef const uint8_t *at
+        cdef void *more
+        cdef Row *row
+        if self.schema_room < self.m.rows.count:
+            self.schema_room = self.m.rows.room
+            more = realloc(self.schemas, 4 * self.schema_room)
+            if more == NULL:
+                return False
+            self.schemas = <int32_t *>more
+        for i in range(first, self.m.rows.count):
+            row = &self.m.rows.at[i]
+            at = row.data
+            self.schemas[i] = -1
+            # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed, and all
+            # other data MUST be left as it is."
+            if row.size < 18 or at[0] != 3 or (at[1] != 0 and at[1] != 5):
+                continue
+            if at[1] == 5:
+                self.packed = True
+                continue
+            slot = at[2] ^ at[9] ^ at[17]
+            number = self.known[slot] - 1
+            if number < 0 or not is_version(self.versions + 16 * number, at + 2):
+                if self.version_count == self.version_room:
+                    self.version_room = 2 * self.version_room + 16
+                    more = realloc(self.versions, 16 * self.version_room)
+                    if more == NULL:
+                        return False
+                    self.versions = <uint8_t *>more
+                memcpy(self.versions + 16 * self.version_count, at + 2, 16)
+                number = <int32_t>self.version_count
+                self.version_count += 1
+                self.known[slot] = number + 1
+            self.schemas[i] = number
+            row.data, row.size = at + 18, row.size - 18
+        return True
 
     cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
         """The row of a plain record; in a subclass."""

@@ -22,7 +22,7 @@ cdef class FrameRows(JudgedFrames):
     with some hundred user records; one that the KCL drops (1); one that Python must open (2). The last two have
     no rows.
 
-    ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the last field of a row by the kind of its
+    ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
     aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
     `judge` is called before the first run.
     ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `judge`.
@@ -44,7 +44,6 @@ cdef class FrameRows(JudgedFrames):
     cdef size_t *made  # the indices of the texts with a key or a placement
     cdef size_t made_count
     cdef size_t room
-    cdef list numbers  # 0, 1, 2 and so on: the rows of all aggregates share them
 
     def __cinit__(self, list records not None, tuple types not None, tuple fates not None, *, bint kcl=False,
                   bint judged=False):
@@ -54,14 +53,16 @@ cdef class FrameRows(JudgedFrames):
         cdef tuple record
         cdef bytes data
         record_type, self.row_type, self.placement_type = types
-        for kind, width in zip(types, (7, 12, 6)):
+        for kind, width in zip(types, (8, WIDTH, 6)):
             check_row_type(kind, width)
+        if not NUMBERS:
+            NUMBERS.update(zip(self.row_type._fields, range(WIDTH)))
         if len(fates) != 4:
             raise ValueError("fates")
         self.records = []
         for i in range(min(<size_t>len(records), <size_t>MOST_RECORDS)):
             item = <object>PyList_GET_ITEM(records, i)
-            if not isinstance(item, record_type) or PyTuple_GET_SIZE(item) != 7:
+            if not isinstance(item, record_type) or PyTuple_GET_SIZE(item) != 8:
                 raise TypeError(item)
             record = <tuple>item
             item = <object>PyTuple_GET_ITEM(record, 1)
@@ -73,7 +74,7 @@ cdef class FrameRows(JudgedFrames):
             self.records.append(record)
             if size >= CHUNK and frames % LANES == 0:
                 break
-        self.fates, self.kcl, self.judged, self.numbers = fates, kcl, judged, []
+        self.fates, self.kcl, self.judged = fates, kcl, judged
         self.reserve(len(self.records))
         for i in range(self.count):
             record = <tuple>PyList_GET_ITEM(self.records, i)
@@ -174,6 +175,10 @@ cdef class FrameRows(JudgedFrames):
         cdef char kind = 0
         cdef bint atoms
         cdef tuple source
+        cdef object shared
+        cdef bytes empty = b""
+        cdef PyObject *none = <PyObject *>None
+        cdef PyObject *no_data = <PyObject *>empty
         if first == self.count:
             raise StopIteration
         if (self.judged or self.facts is not None) and self.codes == NULL:
@@ -196,10 +201,9 @@ cdef class FrameRows(JudgedFrames):
                     if self.kcl and kind >= 2:
                         what = DROPPED
                         break
-                while <size_t>len(self.numbers) < stop - start:
-                    self.numbers.append(len(self.numbers))
+                shared = self.make(none, no_data, none, source, 0, True, none, kind, atoms)
                 for i in range(start, stop):
-                    rows.append(self.user_row(source, i, i - start, kind, atoms))
+                    rows.append(self.user_row(shared, source, i, i - start, kind, atoms))
             self.forget()
             record += 1
         if record == first:
@@ -208,21 +212,22 @@ cdef class FrameRows(JudgedFrames):
         self.next = record
         return <int>OPENED, first, record, rows
 
-    cdef inline object user_row(self, tuple source, size_t i, Py_ssize_t number, char kind, bint atoms):
+    cdef inline object user_row(self, object shared, tuple source, size_t i, size_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
-        cdef size_t pks = self.m.pks.count
-        cdef bytes data = PyBytes_FromStringAndSize(<const char *>row.data, row.size)
-        return self.make(
-            self.key(row.pk),
-            <PyObject *>data,
-            <PyObject *>None if row.ehk == NONE else self.key(pks + row.ehk),
-            source,
-            <object>PyList_GET_ITEM(self.numbers, number),
-            True,
-            <PyObject *>None if self.facts is None else self.placement(row, source, kind),
-            kind,
-            atoms,
-        )
+        cdef PyObject *pk = NULL
+        cdef PyObject *ehk = NULL if row.ehk != NONE else <PyObject *>None
+        cdef Text *pk_text = &self.m.pks.at[row.pk]
+        cdef Text *ehk_text = NULL if row.ehk == NONE else &self.m.ehks.at[row.ehk]
+        cdef PyObject *placed = <PyObject *>None if self.facts is None else self.placement(row, source, kind)
+        cdef size_t size = row.size + pk_text.size + (0 if ehk_text == NULL else ehk_text.size)
+        cdef CompactRecord made
+        # A text that many have is made once for all.
+        if size > MOST_INSIDE or 2 * self.m.pks.count <= self.m.rows.count:
+            pk = self.key(row.pk)
+        if ehk == NULL and (size > MOST_INSIDE or 2 * self.m.ehks.count <= self.m.rows.count):
+            ehk = self.key(self.m.pks.count + row.ehk)
+        made = compact(shared, row, pk, pk_text, ehk, ehk_text, <uint32_t>number, placed)
+        return made if atoms else whole(made)
 
     cdef object plain_row(self, tuple source, size_t record, bint atoms):
         return self.make(
@@ -240,13 +245,14 @@ cdef class FrameRows(JudgedFrames):
     cdef inline object make(self, PyObject *pk, PyObject *data, PyObject *ehk, tuple source, object sub,
                             object aggregated, PyObject *placement, char kind, bint atoms):
         cdef tuple none = ()
-        cdef PyObject *items[12]
+        cdef PyObject *items[WIDTH]
         items[0], items[1], items[2], items[3] = pk, data, ehk, <PyObject *>none
         items[4], items[5], items[6] = PyTuple_GET_ITEM(source, 2), <PyObject *>sub, <PyObject *>aggregated
         items[7], items[8] = PyTuple_GET_ITEM(source, 3), PyTuple_GET_ITEM(source, 4)
         items[9], items[10] = placement, <PyObject *>none
         items[11] = PyTuple_GET_ITEM(self.fates, <Py_ssize_t>kind)
-        return new_row(self.row_type, items, 12, atoms)
+        items[12], items[13] = <PyObject *>None, PyTuple_GET_ITEM(source, 7)
+        return new_row(self.row_type, items, WIDTH, atoms)
 
     cdef PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""

@@ -8,7 +8,7 @@ cdef class FrameColumns(JudgedFrames):
     plain records). ``allocate(size)`` makes every output buffer.
     ``hash_keys``: the hash keys of all keys are computed, and plain records with unusual explicit hash keys
     are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data must not be opened: these are
-    uncertain.
+    uncertain. ``unframe``: rows have no frame of the Schema Registry (schema_registry.py), unless with zlib.
     """
 
     cdef Column column
@@ -17,7 +17,7 @@ cdef class FrameColumns(JudgedFrames):
     cdef object allocate
 
     def __cinit__(self, Column data not None, Column partition_keys not None, Column explicit_hash_keys not None,
-                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None):
+                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None, bint unframe=False):
         cdef size_t i
         if partition_keys.count != data.count or explicit_hash_keys.count != data.count or (
             closed is not None and <size_t>closed.shape[0] != data.count
@@ -25,6 +25,7 @@ cdef class FrameColumns(JudgedFrames):
             raise ValueError("columns of different lengths")
         self.column, self.pk, self.ehk, self.allocate = data, partition_keys, explicit_hash_keys, allocate
         self.reserve(data.count)
+        self.unframing = unframe
         for i in range(self.count):
             self.data[i].at, self.data[i].size, self.data[i].plain = NULL, 0, False
             if not data.is_null(i) and (closed is None or not closed[i]):
@@ -85,6 +86,8 @@ cdef class FrameColumns(JudgedFrames):
             if not records[record]:
                 for i in range(self.starts[record], self.starts[record + 1]):
                     self.m.rows.at[kept] = self.m.rows.at[i]
+                    if self.unframing:
+                        self.schemas[kept] = self.schemas[i]
                     kept += 1
             self.starts[record] = first
         self.starts[self.count] = self.m.rows.count = kept
@@ -153,6 +156,31 @@ cdef class FrameColumns(JudgedFrames):
                 total += row.size
                 ends[i - start + 1] = <int32_t>total
         return None, offsets.buffer, out.buffer
+
+    @property
+    def schema_version_ids(self):
+        """16 bytes for each number of a schema version; the same ones may have several."""
+        return PyBytes_FromStringAndSize(<const char *>self.versions, 16 * self.version_count)
+
+    def schema_versions(self, size_t start, size_t stop):
+        """(validity or None, int32): the number of each row's schema version; None if no row has one."""
+        cdef Output out, valid = None
+        cdef size_t i, nulls = 0
+        self.check(start, stop)
+        if not self.version_count:
+            return None
+        out = Output(self.allocate, 4 * (stop - start))
+        memcpy(out.at, self.schemas + start, 4 * (stop - start))
+        for i in range(start, stop):
+            nulls += self.schemas[i] < 0
+        if nulls == stop - start:
+            return None
+        if nulls:
+            valid = Output(self.allocate, (stop - start + 7) // 8)
+            memset(valid.at, 0, (stop - start + 7) // 8)
+            for i in range(stop - start):
+                valid.at[i >> 3] |= (self.schemas[start + i] >= 0) << (i & 7)
+        return None if valid is None else valid.buffer, out.buffer
 
     def partition_keys(self, size_t start, size_t stop):
         """(validity or None, offsets int32, bytes) of the rows' partition keys."""

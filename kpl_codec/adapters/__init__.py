@@ -9,20 +9,27 @@
 Specification: spec/06-lambda.md, CAP-1 to CAP-12.
 """
 
-from .reading import captured, from_get_records, from_kcl, from_lambda, from_raw, kinesis_records
-from .shapes import Shape, firehose_record, lambda_record
+from .reading import (
+    captured,
+    from_get_records,
+    from_kcl,
+    from_lambda,
+    from_queue_records,
+    from_raw,
+    kinesis_records,
+)
+from .shapes import Shape
 from .writing import to_firehose, to_get_records, to_lambda
 
 __all__ = [
     "Shape",
     "captured",
-    "firehose_record",
     "from_get_records",
     "from_kcl",
     "from_lambda",
+    "from_queue_records",
     "from_raw",
     "kinesis_records",
-    "lambda_record",
     "to_firehose",
     "to_get_records",
     "to_lambda",

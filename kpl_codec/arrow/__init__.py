@@ -23,12 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..compiled import speedups
 from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import Opener, Policy, check_policy
+from ..deaggregation.unframing import Unframer
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
@@ -38,11 +41,17 @@ with needing_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
 
-from .coalescing import coalesce
+from .coalescing import coalesce as coalesce
 from .compiled_columns import CompiledColumns
-from .decompressed import NEEDED, decompressed
+from .decompressed import NEEDED, decompressed, unframed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
-from .layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Layout, Source, parts
+from .layout import COUNTING_FIELDS as COUNTING_FIELDS
+from .layout import ERROR_FIELDS as ERROR_FIELDS
+from .layout import FIELDS as FIELDS
+from .layout import PLACEMENT_FIELDS as PLACEMENT_FIELDS
+from .layout import SCHEMA_FIELD as SCHEMA_FIELD
+from .layout import TAGS_FIELD as TAGS_FIELD
+from .layout import Layout, Source, parts
 from .object_columns import ObjectColumns
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
@@ -64,28 +73,34 @@ def output_schema(
     *,
     placement: bool = False,
     tags: bool = False,
+    unframe: bool = False,
     columns: Iterable[str] | None = None,
+    dictionaries: bool | None = None,
 ) -> pa.Schema:
     """The schema that `deaggregate_batches` gives for batches of ``schema``.
 
-    The nine columns of a user record, ``tags`` if asked for, the input's other columns, with a shard map the
-    placement columns, and under the ``report`` policy the columns of the KCL's outcome, of errors and for
-    counting. ``columns``: only those of them, in that order.
-    Raises TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for a name in
+    The nine columns of a user record, ``tags`` and (``unframe``) ``schemaVersionId`` if asked for, the
+    input's other columns, with a shard map the placement columns, and under the ``report`` policy the columns
+    of the KCL's outcome, of errors and for counting. ``columns``: only those of them, in that order. Raises
+    TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for a name in
     ``columns`` that is none of them, or is there twice.
     """
-    return Layout(plain_schema(schema), policy, placement, tags, columns).schema
+    return Layout(
+        plain_schema(schema), policy, placement, tags, columns, unframe=unframe, dictionaries=dictionaries
+    ).schema
 
 
 class Deaggregator:
     """Turns batches of ``schema`` into batches of ``.schema``.
 
-    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``: as in `kpl_codec.deaggregate`.
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
+    `kpl_codec.deaggregate`; ``unframe`` adds the column ``schemaVersionId``, and rows that have one stay.
     ``.counts``: what was opened so far.
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
     ``columns``: the names of the columns that are wanted, None for all; others are not made.
     ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but sequence
-    numbers, keys and errors. A batch stays within its limit if they are written out.
+    numbers, keys and errors; None: ``schemaVersionId`` only. A batch stays within its limit if they are
+    written out.
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.
     """
 
@@ -98,10 +113,11 @@ class Deaggregator:
         hash_key_range: HashKeyRange | None = None,
         on_drop: Callable[[Drop], None] | None = None,
         max_decompressed_size: int | None = None,
+        unframe: bool = False,
         tags: bool = False,
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
-        dictionaries: bool = False,
+        dictionaries: bool | None = None,
         _counts: Counts | None = None,
     ) -> None:
         check_policy(policy)
@@ -110,10 +126,16 @@ class Deaggregator:
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
-        self._undo = None
+        #: What is done to batches of user records if compiled code does not do it.
+        self._steps: list[Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]] = []
+        defects = self.counts.defects
         if max_decompressed_size is not None:
-            defects = self.counts.defects if policy == "report" else None
-            self._undo = Decompressor(max_decompressed_size, defects)
+            undo = Decompressor(max_decompressed_size, defects if policy == "report" else None)
+            self._steps.append(partial(decompressed, undo=undo, max_bytes=max_batch_bytes))
+        self._peels = unframe and not self._steps  # it does not see frames in compressed data
+        if unframe:
+            off = Unframer(max_decompressed_size, policy, defects)
+            self._steps.append(partial(unframed, undo=off, max_bytes=max_batch_bytes))
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         self._layout = Layout(
@@ -124,7 +146,8 @@ class Deaggregator:
             columns,
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
-            needed=() if self._undo is None else NEEDED,
+            needed=NEEDED if self._steps else (),
+            unframe=unframe,
         )
         self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
         opener = Opener(policy, self._judge, self.counts, on_drop)
@@ -142,15 +165,16 @@ class Deaggregator:
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
             made = self._process_part(Source(part, self._layout))
-            if self._undo is None:
-                yield from made
-                continue
-            for rows in made:
-                for batch in decompressed(rows, self._undo, self.max_batch_bytes):
-                    yield batch.select(self.schema.names)
+            whole = len(self._layout.made) == len(self.schema)
+            yield from made if whole else (rows.select(self.schema.names) for rows in made)
+
+    def _undone(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for step in self._steps:
+            made = chain.from_iterable(map(step, made))
+        return made
 
     def goes_on(self, batch: pa.RecordBatch) -> bool:
-        """Whether the first row was opened before: what becomes of it depends on the row in front of it."""
+        """Whether the first row was opened before: what becomes of it depends on the one in front."""
         return Source(batch.slice(0, 1), self._layout).opened is not None
 
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
@@ -158,7 +182,7 @@ class Deaggregator:
             return
         compiled = None
         if speedups is not None:
-            compiled = CompiledColumns(source, self._layout, self._judge, self.policy)
+            compiled = CompiledColumns(source, self._layout, self._judge, self.policy, self._peels)
         ways = self._ways(source, compiled)
         limit = self.max_batch_bytes
         ends = [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]
@@ -166,15 +190,17 @@ class Deaggregator:
         for end in ends:
             way = ways[start]
             if way == _KEPT:
-                yield from self._objects.kept(source, start, end, limit)
+                yield from self._undone(self._objects.kept(source, start, end, limit))
             elif way == _OBJECTS:
-                yield from self._objects.opened(source, start, end, limit)
+                yield from self._undone(self._objects.opened(source, start, end, limit))
             elif compiled is not None:
                 self._objects.forget()
                 if self._on_drop is not None:
                     for drop in compiled.drops(start, end):
                         self._on_drop(drop)
-                yield from compiled.batches(start, end, self.counts, limit)
+                made = compiled.batches(start, end, self.counts, limit)
+                done = self._peels and not compiled.packed
+                yield from made if done else self._undone(made)
             start = end
 
     def _ways(self, source: Source, compiled: CompiledColumns | None) -> np.ndarray[Any, Any]:
@@ -213,6 +239,7 @@ def deaggregate_batches(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
     tags: bool = False,
     columns: Iterable[str] | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -220,12 +247,11 @@ def deaggregate_batches(
     """The user records of ``batches``, which share one schema, lazily and in order.
 
     ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
-    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``: as in `kpl_codec.deaggregate`;
-    data is decompressed in rows that were opened before, too. Small batches are joined up to
-    ``max_batch_bytes`` (hostile input can make very many).
-    ``columns``: the names of the columns that are wanted, in that order; others are not made.
-    Raises what `Deaggregator` raises, TypeError for what is no Arrow data; ``strict`` raises DecodeError
-    while iterating.
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
+    `Deaggregator`; data is decompressed and unframed in rows that were opened before, too. Small batches are
+    joined up to ``max_batch_bytes`` (hostile input can make very many). ``columns``: the names of the columns
+    that are wanted, in that order; others are not made. Raises what `Deaggregator` raises, TypeError for what
+    is no Arrow data; ``strict`` raises DecodeError while iterating.
     """
     counts = Counts()
     options: dict[str, Any] = {
@@ -233,6 +259,7 @@ def deaggregate_batches(
         "hash_key_range": hash_key_range,
         "on_drop": on_drop,
         "max_decompressed_size": max_decompressed_size,
+        "unframe": unframe,
         "tags": tags,
         "columns": columns,
         "max_batch_bytes": max_batch_bytes,
@@ -257,6 +284,7 @@ def deaggregate_table(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
     tags: bool = False,
     columns: Iterable[str] | None = None,
     threads: int | None = None,
@@ -282,6 +310,7 @@ def deaggregate_table(
         "shard_map": shard_map,
         "hash_key_range": hash_key_range,
         "max_decompressed_size": max_decompressed_size,
+        "unframe": unframe,
         "tags": tags,
         "columns": None if columns is None else list(columns),
         "max_batch_bytes": _CHUNK_BYTES,
@@ -349,16 +378,9 @@ def _shares(
 
 
 __all__ = [
-    "COUNTING_FIELDS",
-    "DEFAULT_BATCH_BYTES",
-    "ERROR_FIELDS",
-    "FIELDS",
-    "PLACEMENT_FIELDS",
-    "TAGS_FIELD",
     "Batches",
     "Deaggregator",
     "Users",
-    "coalesce",
     "deaggregate_batches",
     "deaggregate_table",
     "output_schema",

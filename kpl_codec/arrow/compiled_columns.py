@@ -17,6 +17,7 @@ from ..compiled import speedups
 from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
+from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, Judge
 from .layout import KEYS_AND_DATA, Layout, Source
 
@@ -42,9 +43,15 @@ def _can_spread(array: pa.Array) -> bool:
 
 
 class CompiledColumns:
-    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool per row)."""
+    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool per row).
 
-    def __init__(self, source: Source, layout: Layout, judge: Judge | None, policy: Policy) -> None:
+    ``unframe``: takes the Schema Registry's frames off; ``packed``: whether there are more, whose payload is
+    in
+    zlib."""
+
+    def __init__(
+        self, source: Source, layout: Layout, judge: Judge | None, policy: Policy, unframe: bool
+    ) -> None:
         self._source, self._layout = source, layout
         opened = source.opened
         self._frames = speedups.FrameColumns(
@@ -54,6 +61,7 @@ class CompiledColumns:
             pa.allocate_buffer,
             hash_keys=judge is not None,
             closed=None if opened is None else opened.astype(np.uint8),
+            unframe=unframe,
         )
         frames = self._frames
         #: The columns whose values compiled code knows, with their types and what writes them.
@@ -83,6 +91,13 @@ class CompiledColumns:
                 self._outside = {row: frames.first_outside(row) for row in np.flatnonzero(dropped).tolist()}
                 frames.drop(dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
+        #: The schema version ids by their number; None: no frame was taken off.
+        self._versions: pa.Array | None = None
+        self.packed = frames.packed
+        ids = frames.schema_version_ids
+        if ids:
+            texts = [version_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16)]
+            self._versions = pa.array(texts, pa.string())
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
         """What the KCL drops of the rows ``first`` to before ``last``."""
@@ -96,7 +111,7 @@ class CompiledColumns:
         ``max_bytes`` (or one user record)."""
         frames = self._frames
         start, stop = int(self._starts[first]), int(self._starts[last])
-        opens = bool(self._opened[first:last].any())
+        opens = self._versions is not None or bool(self._opened[first:last].any())
         counts.kinesis_records += last - first
         counts.aggregated_records += int(self._opened[first:last].sum())
         counts.user_records += stop - start
@@ -146,6 +161,13 @@ class CompiledColumns:
             kinds = kinds if len(kinds) == 1 else self._kinds[records]
             tables = layout.tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
             columns |= {name: _pick(table, kinds, count) for name, table in tables.items()}
+        if self._versions is not None and wants("schemaVersionId"):
+            buffers = frames.schema_versions(start, stop)
+            if buffers is not None:
+                numbers = pa.Array.from_buffers(pa.int32(), count, [*buffers])
+                columns["schemaVersionId"] = pa.DictionaryArray.from_arrays(
+                    numbers, self._versions, safe=False
+                )
         if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
         return layout.batch(columns, count)
@@ -171,10 +193,12 @@ class _Facts:
         facts = [coded.words(code) for code in distinct.tolist()]
         tables = {
             "expectedShardId": pa.array([expected for _, expected, _ in facts], pa.string()),
-            "placement": pa.array([verdict.value for verdict, _, _ in facts], pa.string()),
+            "placement": pa.array([verdict for verdict, _, _ in facts], pa.string()),
             "inRange": pa.array([in_range for _, _, in_range in facts], pa.bool_()),
         }
-        self._tables = layout.tables(tables)
+        # The verdict is mostly the same for all, also where the expected shards are not.
+        same = {name: table[:1] for name, table in tables.items() if len(table.unique()) == 1}
+        self._tables = layout.tables(tables | same)
 
     def columns(self, start: int, stop: int) -> dict[str, pa.Array]:
         made = self._frames.of_deciding_keys(self._numbers, start, stop)
@@ -191,6 +215,8 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
     """Items of a small table by int32 indices: one a row, or one for all rows."""
     if table.null_count == len(table):
         return pa.nulls(rows, table.type)
+    if len(table) == 1:
+        numbers = np.zeros(1, np.int32)
     if len(numbers) == 1 and not pa.types.is_dictionary(table.type):
         return pa.repeat(table[int(numbers[0])], rows)
     return table.take(pa.array(np.broadcast_to(numbers, rows)))

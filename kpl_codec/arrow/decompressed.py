@@ -1,71 +1,119 @@
-"""Undoes the compression of the column ``data`` of user records."""
+"""Undoes what was done to the data of user records: compression, and the Schema Registry's frame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregation.decompression import Decompressor
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import DecodeError
 from ..format.compression import STARTS
+from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, version_id_text
 from .object_columns import DEFECT_VALUES
 
-#: The columns that it reads or changes, where there are such.
+#: The columns that are read or changed, where there are such.
 NEEDED = (
-    *("data", "shardId", "sequenceNumber", "subSequenceNumber"),
+    *("data", "shardId", "sequenceNumber", "subSequenceNumber", "schemaVersionId"),
     *("error", "errorRecordIndex", "errorRequirement", "errorText", "errorCount"),
 )
+#: No data of an Arrow column of binary is larger.
+_LARGEST = 2**31 - 1
+_Undo = Callable[[DeaggregatedRecord], DeaggregatedRecord]
 
 
-def decompressed(rows: pa.RecordBatch, undo: Decompressor, max_bytes: int) -> Iterator[pa.RecordBatch]:
+def unframed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """``rows`` whose data is without frames, and whose ``schemaVersionId`` names their schema. ``undo``: an
+    `Unframer`; only user records with a frame in zlib become Python objects for it."""
+    data, versions = rows.column("data"), rows.column("schemaVersionId")
+    framed = pc.and_(pc.greater_equal(pc.binary_length(data), HEADER_SIZE), pc.is_null(versions))
+    starts = pc.binary_slice(data, 0, len(ZLIB))
+    found = pc.fill_null(pc.and_(framed, pc.equal(starts, PLAIN)), False)
+    packed = pc.any(pc.equal(starts, ZLIB)).as_py()
+    if found.true_count:
+        every = found.true_count == len(found)  # then nothing is copied that need not be
+        frames = data if every else data.filter(found)
+        ids = pc.binary_slice(frames, 2, HEADER_SIZE).dictionary_encode()
+        texts = pa.array(map(version_id_text, ids.dictionary.to_pylist()), pa.string())
+        made = pa.DictionaryArray.from_arrays(ids.indices, texts)
+        # (Without a stop, binary_slice of pyarrow 26 fails where nothing is left.)
+        bare = pc.binary_slice(frames, HEADER_SIZE, _LARGEST)
+        if not every:
+            bare = pc.replace_with_mask(data, found, bare)
+            made = pc.replace_with_mask(versions.cast(pa.string()), found, made.cast(pa.string()))
+        columns = rows.columns
+        for name, values in (("data", bare), ("schemaVersionId", made)):
+            kind = rows.schema.field(name).type
+            if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(values.type):
+                values = values.dictionary_encode()
+            columns[rows.schema.get_field_index(name)] = values.cast(kind)
+        rows = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+    yield from _changed(rows, (ZLIB,), undo, max_bytes) if packed else (rows,)
+
+
+def decompressed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """``rows`` with decompressed data, in batches of at most ``max_bytes`` of it (one row always fits).
 
-    Raises DecompressionError unless ``undo`` counts defects.
+    Raises DecompressionError unless ``undo``, a `Decompressor`, counts defects.
     """
-    # Only user records that start like compressed data become Python objects.
+    return _changed(rows, STARTS, undo, max_bytes)
+
+
+def _changed(
+    rows: pa.RecordBatch, beginnings: tuple[bytes, ...], undo: _Undo, max_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    # Only user records that begin like this become Python objects.
     column = rows.column("data").cast(pa.large_binary())
-    starts = pc.binary_slice(column, 0, max(map(len, STARTS)))
-    found = {
-        row for row, start in enumerate(starts.to_pylist()) if start is not None and start.startswith(STARTS)
-    }
+    heads = pa.array({beginning[:2] for beginning in beginnings}, pa.large_binary())
+    likely = np.flatnonzero(pc.is_in(pc.binary_slice(column, 0, 2), heads))
+    found = {row for row in likely.tolist() if column[row].as_py().startswith(beginnings)}
     if not found:
         yield rows
         return
     first = size = 0
     data: list[Any] = []
+    versions: dict[int, str] = {}
     defects: dict[int, DecodeError] = {}
     for row in range(rows.num_rows):
         value = column[row].as_py()
         if row in found:
-            record = undo(_record(rows, row, value))
+            before = _record(rows, row, value)
+            record = undo(before)
             value = record.data
             if record.defects:
                 defects[row] = record.defects[0]
+            if record.schema_version_id != before.schema_version_id:
+                versions[row] = record.schema_version_id or ""
         if data and size + len(value or b"") > max_bytes:
-            yield _batch(rows, first, data, defects)
+            yield _batch(rows, first, data, versions, defects)
             first, size, data = row, 0, []
         data.append(value)
         size += len(value or b"")
-    yield _batch(rows, first, data, defects)
+    yield _batch(rows, first, data, versions, defects)
 
 
 def _record(rows: pa.RecordBatch, row: int, data: bytes) -> DeaggregatedRecord:
-    """What the decompressor needs of a row."""
+    """What ``undo`` needs of a row."""
 
     def of(name: str) -> Any:
         return rows.column(name)[row].as_py()
 
+    version = of("schemaVersionId") if "schemaVersionId" in rows.schema.names else None
     return DeaggregatedRecord(
-        None, data, None, (), of("sequenceNumber"), of("subSequenceNumber"), True, of("shardId"), None
+        *(None, data, None, (), of("sequenceNumber"), of("subSequenceNumber"), True, of("shardId"), None),
+        schema_version_id=version,
     )
 
 
 def _batch(
-    rows: pa.RecordBatch, first: int, data: list[Any], defects: dict[int, DecodeError]
+    rows: pa.RecordBatch,
+    first: int,
+    data: list[Any],
+    versions: dict[int, str],
+    defects: dict[int, DecodeError],
 ) -> pa.RecordBatch:
     part = rows.slice(first, len(data))
     columns, index = part.columns, part.schema.get_field_index
@@ -73,17 +121,18 @@ def _batch(
     def put(name: str, values: list[Any]) -> None:
         columns[index(name)] = pa.array(values, part.schema.field(name).type)
 
+    def put_some(name: str, values: dict[int, Any]) -> None:
+        """``values`` by the row of ``rows``; the others stay."""
+        put(name, [values.get(row, value) for row, value in enumerate(part[name].to_pylist(), first)])
+
     put("data", data)
-    here = {row - first: defect for row, defect in defects.items() if first <= row < first + len(data)}
+    if any(first <= row < first + len(data) for row in versions):
+        put_some("schemaVersionId", versions)
+    here = [row for row in defects if first <= row < first + len(data)]
     if here:
-        counts = [count or 0 for count in part["errorCount"].to_pylist()]
-        fresh = [row for row in here if not counts[row]]
+        counts = part["errorCount"].to_pylist()
+        fresh = {row: defects[row] for row in here if not counts[row - first]}
         for name in filter(NEEDED.__contains__, DEFECT_VALUES):
-            values = part[name].to_pylist()
-            for row in fresh:
-                values[row] = DEFECT_VALUES[name](here[row])
-            put(name, values)
-        for row in here:
-            counts[row] += 1
-        put("errorCount", counts)
+            put_some(name, {row: DEFECT_VALUES[name](defect) for row, defect in fresh.items()})
+        put_some("errorCount", {row: (counts[row - first] or 0) + 1 for row in here})
     return pa.RecordBatch.from_arrays(columns, schema=part.schema)

@@ -26,6 +26,8 @@ FIELDS = (
     pa.field("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
 )
 TAGS_FIELD = pa.field("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+#: With ``unframe``: the schema of data whose frame is off.
+SCHEMA_FIELD = pa.field("schemaVersionId", pa.string())
 #: With a shard map: the fields of `kpl_codec.Placement`. ``hashKey`` is 16 bytes, big-endian.
 PLACEMENT_FIELDS = (
     pa.field("hashKey", pa.binary()),
@@ -52,7 +54,7 @@ COUNTING_FIELDS = (
 #: The types of all columns that are made here.
 TYPES: dict[str, pa.DataType] = {
     field.name: field.type
-    for field in (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+    for field in (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
 }
 KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 #: The columns that all user records of a Kinesis record share.
@@ -101,24 +103,27 @@ class Layout:
         tags: bool,
         columns: Iterable[str] | None = None,
         *,
+        unframe: bool = False,
         ranged: bool = False,
-        dictionaries: bool = False,
+        dictionaries: bool | None = None,
         needed: Iterable[str] = (),
     ) -> None:
-        _check_input(schema)
+        _check_input(schema, (*FIELDS, SCHEMA_FIELD) if unframe else FIELDS)
         self.input = schema
-        first, last = _own_fields(schema, policy, placement, tags)
+        first, last = _own_fields(schema, policy, placement, tags, unframe)
         own = {field.name for field in (*first, *last)}
         carried = [field.with_nullable(True) for field in schema if field.name not in own]
         every = [*first, *carried, *last]
         shared = [*_SHARED, *(field.name for field in carried)]
         #: The columns that are dictionary arrays: text that is the same in many rows. (Plain records share
         #: their sequence number with no other row.)
-        self.coded: set[str] = set()
+        self.coded: set[str] = {"schemaVersionId"} if unframe and dictionaries is not False else set()
         if dictionaries:
             repeated = {*shared, *_WORDS} - {"sequenceNumber"}
-            self.coded = {f.name for f in every if f.type == pa.string() and f.name in repeated}
+            self.coded |= {f.name for f in every if f.type == pa.string() and f.name in repeated}
+        if self.coded:
             every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
+        self.unframe = unframe
         self.schema = _wanted(pa.schema(every), columns)
         more = [f for f in every if f.name in needed and f.name not in self.schema.names]
         self.made = pa.schema([*self.schema, *more])
@@ -142,15 +147,16 @@ class Layout:
 
     def encoded(self, name: str, column: pa.Array) -> pa.Array:
         """The values of that column as a dictionary array, if it is one of `coded`."""
-        return column.dictionary_encode() if name in self.coded else column
+        coded = name in self.coded and not pa.types.is_dictionary(column.type)
+        return column.dictionary_encode() if coded else column
 
     def tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
         """Those of ``tables`` whose column is wanted, as its values are: `encoded`, or not."""
         return {name: self.encoded(name, table) for name, table in tables.items() if self.wants(name)}
 
 
-def _check_input(schema: pa.Schema) -> None:
-    for field in FIELDS:
+def _check_input(schema: pa.Schema, own: Iterable[pa.Field]) -> None:
+    for field in own:
         positions = schema.get_all_field_indices(field.name)
         if len(positions) > 1:
             raise TypeError(f"column {field.name} is there {len(positions)} times")
@@ -162,10 +168,11 @@ def _check_input(schema: pa.Schema) -> None:
 
 
 def _own_fields(
-    schema: pa.Schema, policy: Policy, placement: bool, tags: bool
+    schema: pa.Schema, policy: Policy, placement: bool, tags: bool, unframe: bool
 ) -> tuple[list[pa.Field], list[pa.Field]]:
     """The fields of a user record, and those of what is told of it."""
     first = [*FIELDS[:-1], _arrival(schema), *([TAGS_FIELD] if tags else ())]
+    first += [SCHEMA_FIELD] if unframe else []
     last = [*PLACEMENT_FIELDS] if placement else []
     if policy == "report":
         last += [*ERROR_FIELDS, *COUNTING_FIELDS[: 1 + placement]]
@@ -247,19 +254,23 @@ class Source:
                 self.columns[field.name] = pa.nulls(self.rows, field.type)
         self.data = self.columns["data"]
         #: Whether each row was opened before; None if none was.
-        self.opened = self._opened()
+        self.opened = self._opened(layout.unframe)
         self._shards: tuple[list[str | None], Numbers] | None = None
         self._width: Numbers | None = None
         self._layout = layout
 
-    def _opened(self) -> Numbers | None:
+    def _opened(self, unframe: bool) -> Numbers | None:
         # SPK-2: "A row that says it came out of an aggregate (aggregated, or a sub-sequence number other
         # than 0) MUST pass unopened, as it is."
         numbers, flags = self.columns["subSequenceNumber"], self.columns["aggregated"]
-        if numbers.null_count == flags.null_count == self.rows:
+        versions = self.columns.get("schemaVersionId") if unframe else None
+        unframed = versions is not None and versions.null_count < self.rows
+        if numbers.null_count == flags.null_count == self.rows and not unframed:
             return None
-        known = pc.not_equal(pc.fill_null(numbers, 0), 0)
-        opened = pc.or_(pc.fill_null(flags, False), known).to_numpy(zero_copy_only=False)
+        known = pc.or_(pc.fill_null(flags, False), pc.not_equal(pc.fill_null(numbers, 0), 0))
+        if unframed:
+            known = pc.or_(known, pc.is_valid(versions))
+        opened = known.to_numpy(zero_copy_only=False)
         return opened if opened.any() else None
 
     def shards(self) -> tuple[list[str | None], Numbers]:

@@ -25,7 +25,13 @@ from .layout import ERROR_FIELDS, TYPES, Layout, Source
 #: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
 #: A row that was opened before keeps its values in these columns.
-_KEPT = ("tags", "aggregatePlacement", "firstOfRecord", *(field.name for field in ERROR_FIELDS))
+_KEPT = (
+    "tags",
+    "schemaVersionId",
+    "aggregatePlacement",
+    "firstOfRecord",
+    *(field.name for field in ERROR_FIELDS),
+)
 #: The same; but `Source` fills them with null where a batch lacks them, which says nothing.
 _KEPT_IF_KNOWN = ("subSequenceNumber", "aggregated")
 

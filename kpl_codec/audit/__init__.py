@@ -3,7 +3,7 @@
 `ledger` what producers and consumers note    `sinks` where it is kept    `book` reading it
 `names`, `tally`, `judge` the difference of the two sides    `handled` tables    `why` causes
 `results` what is written    `running` all of it
-Specification: spec/13-audit.md.
+Specification: spec/15-audit.md.
 """
 
 from ..ledger import Kind, Row

@@ -2,7 +2,7 @@
 
     files, log lines ──▶ chunks ──▶ Book.add ──▶ segments of writers ──▶ rows, holes
 
-Specification: spec/13-audit.md, AUD-3 to AUD-8.
+Specification: spec/15-audit.md, AUD-3 to AUD-8.
 """
 
 from __future__ import annotations

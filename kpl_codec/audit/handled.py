@@ -26,7 +26,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, plan, readable
-from ..ledger import Kind, Row
+from ..ledger import Row
 from .book import SUFFIX, Book
 from .tally import Tally
 
@@ -54,7 +54,7 @@ def read_produced(paths: Iterable[str]) -> tuple[Book, list[Row]]:
             for batch in _tables(file, (SHARD, NUMBER, COUNT)):
                 shards, numbers, counts = (batch[name].cast(pa.string()) for name in (SHARD, NUMBER, COUNT))
                 values = zip(shards.to_pylist(), numbers.to_pylist(), counts.to_pylist(), strict=True)
-                rows += [Row(Kind.DELIVERED, shard, number, int(count), 0) for shard, number, count in values]
+                rows += [Row("delivered", shard, number, int(count), 0) for shard, number, count in values]
     return book, rows
 
 
@@ -74,8 +74,8 @@ def read_handled(
                 told(tally.rows)
     for writer, rows in book.rows("handled"):
         tally.source(f"ledger {writer}")
-        for kind in (Kind.HANDLED, Kind.BEFORE):
-            _add_rows(tally, [row for row in rows if row.kind is kind], before=kind is Kind.BEFORE)
+        for kind in ("handled", "before"):
+            _add_rows(tally, [row for row in rows if row.kind == kind], before=kind == "before")
     return book
 
 

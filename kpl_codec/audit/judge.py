@@ -12,7 +12,7 @@
 
 A consumer is past a user record when it has handled a later one of the same shard, or when the caller says
 until when everything must be handled. Memory: two bytes a user record, and see `names`.
-Specification: spec/13-audit.md, AUD-9 to AUD-17.
+Specification: spec/15-audit.md, AUD-9 to AUD-17.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ledger import Kind, Row
+from ..ledger import CODES, Row
 from .book import Hole
 from .names import Name, Names, Run, runs_of
 from .tally import SLICE, SOURCES, Tally, Unclaimed
@@ -114,9 +114,13 @@ def judge(
         records = np.repeat(np.arange(low, high), names.counts[low:high])
         users = np.arange(names.starts[low], names.starts[high])
         kinds, times = names.kinds[records], tally.times[users]
-        copies += int(((times > 0) & (kinds == Kind.AGAIN)).sum())
-        absent = (times == 0) & (kinds == Kind.DELIVERED)
-        records, users, doubles = records[absent], users[absent], users[(times > 1) & (kinds != Kind.AGAIN)]
+        copies += int(((times > 0) & (kinds == CODES["again"])).sum())
+        absent = (times == 0) & (kinds == CODES["delivered"])
+        records, users, doubles = (
+            records[absent],
+            users[absent],
+            users[(times > 1) & (kinds != CODES["again"])],
+        )
         keep = ~np.isin(users, copied)
         records, users = records[keep], users[keep]
         late = due(records, users) & ~np.isin(users, waiting)
@@ -130,8 +134,8 @@ def judge(
     retries, perhaps, foreign = _unclaimed(tally, unnamed, holes)
     refused, left = Counter[str](), Counter[str]()
     for row in unnamed:
-        if row.kind in (Kind.REFUSED, Kind.LEFT):
-            (refused if row.kind is Kind.REFUSED else left)[row.shard_id] += row.user_records
+        if row.kind in ("refused", "left"):
+            (refused if row.kind == "refused" else left)[row.shard_id] += row.user_records
     return Audit(
         shards=sums,
         missing=missing,
@@ -202,7 +206,7 @@ def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
 
 def _by_shard(names: Names, copied: Any, missing: Any, unknown: Any, early: Any) -> dict[str, ShardSums]:
     edges = names.starts[names.bounds]
-    counts = np.where(names.kinds == Kind.DELIVERED, names.counts, 0)
+    counts = np.where(names.kinds == CODES["delivered"], names.counts, 0)
     sums = {}
     for code, shard in enumerate(names.shards):
         low, high = edges[code], edges[code + 1]
@@ -254,7 +258,7 @@ def _unclaimed(
     tally: Tally, unnamed: Sequence[Row], holes: Sequence[Hole]
 ) -> tuple[list[Unclaimed], list[Unclaimed], list[Unclaimed]]:
     """Those that are attempts without an answer, those that may be, and those that are not."""
-    unanswered = [row for row in unnamed if row.kind is Kind.UNANSWERED]
+    unanswered = [row for row in unnamed if row.kind == "unanswered"]
     digests = {row.digest for row in unanswered}
     largest = max([row.user_records for row in unanswered], default=0)
     retries, perhaps, foreign = [], [], []

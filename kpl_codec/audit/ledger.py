@@ -8,7 +8,7 @@
 
 Each producer and each consumer process is a writer of its own, so any number may share a ledger. A row has
 neither keys nor data. `kpl-codec audit` compares the two sides.
-Specification: spec/13-audit.md, AUD-1 to AUD-7.
+Specification: spec/15-audit.md, AUD-1 to AUD-7.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Ledger:
         earlier delivery, and are not again. Raises OSError, or what S3 raises.
         """
         now = int(time.time() * 1000)
-        kind = Kind.BEFORE if before else Kind.HANDLED
+        kind: Kind = "before" if before else "handled"
         rows: list[Row] = []
         for record in records:
             shard, number = record.shard_id or "", record.sequence_number or ""
@@ -140,9 +140,7 @@ class Writer:
 
         users = deaggregate([KinesisRecord(partition_key, data)], "report")
         count, now = sum(user.sub_sequence_number is not None for user in users), int(time.time() * 1000)
-        self.note(
-            [Row(Kind.DELIVERED, shard_id, sequence_number, count, now, digest_of(partition_key, data))]
-        )
+        self.note([Row("delivered", shard_id, sequence_number, count, now, digest_of(partition_key, data))])
 
     def flush(self) -> None:
         """Write what is kept. S3 gets its object now."""

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ledger import Kind, Row
+from ..ledger import CODES, Row
 
 #: Rows that have a sequence number, and so a name.
-NAMED = frozenset({Kind.DELIVERED, Kind.AGAIN, Kind.REPAIRED})
+NAMED = frozenset({"delivered", "again", "repaired"})
 #: (shard id, sequence number, sub-sequence number)
 Name = tuple[str, str, int]
 
@@ -36,8 +36,8 @@ class Names:
             if known is not row and known != row:
                 # AUD-9: "Of two rows with one name that differ, the one with more user records MUST count,
                 # and the audit MUST NOT say complete."
-                self.conflicts += Kind.REPAIRED not in (known.kind, row.kind)
-                if (known.kind, -known.user_records) > (row.kind, -row.user_records):
+                self.conflicts += "repaired" not in (known.kind, row.kind)
+                if (CODES[known.kind], -known.user_records) > (CODES[row.kind], -row.user_records):
                     named[row.shard_id, row.sequence_number] = row
         self.shards = sorted({shard for shard, _ in named})
         codes = {shard: code for code, shard in enumerate(self.shards)}
@@ -48,7 +48,7 @@ class Names:
         )
         self.shard = np.array([codes[row.shard_id] for row in ordered], np.int32)
         self.numbers = np.array([row.sequence_number.encode() for row in ordered], f"S{self.width}")
-        self.kinds = np.array([row.kind for row in ordered], np.uint8)
+        self.kinds = np.array([CODES[row.kind] for row in ordered], np.uint8)
         self.counts = np.array([row.user_records for row in ordered], np.int64)
         self.at = np.array([row.at for row in ordered], np.int64)
         self.digests = np.frombuffer(b"".join([row.digest for row in ordered]), ">u8")

@@ -25,7 +25,7 @@ from ..captures import Location
 from ..captures.rows import Rows
 from ..findings import KINDS, Finding
 from ..format.records import KinesisRecord
-from ..ledger import Kind, Row
+from ..ledger import Row
 from ..pictures.labels import camel_keys, plural
 from ..report.build import build_report
 from ..report.counters import Tally as Counts
@@ -165,7 +165,7 @@ def copies_of(repaired: Iterable[tuple[Name, Name]]) -> list[Row]:
     for _, (shard_id, number, sub) in repaired:
         counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
     # (When they were put is not in the log: --until never judges them.)
-    return [Row(Kind.REPAIRED, *place, count, 1 << 62) for place, count in counts.items()]
+    return [Row("repaired", *place, count, 1 << 62) for place, count in counts.items()]
 
 
 def write(

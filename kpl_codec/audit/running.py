@@ -99,7 +99,7 @@ def audit(
     names = Names([*(row for row in rows if row.kind in NAMED), *results.copies_of(copies)])
     tally = Tally(names)
     consumers = read_handled(handled, tally)
-    lineage = () if shard_map is None else shard_map.lineage
+    shards = () if shard_map is None else shard_map.values()
     judged = judge(
         names,
         tally,
@@ -110,11 +110,9 @@ def audit(
         # A consumer begins with a child when it has read the parent to its end.
         finished=[
             shard.shard_id
-            for shard in lineage
+            for shard in shards
             if shard_map is not None
-            and any(
-                child.shard_id in tally.handled_shards for child in shard_map.lineage.children(shard.shard_id)
-            )
+            and any(child.shard_id in tally.handled_shards for child in shard_map.children(shard.shard_id))
         ],
         repaired=copies,
     )

@@ -1,6 +1,6 @@
 """Where the chunks of a ledger's writer go: a folder, S3, or log lines.
 
-Specification: spec/13-audit.md, AUD-3 and AUD-6.
+Specification: spec/15-audit.md, AUD-3 and AUD-6.
 """
 
 from __future__ import annotations

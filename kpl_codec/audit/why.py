@@ -1,6 +1,6 @@
 """Why user records are missing: their Kinesis records are fetched while retention lasts, and judged.
 
-Specification: spec/13-audit.md, AUD-16.
+Specification: spec/15-audit.md, AUD-16.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def fetch(
         sorted(places, key=lambda one: (one[0], int(one[1]))), key=lambda one: one[0]
     ):
         wanted = [number for _, number in of_shard]
-        if shard_map.lineage.get(shard_id) is None:
+        if shard_map.get(shard_id) is None:
             gone.update((shard_id, number) for number in wanted)
             continue
         while wanted and size < most_bytes:

@@ -13,21 +13,26 @@ with needing_extras("kpl_codec.aws"):
     import botocore as _botocore  # noqa: F401 - every part needs it; aiobotocore brings it, too
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
+    from ..shards.live_shard_map import StreamUnavailable as StreamUnavailable
     from .aio_producer import AsyncProducer as AsyncProducer
+    from .client import kinesis_client as kinesis_client
     from .delivery_future import DeliveryFuture as DeliveryFuture
     from .one_lock import WouldDeadlock as WouldDeadlock
     from .producer import Producer as Producer
     from .producer_threads import ProducerThreads as ProducerThreads
     from .reading import read_record as read_record
     from .reading import read_stream as read_stream
+    from .schema_registry import SchemaRegistry as SchemaRegistry
     from .shard_map import fetch_lineage as fetch_lineage
     from .shard_map import fetch_shard_map as fetch_shard_map
-    from .watch import StreamWatcher as StreamWatcher
+    from .telemetry import OpenTelemetryMetrics as OpenTelemetryMetrics
 
 _HOMES = {
     "fetch_shard_map": "shard_map",
     "fetch_lineage": "shard_map",
-    "StreamWatcher": "watch",
+    "StreamUnavailable": "cursor",
+    "kinesis_client": "client",
+    "OpenTelemetryMetrics": "telemetry",
     "read_stream": "reading",
     "read_record": "reading",
     "Producer": "producer",
@@ -35,6 +40,7 @@ _HOMES = {
     "DeliveryFuture": "delivery_future",
     "WouldDeadlock": "one_lock",
     "AsyncProducer": "aio_producer",
+    "SchemaRegistry": "schema_registry",
 }
 
 __all__ = list(_HOMES)

@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, Any
 from ..format.records import Tag
 from ..lazy import needing_extras
 from ..ledger import Notes
-from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
+from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, ProducerFull, RecordTooLarge
 from ..producer.kinesis_record import PutRecordsRequest
-from ..shards.live_shard_map import Request, State
+from ..shards.live_shard_map import Request
+from .aio_undelivered import AsyncUndelivered
 from .calls import call, what_failed
 from .producer_base import Flush, ProducerBase, Result, broken_off, client_config, take_notes
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered, not_delivered
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from typing_extensions import Unpack
 
     from .producer_base import ProducerOptions
@@ -46,6 +49,8 @@ class AsyncProducer(ProducerBase):
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(stream, **options)
+        if self._client is None:
+            _session()
         self._own_client: Any = None
         self._notes: Notes | None = None
         self._core = self._new_core()
@@ -59,13 +64,17 @@ class AsyncProducer(ProducerBase):
         self._waiting: deque[tuple[Pending, asyncio.Future[None]]] = deque()  # puts, for room
         self._map_waiters: list[asyncio.Future[None]] = []  # of wait_ready
         self._unresolved: set[Pending] = set()
+        self._records = self._bytes = 0  # of these; what is dropped has no bytes
+        self._hook = AsyncUndelivered(self._on_undelivered, self._clock, self._give, self._carefully)
         self._flushes: list[tuple[Flush, asyncio.Future[None]]] = []
         self._closed = False
-        self._failed = 0  # user records
+        self._failed = False  # whether any user record was not delivered
         self._broken: BaseException | None = None
 
     async def __aenter__(self) -> AsyncProducer:
+        """Start. Raises ProducerClosed."""
         await self._start()
+        self._running()
         return self
 
     async def _start(self) -> None:
@@ -74,14 +83,12 @@ class AsyncProducer(ProducerBase):
             if self._loop is not None or self._closed:
                 return
             if self._client is None:
-                with needing_extras("kpl_codec.aws.AsyncProducer"):
-                    from aiobotocore.config import AioConfig
-                    from aiobotocore.session import get_session
+                from aiobotocore.config import AioConfig
 
                 connections = self.config.max_connections + 1
                 ours = AioConfig(**client_config(self.config), max_pool_connections=connections)
                 settings = {"config": ours, **self._client_settings}
-                own = get_session().create_client("kinesis", **settings)
+                own = _session().create_client("kinesis", **settings)
                 self._client = await own.__aenter__()
                 self._own_client = own
             if self._closed:  # meanwhile
@@ -102,6 +109,8 @@ class AsyncProducer(ProducerBase):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
     ) -> asyncio.Future[Delivery]:
         """Accept a user record; the future gives a Delivery or raises a DeliveryError.
 
@@ -110,25 +119,30 @@ class AsyncProducer(ProducerBase):
         accepted or not.
         """
         try:
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
             if self._core.prepare.size_is_known or not await self.wait_ready():
                 raise
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
-        if self._loop is None:
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        loop = self._loop
+        if loop is None or self._closed or self._broken is not None:
             await self._start()
-        loop = self._running()
+            loop = self._running()
         future: asyncio.Future[Delivery] = loop.create_future()
         pending.token = future
-        if not self._waiting and self._core.has_room(pending.size):
+        if not self._waiting and self._has_room(pending.size):
             if self._accept(pending) >= self._ran_at + _LONGEST_RUN:
                 # PRD-46: "With asyncio put lets the event loop run at least every millisecond"
                 await asyncio.sleep(0)
                 self._ran_at = self._clock()
-        elif self.config.when_full == "drop":
-            future.set_exception(self._no_room())
-        elif self.config.when_full == "fail":
-            raise self._core.full()
+        elif self.config.when_full == "drop" and self._hook.may_drop(self.config):
+            pending.size = 0  # what is dropped takes no room from others
+            self._unresolved.add(pending)
+            self._records += 1
+            self._core.drop(pending, self._clock())
+            self._carefully(self._resolve)
+        elif self.config.when_full != "block" or self._hook.is_here:
+            raise ProducerFull(records=self._records, bytes=self._bytes)
         else:
             waiter: asyncio.Future[None] = loop.create_future()
             self._waiting.append((pending, waiter))
@@ -140,37 +154,50 @@ class AsyncProducer(ProducerBase):
         now = self._clock()
         self._core.accept(pending, now)
         self._unresolved.add(pending)
+        self._records += 1
+        self._bytes += pending.size
         if not self._scheduled:
             self._schedule()
         return now
+
+    def _has_room(self, size: int) -> bool:
+        config = self.config
+        return (
+            self._records - self._hook.dropped < config.max_outstanding_records
+            and self._bytes + size <= config.max_outstanding_bytes
+        )
 
     def _let_in(self) -> None:
         """Accept waiting user records while there is room; each waiting task is woken once."""
         while self._waiting:
             pending, waiter = self._waiting[0]
             if not waiter.done():  # or its task was cancelled
-                if not self._core.has_room(pending.size):
+                if not self._has_room(pending.size):
                     return
                 self._accept(pending)
                 waiter.set_result(None)
             self._waiting.popleft()
 
-    async def wait_ready(self, timeout: float = 10.0) -> bool:
+    async def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """Start, and wait until there is a shard map, without which user records are not aggregated.
 
-        Returns whether there is one within ``timeout`` seconds. Calling it is optional.
+        Returns whether there is one within ``timeout`` seconds. Calling it is optional. Raises
+        ProducerClosed, also where the producer is closed meanwhile.
         """
+        self._hook.may_wait("wait_ready")
         await self._start()
         live, loop = self._core.live, self._running()
-        until = loop.time() + timeout
-        while live.state is not State.READY and loop.time() < until and not self._closed:
+        until = loop.time() + (float("inf") if timeout is None else timeout)
+        while live.state != "READY" and loop.time() < until:
             news = loop.create_future()
             self._map_waiters.append(news)
-            await asyncio.wait([news], timeout=until - loop.time())
-        return live.state is State.READY
+            await asyncio.wait([news], timeout=None if timeout is None else until - loop.time())
+            self._running()
+        return live.state == "READY"
 
     def refresh_shard_map(self) -> None:
-        """Request the shard map now, for example after a permanent error was fixed."""
+        """Request the shard map now, for example after a permanent error was fixed. Before the start there
+        is nothing to do. Raises ProducerClosed."""
         if self._closed or self._loop is not None:
             self._running()
             self._core.live.refresh(self._clock())
@@ -179,36 +206,45 @@ class AsyncProducer(ProducerBase):
     @property
     def outstanding(self) -> int:
         """User records accepted that have not ended yet."""
-        return self._core.outstanding
+        return self._records
 
     async def flush(self, timeout: float | None = None) -> bool:
-        """Send everything at once and wait until all earlier puts have ended, delivered or failed. Returns
-        whether they did within ``timeout`` seconds.
+        """Send everything at once and wait until all earlier puts have ended, delivered or failed.
+
+        Returns whether they did within ``timeout`` seconds. It always ends, because records expire.
         """
+        self._hook.may_wait("flush")
         if self._loop is None or not self._unresolved:
             return True
         flush, done = Flush(), self._loop.create_future()
-        flush.begin(self._core, len(self._unresolved))
+        if self._broken is None:
+            self._core.flush()
+        flush.begin(self._core.accepted, len(self._unresolved))
         self._flushes.append((flush, done))
         self._schedule()
         await asyncio.wait([done], timeout=timeout)
         return flush.done
 
     async def close(self, timeout: float | None = None) -> bool:
-        """Accept nothing more and deliver what is outstanding; after ``timeout`` seconds the rest fails as
-        "closed". Returns whether every user record that the producer has ever accepted was delivered."""
+        """Accept nothing more, deliver what is outstanding.
+
+        After ``timeout`` seconds the rest fails as "closed". Returns whether every user record that the
+        producer has ever accepted was delivered. Closing twice is allowed.
+        """
+        self._hook.may_wait("close")
         self._closed = True
         self._refuse_waiting()
         self._wake_map_waiters()
         try:
             if self._broken is None:
                 self._core.close()
-                await self.flush(timeout)
+            await self.flush(timeout)
         finally:
             # Even if the closing task is cancelled, every future gets its result.
             if self._loop is not None and self._broken is None:
                 self._carefully(lambda: self._core.abandon(self._clock()))
                 self._carefully(self._resolve)
+            await self._hook.ended()
             if self._timer is not None:
                 self._timer.cancel()
             for task in self._calls:
@@ -222,7 +258,7 @@ class AsyncProducer(ProducerBase):
             if self._notes is not None and self._broken is None:
                 await asyncio.to_thread(self._notes.close)
         # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
-        return not self._failed and self._broken is None
+        return not self._failed
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._broken is not None:
@@ -297,28 +333,39 @@ class AsyncProducer(ProducerBase):
         results = self._core.results()
         take_notes(self._notes, self._core, results, self._clock)
         failures = not_delivered(results)
-        self._failed += failures.total()
-        _end_all(results)
-        self._unresolved.difference_update([pending for pending, _ in results])
-        done = [waiter for flush, waiter in self._flushes if flush.ended(results)]
-        self._flushes = [entry for entry in self._flushes if not entry[0].done]
-        self._wake(done)
-        if results and not self._closed:
-            self._let_in()
+        self._failed = self._failed or bool(failures)
+        self._end(results)
         # Not before: a log that raises costs nobody a result.
         log_not_delivered(failures)
+
+    def _end(self, results: list[Result]) -> None:
+        """User records have ended, or will when on_undelivered has returned."""
+        self._give(self._hook.take(results))
+        self._hook.start()
+
+    def _give(self, ended: list[Result]) -> None:
+        """User records have ended: give them their results."""
+        gone = [pending for pending, _ in ended]
+        self._records -= len(gone)
+        self._bytes -= sum([pending.size for pending in gone])
+        _end_all(ended, handed_over=self._hook.function is not None)
+        self._unresolved.difference_update(gone)
+        done = [waiter for flush, waiter in self._flushes if flush.ended(ended)]
+        self._flushes = [entry for entry in self._flushes if not entry[0].done]
+        self._wake(done)
+        if ended and not self._closed:
+            self._let_in()
 
     def _fall_apart(self, error: BaseException) -> None:
         self._broken = error
         self._forgotten.detach()
         now = self._clock()
-        unresolved, self._unresolved = self._unresolved, set()
-        _end_all((pending, broken_off(pending, error, now)) for pending in unresolved)
+        left = self._unresolved - self._hook.held
         self._refuse_waiting()
+        self._failed = self._failed or bool(left)
+        self._end([broken_off(self.config, pending, error, now) for pending in left])
         self._wake_map_waiters()
-        self._wake([waiter for _, waiter in self._flushes])
-        self._flushes.clear()
-        log_left_behind(len(unresolved), "the producer has broken")
+        log_left_behind(len(left), "the producer has broken")
 
     def _refuse_waiting(self) -> None:
         """The puts that wait for room fail: there will be none."""
@@ -338,7 +385,14 @@ class AsyncProducer(ProducerBase):
                 waiter.set_result(None)
 
 
-def _end_all(results: Iterable[Result]) -> None:
+def _session() -> Any:
+    """A session of aiobotocore. Raises ModuleNotFoundError with the name of the extra."""
+    with needing_extras("kpl_codec.aws.AsyncProducer"):
+        from aiobotocore.session import get_session
+    return get_session()
+
+
+def _end_all(results: Iterable[Result], *, handed_over: bool) -> None:
     """Give the futures of user records their results, unless their owners have cancelled them."""
     for pending, result in results:
         future: asyncio.Future[Delivery] = pending.token
@@ -346,5 +400,7 @@ def _end_all(results: Iterable[Result]) -> None:
             continue
         if isinstance(result, DeliveryError):
             future.set_exception(result)
+            if handed_over:
+                future.exception()  # else asyncio tells of each that nobody has asked for
         else:
             future.set_result(result)

@@ -1,12 +1,17 @@
-"""One call to Kinesis, and what its failure means. Shared by the thread and asyncio skins."""
+"""One call to Kinesis, and what its failure means. Shared by the skins for threads and for asyncio.
+
+What reads a stream is written once, as coroutines that await `settled` calls and sleeps. With a client of
+boto3 and `time.sleep` they never wait, and `finished` runs them as a function.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from botocore.parsers import ResponseParserError
 
 from ..aws_errors import error_kind
 from ..producer.kinesis_record import PutRecordsRequest
@@ -14,7 +19,8 @@ from ..shards.live_shard_map import Failure, Request
 from ..shards.stream import Stream, StreamNameError, stream_of
 
 #: The expected errors of a call: of the service, the client or the connection.
-CALL_ERRORS: Final = (ClientError, BotoCoreError, OSError, asyncio.TimeoutError)
+CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, OSError, asyncio.TimeoutError)
+_Result = TypeVar("_Result")
 
 
 class KinesisClient(Protocol):
@@ -25,12 +31,27 @@ class KinesisClient(Protocol):
     def describe_stream_summary(self, **arguments: Any) -> Any: ...
 
 
+async def settled(answer: Any) -> Any:
+    """What a call or a sleep has given: awaited, unless it comes from boto3 or `time.sleep`."""
+    return await answer if hasattr(answer, "__await__") else answer
+
+
+def finished(steps: Coroutine[Any, Any, _Result]) -> _Result:
+    """The result of a coroutine that never waits. Raises TypeError for one that does."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    steps.close()
+    raise TypeError("the client is not of boto3: for one of aiobotocore there is kpl_codec.aws.aio")
+
+
 def failure_of(error: Exception) -> Failure:
     """The AWS code of an error answer, else the name of the exception."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         return Failure(str(detail.get("Code") or "Unknown"), str(detail.get("Message") or ""))
-    return Failure(type(error).__name__, str(error))
+    return Failure(type(error).__name__, str(error).partition("\n")[0])
 
 
 def stream_argument(stream: str) -> dict[str, str]:

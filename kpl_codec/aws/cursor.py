@@ -19,7 +19,7 @@ from ..aws_errors import is_permanent, missing_member
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time, iterator_arguments
-from .calls import CALL_ERRORS, failure_of, stream_for
+from .calls import CALL_ERRORS, failure_of, finished, settled, stream_for
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
 
 class Pace:
-    """Limits the rate of calls on one shard: waits before a call if needed.
+    """Limits the rate of calls on one shard: says how long to wait before a call.
 
     ``calls_per_second``: of GetRecords and of GetShardIterator, each on its own; ``bytes_per_second``:
     returned by GetRecords. None: no limit. A shard allows all its readers together 5 calls of each and 2 MiB
@@ -60,12 +60,11 @@ class Pace:
         calls_per_second: float | None,
         bytes_per_second: float | None,
         *,
-        sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interval = 1 / calls_per_second if calls_per_second else 0.0
         self._bytes_per_second = bytes_per_second
-        self._sleep, self._clock = sleep, clock
+        self._clock = clock
         self._free_at: dict[Operation, float] = {}
 
     def delay(self, operation: Operation) -> float:
@@ -75,12 +74,6 @@ class Pace:
     def begin_in(self, seconds: float) -> None:
         """No call before that."""
         self._free_at = dict.fromkeys(get_args(Operation), self._clock() + seconds)
-
-    def wait(self, operation: Operation) -> None:
-        """Before a call."""
-        wait = self.delay(operation)
-        if wait > 0:
-            self._sleep(wait)
 
     def spent(self, operation: Operation, size: int = 0) -> None:
         """After a call that gave ``size`` bytes."""
@@ -102,7 +95,8 @@ class ShardCursor:
     """Reads one shard from a place on. Not thread-safe.
 
     ``stream``: its name or ARN. ``pace``: shared by cursors that must keep the limits of a shard together.
-    ``patience``: seconds for which a fetch retries.
+    ``patience``: seconds for which a fetch retries. `fetch` is for a client of boto3; `read` is the same for
+    one of aiobotocore, with a ``sleep`` of asyncio.
 
     Its attributes: ``iterator``: where the next fetch begins, None where it must be asked for; ``at_tip``:
     all that was stored when the last fetch began has been read.
@@ -117,7 +111,7 @@ class ShardCursor:
         *,
         pace: Pace | None = None,
         patience: float = 300.0,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
@@ -137,13 +131,17 @@ class ShardCursor:
         InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone;
         for other errors after ``patience``.
         """
+        return finished(self.read(limit))
+
+    async def read(self, limit: int = MOST_RECORDS) -> Answer:
+        """See `fetch`."""
         if self.ended:
             return Answer([], 0, True)
         end = self._clock() + self._patience
         failures = 0
         while True:
             try:
-                return self._fetch_once(limit)
+                return await self._fetch_once(limit)
             except CallFailed as error:
                 operation, failure = error.operation, error.failure
             expired = failure.code == _EXPIRED
@@ -161,17 +159,17 @@ class ShardCursor:
                     reason=failure.reason,
                     permanent=permanent,
                 )
-            self._sleep(pause)
+            await settled(self._sleep(pause))
             failures += 1
 
     def close(self) -> None:
         """Nothing to do: an iterator needs no closing. `SubscriptionCursor` ends its subscription."""
 
-    def _fetch_once(self, limit: int) -> Answer:
+    async def _fetch_once(self, limit: int) -> Answer:
         if self.iterator is None:
-            self.iterator = self._new_iterator()
+            self.iterator = await self._new_iterator()
         stream = stream_for(self._client, self._stream).argument_of_get_records
-        found = self._call("get_records", "Records", ShardIterator=self.iterator, Limit=limit, **stream)
+        found = await self._call("get_records", "Records", ShardIterator=self.iterator, Limit=limit, **stream)
         records = found["Records"]
         self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
         if records:
@@ -186,9 +184,9 @@ class ShardCursor:
         self._near_tip = at_tip
         return answer
 
-    def _new_iterator(self) -> str:
+    async def _new_iterator(self) -> str:
         begun = int(self._now() * 1000)
-        answer = self._call(
+        answer = await self._call(
             "get_shard_iterator",
             "ShardIterator",
             **stream_for(self._client, self._stream).argument,
@@ -200,11 +198,12 @@ class ShardCursor:
             self._place = at_time(begun)
         return str(answer["ShardIterator"])
 
-    def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
+    async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
         """The answer of one call. Raises CallFailed."""
-        self._pace.wait(operation)
+        if (wait := self._pace.delay(operation)) > 0:
+            await settled(self._sleep(wait))
         try:
-            answer: Mapping[str, Any] = getattr(self._client, operation)(**arguments)
+            answer: Mapping[str, Any] = await settled(getattr(self._client, operation)(**arguments))
         except CALL_ERRORS as error:
             raise CallFailed(operation, failure_of(error)) from None
         finally:

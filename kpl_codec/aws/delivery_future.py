@@ -10,7 +10,7 @@ from concurrent.futures._base import FINISHED, RUNNING
 from types import FrameType
 from typing import Any, Final
 
-from ..producer import Delivery, DeliveryError, Outcome
+from ..producer import Delivery, DeliveryError, Pending
 from .one_lock import LOCK, interrupted, locked, may_wait
 from .producer_log import logger
 
@@ -75,11 +75,11 @@ class DeliveryFuture(Future[Delivery]):
             locked("add_done_callback")
         super().add_done_callback(fn)
 
-    def orphan(self) -> None:
+    def orphan(self, error: DeliveryError) -> None:
         """In a forked child: fail, without the parent's callbacks. Called with the lock held."""
         # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
         if not self.done():
-            self._exception = DeliveryError(outcome=Outcome.CLOSED, code="forked", attempts=())
+            self._exception = error
             self._state = FINISHED
 
 
@@ -97,12 +97,13 @@ class _Waiters(list[Any]):
         super().append(waiter)
 
 
-def end_all(ends: Sequence[tuple[Any, Delivery | BaseException]]) -> None:
-    """Give futures their results, unless they have one."""
+def end_all(ends: Sequence[tuple[Pending, Delivery | BaseException]]) -> None:
+    """Give the futures of user records their results, unless they have one."""
     asked: list[DeliveryFuture] = []
     told: list[tuple[DeliveryFuture, list[Any]]] = []
     with LOCK:
-        for future, end in ends:
+        for pending, end in ends:
+            future: DeliveryFuture = pending.token
             if future._state == FINISHED:
                 continue
             if isinstance(end, BaseException):

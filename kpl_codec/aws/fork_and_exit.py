@@ -16,6 +16,7 @@ import sys
 import weakref
 from typing import Any
 
+from ..producer.ledger import undelivered
 from .one_lock import LOCK
 from .producer_log import logger
 from .producer_threads import RUNNING
@@ -62,8 +63,8 @@ def _after_fork_in_child() -> None:
     _registered = False
     for threads in RUNNING:
         for owner in threads.owners:
-            for pending in [*owner.unresolved, *owner.letters.inbox]:
-                pending.token.orphan()
+            for pending in [*owner.unresolved, *owner.letters.inbox, *owner.letters.dropped]:
+                pending.token.orphan(undelivered(owner.core.config, pending, "closed", "forked")[1])
         threads.begin()
     RUNNING.clear()
     for producer in list(_PRODUCERS):

@@ -1,6 +1,6 @@
 """The producer with threads and boto3.
 
-    with Producer("orders", config=ProducerConfig(record_max_buffered_time=50)) as producer:
+    with Producer("orders", config=ProducerConfig(record_max_buffered_time_ms=50)) as producer:
         future = producer.put("customer-17", b"...")          # a future, at once
         producer.put(None, b"...")                            # no key: the partitioner chooses
         delivery = future.result()                            # Delivery, or raises DeliveryError
@@ -26,22 +26,25 @@ may share their threads (`ProducerThreads`).
 
 from __future__ import annotations
 
+import threading
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..format.records import Tag
-from ..producer import ProducerClosed, ProducerFull, RecordTooLarge
-from ..shards.live_shard_map import State
+from ..producer import Pending, ProducerClosed, ProducerFull, RecordTooLarge
 from .calls import KinesisClient
-from .delivery_future import DeliveryFuture, end_all
+from .delivery_future import DeliveryFuture
 from .fork_and_exit import close_at_exit, remember
-from .one_lock import driving, locked, may_wait, within_limit
+from .one_lock import WouldDeadlock, driving, locked, may_wait, within_limit
 from .producer_base import Flush, ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
 from .producer_threads import ProducerThreads
+from .undelivered import NOT_IN_HOOK
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from typing_extensions import Unpack
 
     from .producer_base import ProducerOptions
@@ -77,10 +80,12 @@ class Producer(ProducerBase):
     def _begin(self) -> None:
         """Set everything that a forked child needs anew. Threads start when they are needed."""
         self._core = self._new_core()
-        self._owner = Owner(self._core, self._clock, self._exit_timeout, self._new_notes)
+        self._owner = Owner(
+            self._core, self._clock, self._exit_timeout, self._on_undelivered, self._new_notes
+        )
         self._letters = self._owner.letters
         self._started = False
-        self._dropped: weakref.finalize[..., Producer] | None = None
+        self._finalizer: weakref.finalize[..., Producer] | None = None
 
     # -- putting ------------------------------------------------------------------------------
 
@@ -90,21 +95,25 @@ class Producer(ProducerBase):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
     ) -> DeliveryFuture:
         """Accept a user record; its future gives a Delivery or raises a DeliveryError.
 
-        ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full it
-        waits, raises ProducerFull, or gives a future that has failed as "dropped", as configured.
+        ``schema``: a schema version id of Glue Schema Registry; ``data``, its payload, is framed with it as
+        by the KPL. ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
+        it waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
+        `on_undelivered` it raises ProducerFull, too, while as many dropped ones wait for that.
         Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
         interrupts may have been accepted or not. One of more than 1 MiB first waits for the map, with which
         the stream's limit comes, as `wait_ready` does.
         """
         try:
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
             if self._core.prepare.size_is_known or not self.wait_ready():
                 raise
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = DeliveryFuture()
         letters, size = self._letters, pending.size
         if not self._started:
@@ -112,33 +121,46 @@ class Producer(ProducerBase):
         with locked("put"):
             if letters.closing or letters.broken is not None or not self._started:
                 self._ensure_running()
-            while not self._has_room(size):
-                if self.config.when_full == "drop":
-                    end_all([(future, self._no_room())])
-                    return future
-                if self.config.when_full == "fail" or driving.here:
-                    raise ProducerFull(records=letters.records, bytes=letters.bytes)
+            while (box := self._box(size)) is None:
                 may_wait("put")
                 letters.space.wait()
                 self._ensure_running()
             pending.accepted_at = self._clock()
+            if box is letters.dropped:
+                pending.size = size = 0  # what is dropped takes no room from others
             # Ctrl-C may come between any two of these lines: the thread looks after it has been woken, and
             # counts again.
             self._threads.wake()
             letters.records += 1
             letters.bytes += size
-            letters.inbox.append(pending)
+            box.append(pending)
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
-            if len(letters.inbox) >= CROWD and not driving.here:
-                letters.news.wait_for(lambda: len(letters.inbox) < CROWD, LONGEST_WAIT)
+            if len(box) >= CROWD and not driving.here:
+                letters.news.wait_for(lambda: len(letters.inbox) + len(letters.dropped) < CROWD, LONGEST_WAIT)
         return future
 
-    def _has_room(self, size: int) -> bool:
-        letters, config = self._letters, self.config
-        return (
-            letters.records < config.max_outstanding_records
-            and letters.bytes + size <= config.max_outstanding_bytes
-        )
+    def _box(self, size: int) -> list[Pending] | None:
+        """Where to leave a user record; None if it has to wait. Raises ProducerFull."""
+        letters, config, hook = self._letters, self.config, self._owner.hook
+        kept = letters.records - len(letters.dropped) - hook.dropped
+        if kept < config.max_outstanding_records and letters.bytes + size <= config.max_outstanding_bytes:
+            return letters.inbox
+        if config.when_full == "drop" and hook.may_drop(config, len(letters.dropped)):
+            return letters.dropped
+        if config.when_full != "block" or driving.here or self._in_hook:
+            raise ProducerFull(records=letters.records, bytes=letters.bytes)
+        return None
+
+    @property
+    def _in_hook(self) -> bool:
+        """Whether this thread runs on_undelivered of this producer."""
+        return self._owner.hook.caller == threading.get_ident()
+
+    def _may_wait(self, method: str) -> None:
+        """Raises WouldDeadlock where this thread must not wait for this producer."""
+        may_wait(method)
+        if self._in_hook:
+            raise WouldDeadlock(code="in-callback", method=method, instead=NOT_IN_HOOK)
 
     @property
     def outstanding(self) -> int:
@@ -147,26 +169,29 @@ class Producer(ProducerBase):
 
     # -- waiting ------------------------------------------------------------------------------
 
-    def wait_ready(self, timeout: float = 10.0) -> bool:
-        """Start, and wait until there is a shard map. User records put before are sent one by one.
+    def wait_ready(self, timeout: float | None = 10.0) -> bool:
+        """Start, and wait until there is a shard map, without which user records are not aggregated.
 
-        Returns whether there is one within ``timeout`` seconds.
+        Returns whether there is one within ``timeout`` seconds. Calling it is optional. Raises
+        ProducerClosed, also where the producer is closed meanwhile.
         """
-        may_wait("wait_ready")
+        self._may_wait("wait_ready")
         self._connect()
         live, letters = self._core.live, self._letters
         with locked("wait_ready"):
             self._ensure_running()
-            return letters.news.wait_for(
-                lambda: live.state is State.READY or letters.broken is not None or letters.closing,
+            letters.news.wait_for(
+                lambda: live.state == "READY" or letters.broken is not None or letters.closing,
                 within_limit(timeout),
-            ) and (live.state is State.READY)
+            )
+            self._ensure_running()
+            return live.state == "READY"
 
     def refresh_shard_map(self) -> None:
-        """Request the shard map now, for example after a permanent error was fixed."""
-        self._connect()
+        """Request the shard map now, for example after a permanent error was fixed. Before the start there
+        is nothing to do. Raises ProducerClosed."""
         with locked("refresh_shard_map"):
-            self._ensure_running()
+            self._check_open()
             self._letters.refresh_wanted = self._letters.unread = True
             self._threads.wake()
 
@@ -175,7 +200,7 @@ class Producer(ProducerBase):
 
         Returns whether they did within ``timeout`` seconds. It always ends, because records expire.
         """
-        may_wait("flush")
+        self._may_wait("flush")
         flush, letters = Flush(), self._letters
         with locked("flush"):
             if not self._running:
@@ -191,7 +216,7 @@ class Producer(ProducerBase):
         After ``timeout`` seconds the rest fails as "closed". Returns whether every user record that the
         producer has ever accepted was delivered. Closing twice is allowed.
         """
-        may_wait("close")
+        self._may_wait("close")
         owner, letters = self._owner, self._letters
         with locked("close"):
             letters.close(letters.give_up_at if timeout is None else self._clock() + timeout)
@@ -202,6 +227,10 @@ class Producer(ProducerBase):
         return not owner.failed
 
     def __enter__(self) -> Producer:
+        """Start. Raises ProducerClosed."""
+        self._connect()
+        with locked("with"):
+            self._ensure_running()
         return self
 
     def __exit__(
@@ -228,25 +257,29 @@ class Producer(ProducerBase):
 
     def _ensure_running(self) -> None:
         """Called with the lock held, after `_connect`. Raises ProducerClosed."""
+        self._check_open()
+        if self._started:
+            return
+        close_at_exit()
+        self._owner.stream = self._stream.argument
+        self._finalizer = weakref.finalize(self, self._threads.let_go, self._owner)
+        self._finalizer.atexit = False
+        self._threads.drive(self._owner, f"kpl-codec producer {self._stream.name}")
+        self._started = True
+
+    def _check_open(self) -> None:
+        """Raises ProducerClosed."""
         if self._letters.broken is not None:
             raise ProducerClosed(code="broken") from self._letters.broken
         if self._letters.closing:
             raise ProducerClosed(code="closed")
         if self._given_client_forked:
             raise ProducerClosed(code="forked")
-        if self._started:
-            return
-        close_at_exit()
-        self._owner.stream = self._stream.argument
-        self._dropped = weakref.finalize(self, self._threads.let_go, self._owner)
-        self._dropped.atexit = False
-        self._threads.drive(self._owner, f"kpl-codec producer {self._stream.name}")
-        self._started = True
 
     def _after_fork_in_child(self) -> None:
         """Empty the child's producer; earlier puts belong to the parent."""
-        if self._dropped is not None:
-            self._dropped.detach()
+        if self._finalizer is not None:
+            self._finalizer.detach()
         closing = self._letters.closing
         self._forked = True
         self._begin()

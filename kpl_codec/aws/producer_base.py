@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
 from ..ledger import Kind, Ledger, Notes, Row
-from ..producer import Attempt, Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
+from ..producer import Attempt, Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
+from ..producer.ledger import undelivered
 from ..producer.metrics import Observe
 from ..producer.outcomes import NO_HISTORY
 from ..shards.live_shard_map import LiveShardMap
 from .calls import KinesisClient, stream_for
 from .producer_log import guarded
+from .undelivered import OnUndelivered
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,6 +34,13 @@ class ProducerOptions(TypedDict, total=False):
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`: see
     `kpl_codec.aws.telemetry`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic. ``ledger``: a
     `kpl_codec.audit.Ledger`, which notes what was put.
+
+    ``on_undelivered(error)`` is called once for each user record that ends without being delivered, whatever
+    the reason, before its future has a result: ``error.user_record`` is what was put,
+    ``error.may_be_stored`` whether a copy may be on the stream. The calls come one after the other, in a
+    thread of their own; AsyncProducer awaits what they give, and runs a coroutine function in its event loop.
+    Until it returns the user record counts as outstanding, and flush and close wait, without a timeout: it
+    must bound its own time, and must not wait for its own producer (WouldDeadlock). What it raises is logged.
     """
 
     config: ProducerConfig | None
@@ -39,6 +48,7 @@ class ProducerOptions(TypedDict, total=False):
     client: KinesisClient | None
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
+    on_undelivered: OnUndelivered | None
     chance: Callable[[int], int]
     clock: Callable[[], float]
 
@@ -61,6 +71,7 @@ class ProducerBase:
         self._observe = guarded(options.get("observe"))
         self._chance = options.get("chance", random.randrange)
         self._clock = options.get("clock", time.monotonic)
+        self._on_undelivered = options.get("on_undelivered")
 
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
@@ -71,12 +82,6 @@ class ProducerBase:
     def _new_notes(self) -> Notes | None:
         """A writer of the ledger, if there is one."""
         return None if self._ledger is None else self._ledger.writer(self._stream.name, "produced")
-
-    def _no_room(self) -> DeliveryError:
-        """What becomes of a user record that the full producer drops."""
-        if self._observe is not None:
-            self._observe("ErrorsByCode", 1, {"ErrorCode": "dropped"})
-        return DeliveryError(outcome=Outcome.DROPPED, code="dropped", attempts=())
 
 
 def take_notes(
@@ -90,28 +95,23 @@ def take_notes(
     failed = Counter[tuple[Kind, str, int]]()
     for pending, result in results:
         if isinstance(result, DeliveryError):
-            kind = Kind.LEFT if result.may_be_stored else Kind.REFUSED
+            kind: Kind = "left" if result.may_be_stored else "refused"
             failed[kind, result.code, int(pending.accepted_at + offset)] += 1
     rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
     if rows:
         notes.note(rows)
 
 
-def broken_off(pending: Pending, cause: BaseException, now: float) -> DeliveryError:
-    """The result of a user record in a broken producer: it may be stored."""
+def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Result:
+    """The result of a user record in a broken producer: it may be stored if the core has had it."""
     # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
     # its result; one that may be stored says so."
-    attempt = Attempt(Outcome.NO_ANSWER, pending.accepted_at, now, None, code="broken")
-    history = (pending.history or NO_HISTORY).with_attempt(attempt)
-    error = DeliveryError(
-        outcome=Outcome.CLOSED,
-        code="broken",
-        attempts=history.attempts,
-        attempts_left_out=history.left_out,
-        left_out_may_be_stored=history.may_be_stored,
-    )
+    if pending.number:
+        attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
+        pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
+    _, error = undelivered(config, pending, "closed", "broken")
     error.__cause__ = cause
-    return error
+    return pending, error
 
 
 def import_boto3() -> Any:
@@ -135,8 +135,8 @@ def client_config(config: ProducerConfig) -> dict[str, Any]:
     """Keyword arguments for a botocore Config; its timeouts are seconds. Retries are off: a retry in botocore
     would be invisible, and may store records twice unnoticed."""
     return {
-        "connect_timeout": config.connect_timeout / 1000,
-        "read_timeout": config.request_timeout / 1000,
+        "connect_timeout": config.connect_timeout_ms / 1000,
+        "read_timeout": config.request_timeout_ms / 1000,
         "retries": {"total_max_attempts": 1, "mode": "standard"},
     }
 
@@ -149,10 +149,9 @@ class Flush:
         self._up_to = 0
         self._remaining = 0
 
-    def begin(self, core: ProducerCore, unresolved: int) -> None:
-        """Called when the core flushes. ``unresolved``: user records that have no result yet."""
-        core.flush()
-        self._up_to, self._remaining = core.accepted, unresolved
+    def begin(self, accepted: int, unresolved: int) -> None:
+        """Called when the core flushes. ``accepted``: so far, ``unresolved``: of them without a result."""
+        self._up_to, self._remaining = accepted, unresolved
         self.done = not unresolved
 
     def ended(self, results: list[Result]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..aws_errors import is_permanent
-from ..producer import Delivery, DeliveryError, Outcome, Pending, ProducerCore
+from ..producer import Delivery, DeliveryError, Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Failure, Request
@@ -67,7 +67,7 @@ def log_left_behind(user_records: int, why: str) -> None:
             "%d user records not delivered: %s",
             user_records,
             why,
-            extra={"outcome": Outcome.CLOSED.value, "user_records": user_records},
+            extra={"outcome": "closed", "user_records": user_records},
         )
 
 
@@ -78,9 +78,8 @@ def log_never_closed(core: ProducerCore) -> None:
 
 def not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> Counter[tuple[str, str]]:
     """How many of the user records failed for good, by outcome and code."""
-    return Counter(
-        (result.outcome.value, result.reason) for _, result in results if isinstance(result, DeliveryError)
-    )
+    errors = [result for _, result in results if isinstance(result, DeliveryError)]
+    return Counter([(error.outcome, error.reason) for error in errors])
 
 
 def log_not_delivered(failures: Counter[tuple[str, str]]) -> None:

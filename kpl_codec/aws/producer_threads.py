@@ -132,6 +132,7 @@ class ProducerThreads:
             workers.start_one()
             threading.Thread(target=self._run, args=(workers,), name=name, daemon=True).start()
         RUNNING.add(self)
+        owner.wake = self.wake
         self.owners.append(owner)
         self.wake()
 
@@ -179,11 +180,11 @@ class ProducerThreads:
                 workers.give(owner, request)
             return owner.resolve()
         except BaseException as error:  # noqa: BLE001 - it breaks one producer, not the thread
-            owner.fall_apart(error)
+            goes_on = owner.fall_apart(error)
             # As for an error that ends a thread.
             facts = (type(error), error, error.__traceback__, threading.current_thread())
             threading.excepthook(threading.ExceptHookArgs(facts))
-            return False
+            return goes_on
 
     def _end(self, owner: Owner) -> bool:
         """An owner has had its last turn. Whether it was the last of all: then the threads end."""

@@ -4,21 +4,24 @@
     for record in read_stream(client, "orders", follow=True): ...    # and on, without end
 
 It is not a consumer library: it has no leases and no checkpoints. It gives each record once, in the order of
-its shard, parents before children. `kpl_codec.aws.cursor` makes the calls and retries them.
+its shard, parents before children. `kpl_codec.aws.cursor` makes the calls and retries them. The same for
+asyncio: `kpl_codec.aws.aio`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, answered_record
 from ..shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
+from .calls import finished
 from .cursor import Pace, ShardCursor
-from .shard_map import fetch_lineage
+from .shard_map import fetch
 
 #: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read too), or an aware time.
 Start = str | datetime
@@ -60,22 +63,39 @@ def read_stream(
     between two calls on a shard; ``patience``: seconds for which a failing call is retried.
     Raises StreamUnavailable, and UnknownShard for one of ``shard_ids`` that the stream does not list.
     """
+    reading = read_records(client, stream, start, follow, shard_ids, poll_interval, patience, sleep)
+    with suppress(StopAsyncIteration):
+        while True:
+            yield finished(reading.__anext__())
+
+
+async def read_records(
+    client: Any,
+    stream: str,
+    start: Start,
+    follow: bool,
+    shard_ids: Collection[str] | None,
+    poll_interval: float,
+    patience: float,
+    sleep: Callable[[float], object],
+) -> AsyncGenerator[KinesisRecord, None]:
+    """See `read_stream`. For a client of boto3 or aiobotocore."""
     place = place_of(start)
     known: set[str] = set()
     unread: dict[str, Place] = {}  # where each shard begins that is not yet read to its end
     cursors: dict[str, ShardCursor] = {}
     at_tip: dict[str, ShardCursor] = {}  # of open shards that were read to their tip
     while True:
-        lineage = fetch_lineage(client, stream, sleep=sleep)
+        lineage = (await fetch(client, stream, closed=True, sleep=sleep)).lineage
         for shard_id in shard_ids or ():
             if not known and shard_id not in lineage:
                 raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
-        for shard in lineage:
-            wanted = shard_ids is None or shard.shard_id in shard_ids
+        for shard_id, shard in lineage.items():
+            wanted = shard_ids is None or shard_id in shard_ids
             # A closed shard has nothing after LATEST.
-            if wanted and shard.shard_id not in known and (shard.open or place is not LATEST):
-                unread[shard.shard_id] = place
-            known.add(shard.shard_id)
+            if wanted and shard_id not in known and (shard.open or place is not LATEST):
+                unread[shard_id] = place
+            known.add(shard_id)
         place = TRIM_HORIZON
         # Of a shard that has closed since the rest is read, too, before its children.
         for shard_id in [shard_id for shard_id in at_tip if shard_id in lineage]:
@@ -87,7 +107,7 @@ def read_stream(
                 break
             parents = lineage.parents(shard_id)
             if shard_id not in cursors and not any(parent.shard_id in unread for parent in parents):
-                pace = Pace(1 / poll_interval, None, sleep=sleep)
+                pace = Pace(1 / poll_interval, None)
                 cursors[shard_id] = ShardCursor(
                     client, stream, shard_id, begin, pace=pace, patience=patience, sleep=sleep
                 )
@@ -96,7 +116,7 @@ def read_stream(
         finished: list[str] = []
         while not finished:
             for shard_id, cursor in cursors.items():
-                answer = cursor.fetch()
+                answer = await cursor.read()
                 for record in answer.records:
                     yield answered_record(record, shard_id)
                 if answer.ended or (not follow and cursor.at_tip):
@@ -117,11 +137,16 @@ def read_record(
     Raises StreamUnavailable, also where the service refuses the sequence number.
     """
     cursor = ShardCursor(client, stream, shard_id, at_record(sequence_number), patience=patience)
+    return finished(record_at(cursor, sequence_number))
+
+
+async def record_at(cursor: ShardCursor, sequence_number: str) -> KinesisRecord | None:
+    """See `read_record`. The cursor begins there."""
     while not cursor.ended:
-        answer = cursor.fetch(limit=1)
+        answer = await cursor.read(limit=1)
         for record in answer.records:
             found = record["SequenceNumber"] == sequence_number
-            return answered_record(record, shard_id) if found else None
+            return answered_record(record, cursor.shard_id) if found else None
         if not answer.behind:
             break
     return None

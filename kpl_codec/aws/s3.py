@@ -1,5 +1,6 @@
 """S3 as a file system of pyarrow, with the credentials, region and endpoint that boto3 finds: environment,
-profile (AWS_PROFILE), role, instance; AWS_ENDPOINT_URL_S3 for another server.
+profile (AWS_PROFILE), instance; AWS_ENDPOINT_URL_S3 for another server. KPL_CODEC_ROLE_ARN: the role that
+these credentials assume first (`--role-arn`).
 
     system = s3_file_system("bucket")
 
@@ -16,14 +17,17 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 from pyarrow import fs
 
 from ..aws_errors import what_to_check
 from ..errors import KplError
 from .calls import failure_of
+from .client import assumed
 
 #: Seconds for a connection, and for an answer; tries of one call. Together 12 s at most.
 _CONNECT, _READ, _TRIES = 2.0, 4.0, 2
+_ROLE: Final = "KPL_CODEC_ROLE_ARN"
 
 
 class S3Error(KplError, OSError):
@@ -47,8 +51,9 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
             raise _error(bucket, "NoCredentialsError", "no AWS credentials were found")
         region = _region(_settings(), bucket)
         frozen = credentials.get_frozen_credentials()  # botocore renews those that expire
-    except BotoCoreError as error:
-        raise _error(bucket, type(error).__name__, str(error)) from None
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
+        failure = failure_of(error)
+        raise _error(bucket, failure.code, failure.reason) from None
     endpoint = client.meta.endpoint_url
     return _file_system(
         frozen.access_key,
@@ -60,19 +65,17 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
-    """What decides credentials and endpoint: the variables of the environment that boto3 reads."""
-    return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    """What decides credentials and endpoint: variables of the environment."""
+    return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", _ROLE))))
 
 
 @lru_cache(maxsize=8)
 def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
+    waits = Config(connect_timeout=_CONNECT, read_timeout=_READ, retries={"total_max_attempts": _TRIES})
     session = boto3.Session()
-    config = Config(
-        connect_timeout=_CONNECT,
-        read_timeout=_READ,
-        retries={"total_max_attempts": _TRIES},
-        s3={"addressing_style": "path"},
-    )
+    if _ROLE in os.environ:
+        session = assumed(session, os.environ[_ROLE], waits)
+    config = waits.merge(Config(s3={"addressing_style": "path"}))
     return session, session.client("s3", region_name=session.region_name or "us-east-1", config=config)
 
 
@@ -115,5 +118,6 @@ def _file_system(
 
 
 def _error(bucket: str, code: str, reason: str) -> S3Error:
-    check: Final = what_to_check(code) or "check the name of the bucket and AWS_ENDPOINT_URL_S3"
+    check = what_to_check(code) or "check the name of the bucket and AWS_ENDPOINT_URL_S3"
+    check = check.replace("--endpoint-url", "AWS_ENDPOINT_URL_S3")
     return S3Error(code=code, bucket=bucket, reason=f"{reason}; {check}")

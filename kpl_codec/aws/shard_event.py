@@ -7,7 +7,7 @@ Specification: spec/11-enhanced-fan-out.md, EFO-1 and EFO-2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -16,8 +16,6 @@ from ..errors import KplError
 _NAME: Final = "SubscribeToShardEvent"
 #: More digits than any sequence number has.
 _MOST_DIGITS: Final = 128
-#: The members that every record has, and their types.
-_MEMBERS: Final[dict[str, type]] = {"SequenceNumber": str, "Data": bytes, "PartitionKey": str}
 
 
 class EventError(KplError):
@@ -26,7 +24,7 @@ class EventError(KplError):
     code = "event"
     requirement = "EFO-1"
     member: str
-    reason: str
+    reason: str = "is not what the API defines"
     text = "an event of SubscribeToShard: {member} {reason}"
     concerns = "Readers with enhanced fan-out. None of the event's records was given."
     todo = "Nothing: the reader subscribes again. If it recurs, look at the server or the proxy."
@@ -47,64 +45,59 @@ class ShardEvent(NamedTuple):
         return self.continuation is None
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+
+
+#: What every record has.
+_MEMBERS: Final[dict[str, Callable[[Any], bool]]] = {
+    "SequenceNumber": _is_number,
+    "Data": lambda value: isinstance(value, bytes),
+    "PartitionKey": lambda value: isinstance(value, str),
+    "ApproximateArrivalTimestamp": lambda value: isinstance(value, datetime) and value.tzinfo is not None,
+}
+
+
 def shard_event(event: Any) -> ShardEvent:
     """The event. Raises EventError, and nothing else whatever ``event`` is."""
     # EFO-1: "An event that differs from what the API defines MUST be taken for a call that failed, and none
     # of its records given."
-    if not isinstance(event, Mapping) or list(event) != [_NAME] or not isinstance(event[_NAME], Mapping):
+    body = event.get(_NAME) if isinstance(event, Mapping) else None
+    if not isinstance(body, Mapping) or len(event) > 1:
         raise EventError(member=_NAME, reason="is not the only member")
-    body = event[_NAME]
-    records = body.get("Records")
+    records, behind = body.get("Records"), body.get("MillisBehindLatest")
     if not isinstance(records, list):
-        raise EventError(member="Records", reason="is not a list")
+        raise EventError(member="Records")
     last = -1
     for record in records:
         last = _after(last, record)
-    behind = body.get("MillisBehindLatest")
     if type(behind) is not int or behind < 0:
-        raise EventError(member="MillisBehindLatest", reason="is not a number of milliseconds")
-    continuation = body.get("ContinuationSequenceNumber")
-    children = _has_children(body.get("ChildShards"))
+        raise EventError(member="MillisBehindLatest")
+    children = body.get("ChildShards")
+    if children is not None and not (isinstance(children, list) and all(map(_is_child, children))):
+        raise EventError(member="ChildShards")
     # EFO-2: "A shard MUST count as ended only where an event names its children and has no continuation
     # sequence number."
-    if continuation is None:
-        if not children:
-            raise EventError(member="ContinuationSequenceNumber", reason="is missing, and so are children")
-    elif children:
-        raise EventError(member="ChildShards", reason="are there although the shard goes on")
-    elif not _is_number(continuation):
-        raise EventError(member="ContinuationSequenceNumber", reason="is not a sequence number")
+    continuation = body.get("ContinuationSequenceNumber")
+    if (continuation is None) != bool(children):
+        raise EventError(member="ContinuationSequenceNumber", reason="or ChildShards is there, never both")
+    if continuation is not None and not _is_number(continuation):
+        raise EventError(member="ContinuationSequenceNumber")
     return ShardEvent(records, continuation, behind)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
 
 
 def _after(last: int, record: Any) -> int:
     """The sequence number of a record that follows ``last``."""
     if not isinstance(record, Mapping):
-        raise EventError(member="Records[]", reason="is not a record")
-    for name, kind in _MEMBERS.items():
-        if not isinstance(record.get(name), kind):
-            raise EventError(member=f"Records[].{name}", reason=f"is not {kind.__name__}")
-    arrived = record.get("ApproximateArrivalTimestamp")
-    if not isinstance(arrived, datetime) or arrived.tzinfo is None:
-        raise EventError(member="Records[].ApproximateArrivalTimestamp", reason="is not a time with its zone")
-    if not _is_number(record["SequenceNumber"]):
-        raise EventError(member="Records[].SequenceNumber", reason="is not a sequence number")
+        raise EventError(member="Records[]")
+    for name, is_right in _MEMBERS.items():
+        if not is_right(record.get(name)):
+            raise EventError(member=f"Records[].{name}")
     number = int(record["SequenceNumber"])
     if number <= last:
         raise EventError(member="Records[].SequenceNumber", reason="does not follow the one before")
     return number
 
 
-def _has_children(value: Any) -> bool:
-    if value is None:
-        return False
-    if not isinstance(value, list):
-        raise EventError(member="ChildShards", reason="is not a list")
-    for child in value:
-        if not isinstance(child, Mapping) or not isinstance(child.get("ShardId"), str):
-            raise EventError(member="ChildShards[]", reason="has no ShardId")
-    return bool(value)
+def _is_child(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("ShardId"), str)

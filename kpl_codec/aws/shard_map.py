@@ -1,9 +1,10 @@
-"""The shard map of a stream, fetched with boto3.
+"""The shard map of a stream.
 
     shard_map = fetch_shard_map(client, "orders")
     lineage = fetch_lineage(client, "orders")                          # with the closed shards
 
-The rules are in `kpl_codec.shards.live_shard_map`; this module has the calls and the clock.
+The rules are in `kpl_codec.shards.live_shard_map`; this module has the calls and the clock. The same for
+asyncio: `kpl_codec.aws.aio`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.shard_map import ShardMap
-from .calls import CALL_ERRORS, failure_of, send, stream_for
+from .calls import CALL_ERRORS, failure_of, finished, send, settled, stream_for
 
 
-def run_refresh(
+async def run_refresh(
     live: LiveShardMap, client: Any, clock: Callable[[], float] = time.monotonic
 ) -> MapChanged | RefreshFailed | None:
     """Make every call that ``live`` wants now. Returns the event of the refresh, None if there was no
@@ -26,7 +27,7 @@ def run_refresh(
     outcome: MapChanged | RefreshFailed | None = None
     while (request := live.next_request(clock())) is not None:
         try:
-            answer = send(client, request)
+            answer = await settled(send(client, request))
         except CALL_ERRORS as error:
             outcome = live.fail(request, failure_of(error), clock()) or outcome
         else:
@@ -34,19 +35,23 @@ def run_refresh(
     return outcome
 
 
-def _fetch(client: Any, live: LiveShardMap, timeout: float, sleep: Callable[[float], None]) -> LiveShardMap:
+async def fetch(
+    client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float = 30.0
+) -> LiveShardMap:
+    """The stream's live shard map, once it has a map. For a client of boto3 or aiobotocore."""
+    live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST")
     stream_for(client, live.stream)
     end = time.monotonic() + timeout
     live.refresh(time.monotonic())
     while True:
-        outcome = run_refresh(live, client, time.monotonic)
+        outcome = await run_refresh(live, client, time.monotonic)
         if isinstance(outcome, MapChanged):
             return live
         retry_at = live.timer()
         if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
             raise live.error
         if retry_at is not None:
-            sleep(max(0.0, retry_at - time.monotonic()))
+            await settled(sleep(max(0.0, retry_at - time.monotonic())))
 
 
 def fetch_shard_map(
@@ -63,8 +68,7 @@ def fetch_shard_map(
     still hold records. Retries with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once if a
     retry cannot help, else with the last error.
     """
-    live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST")
-    shard_map = _fetch(client, live, timeout, sleep).shard_map
+    shard_map = finished(fetch(client, stream, closed=closed, sleep=sleep, timeout=timeout)).shard_map
     assert shard_map is not None
     return shard_map
 
@@ -77,5 +81,4 @@ def fetch_lineage(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Lineage:
     """The lineage of all shards that still hold records. Raises StreamUnavailable."""
-    live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON")
-    return _fetch(client, live, timeout, sleep).lineage
+    return finished(fetch(client, stream, closed=True, sleep=sleep, timeout=timeout)).lineage

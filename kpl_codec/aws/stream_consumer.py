@@ -32,7 +32,7 @@ class StreamConsumers:
         client: Any,
         *,
         patience: float = 300.0,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._patience = client, patience

@@ -107,7 +107,7 @@ class SubscriptionCursor(ShardCursor):
         if stream is not None:
             stream.close()
 
-    def _fetch_once(self, limit: int) -> Answer:
+    async def _fetch_once(self, limit: int) -> Answer:
         if not self._left:
             event = self._next_event()
             self._left, self._behind = event.records, event.behind

@@ -21,7 +21,9 @@ class OpenTelemetryMetrics:
     provider. Thread-safe.
     """
 
-    def __init__(self, stream: str, meter: Any = None, attributes: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, stream: str, *, meter: Any = None, attributes: Mapping[str, str] | None = None
+    ) -> None:
         with needing_extras("OpenTelemetryMetrics"):
             from opentelemetry import metrics
 

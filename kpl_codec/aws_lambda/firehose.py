@@ -12,6 +12,7 @@ it is answered ProcessingFailed. Every record gets an answer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +22,11 @@ from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from .events import Poison, done, event_records, log_exception, settle_poison
+from ..format.records import short_fields
+from .batch import Poison, done, log_exception, settle_poison
+from .events import event_records
+
+__all__ = ["Transformed", "transform_user_records"]
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
 MAX_RESPONSE_SIZE = 6_000_000
@@ -32,6 +37,9 @@ class Transformed(NamedTuple):
 
     data: bytes
     partition_keys: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 Handler = Callable[[DeaggregatedRecord], "bytes | Transformed | None"]
@@ -47,6 +55,7 @@ def transform_user_records(
     reingest: Reingest | None = None,
     max_response_size: int = MAX_RESPONSE_SIZE,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
 
@@ -57,14 +66,20 @@ def transform_user_records(
     * ``reingest``: puts user records (untransformed) back into the source, for example with a
       `kpl_codec.aws.Producer`, whose futures it waits for. If it raises, their record is answered
       ProcessingFailed;
-    * ``max_decompressed_size``: undo the compression of data before ``handler`` is called, as in
-      `kpl_codec.deaggregate`. A record with data that cannot be decompressed counts as one that cannot be
-      opened. ``reingest`` gets the data as it came.
+    * ``max_decompressed_size``, ``unframe``: undo the compression of data, and take off the Schema Registry's
+      frames, before ``handler`` is called, as in `kpl_codec.deaggregate`. A record of which that fails counts
+      as one that cannot be opened. ``reingest`` gets the data as it came.
 
     Raises TypeError for anything but an event, CaptureError for one without records, or with a record without
     id, ValueError for a size below 1.
     """
-    undo = None if max_decompressed_size is None else Decompressor(max_decompressed_size, None)
+    steps: list[Callable[[DeaggregatedRecord], DeaggregatedRecord]] = []
+    if max_decompressed_size is not None:
+        steps.append(Decompressor(max_decompressed_size, None))
+    if unframe:
+        from ..deaggregation.unframing import Unframer
+
+        steps.append(Unframer(max_decompressed_size, "strict", Counter()))
     records = event_records(event, "records")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
     results: list[dict[str, Any]] = []
@@ -77,7 +92,7 @@ def transform_user_records(
         free -= _size(_result(record_id, "ProcessingFailed"))
     for raw in records:
         # LMB-5: "A transformation MUST answer every record id exactly once, in order."
-        result, user_records = _transform(raw, handler, delimiter, on_poison, arn, undo)
+        result, user_records = _transform(raw, handler, delimiter, on_poison, arn, steps)
         shortest = _size(_result(raw["recordId"], "ProcessingFailed"))
         extra = max(_size(result) - shortest, 0)
         if extra > free:
@@ -95,7 +110,7 @@ def _transform(
     delimiter: bytes,
     on_poison: Callable[[Poison], object] | None,
     arn: str,
-    undo: Decompressor | None,
+    steps: Sequence[Callable[[DeaggregatedRecord], DeaggregatedRecord]],
 ) -> tuple[dict[str, Any], list[DeaggregatedRecord]]:
     """The result for one record, and its user records as they came."""
     record_id = raw["recordId"]
@@ -103,7 +118,9 @@ def _transform(
     try:
         record = (analytics_record if shape_of(raw) == "analytics" else firehose_record)(raw)
         user_records = list(deaggregate([record]))
-        opened = user_records if undo is None else [undo(user_record) for user_record in user_records]
+        opened = user_records
+        for step in steps:
+            opened = list(map(step, opened))
     except (CaptureError, DecodeError) as error:
         settle_poison(Poison(error, record, raw, arn), on_poison)
         return _result(record_id, "ProcessingFailed"), []

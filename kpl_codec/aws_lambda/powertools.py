@@ -29,11 +29,21 @@ from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
-from .events import Once, Opening, done, event_records, units
+from .batch import Once, UserRecordFailed, done
+from .events import Opening, event_records, units
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
+
+__all__ = [
+    "AsyncUserRecordBatchProcessor",
+    "KinesisUserRecord",
+    "KinesisUserRecordPayload",
+    "UserRecordBatchProcessor",
+    "async_once",
+    "once",
+]
 
 
 class KinesisUserRecordPayload(KinesisStreamRecordPayload):
@@ -79,6 +89,8 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
         "explicitHashKey": record.explicit_hash_key,
         "aggregated": record.aggregated,
     }
+    if record.schema_version_id is not None:
+        kinesis["schemaVersionId"] = record.schema_version_id
     if record.partition_key is not None:
         kinesis["partitionKey"] = record.partition_key
     return {**raw, "kinesis": kinesis}
@@ -111,7 +123,7 @@ def user_record_event(
 class _Poison(dict[str, Any]):
     """A Lambda record that cannot be opened, in a processor."""
 
-    error: DecodeError | CaptureError
+    error: DecodeError | CaptureError | UserRecordFailed
 
 
 class _UserRecords:
@@ -166,7 +178,7 @@ class UserRecordBatchProcessor(_UserRecords, BatchProcessor):
 
     Takes BatchProcessor's arguments (``model``, ``raise_on_entire_batch_failure``, ``logger``) and those
     of `process_user_records` that fit: ``policy``, ``shard_map``, ``on_drop``, ``watch``,
-    ``max_decompressed_size``.
+    ``max_decompressed_size``, ``unframe``.
     As Powertools does, it handles every record of a batch even after a failure; use idempotency, or
     `process_user_records`.
     """

@@ -9,7 +9,7 @@ In a consumer it makes no reads: it checks the events of the function.
         return process_user_records(event, handle, watch=watch)
 
 As a function of its own, `lambda_handler` looks at one slot of every shard in each run. ``kpl-codec watch
---print-function`` prints a CloudFormation template with its role.
+--print function`` prints a CloudFormation template with its role.
 
     KPL_STATE_TABLE   between two runs
     not set           Nothing is kept; a hash of the time selects the slot. Therefore a finding is reported in
@@ -38,7 +38,10 @@ from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..watch import LastHour, Look, Watch, WatchFinding
 from ..watch.measures import Deltas, Every, Measure, emf_lines, measures_of_records
-from .events import ShardMaps, log_exception, stream_of
+from .batch import log_exception
+from .events import ShardMaps, stream_of
+
+__all__ = ["ConsumerWatch", "lambda_handler"]
 
 #: How many streams one function may read.
 _MOST_STREAMS = 20

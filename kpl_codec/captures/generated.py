@@ -97,7 +97,7 @@ def _sequence_number(number: int) -> str:
 def _keys(recipe: Recipe) -> list[list[str]]:
     """Partition keys of each shard, in the order of the shards."""
     shard_map = recipe.shard_map()
-    keys: dict[str, list[str]] = {shard.shard_id: [] for shard in shard_map}
+    keys: dict[str, list[str]] = {shard_id: [] for shard_id in shard_map}
     missing, number = recipe.shards, 0
     while missing:
         key = f"customer-{number}"

@@ -30,9 +30,10 @@ from .text import Prefixed, read_text
 MAX_RAW = 16 * 1024 * 1024
 
 
-def read_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA. Raises at most MemoryError."""
-    rows = Rows(piece.path)
+def read_piece(piece: Piece, rows: Rows | None = None) -> Iterator[pa.RecordBatch]:
+    """Batches of CAPTURE_SCHEMA, or of anything but Parquet what ``rows`` makes of them. Raises at most
+    MemoryError."""
+    rows = rows or Rows(piece.path)
     if piece.size == 0:
         rows.unreadable("empty", "the file is empty", 0)
     elif piece.size < 0:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..findings import at_least_as_bad, kind_of
 from ..pictures.terminal import line, note, show, show_json, table
 from .main import CLEAN, FINDINGS
-from .source import add_connection, add_fail_on, client_of, since, stream_type
+from .options import add_aws, add_fail_on, add_json, add_stream, moment
+from .source import client_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,17 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--produced", required=True, help="what was put: files, folders or URIs", **many)
     add("--handled", required=True, help="what was handled: files, folders or URIs", **many)
     add("--repaired", default=[], help="folders that kpl-codec repair has worked in", **many)
-    add(
-        "--until",
-        type=since,
-        metavar="TIME",
-        help="what was put before it must be handled (ISO 8601, or 15m ago)",
-    )
-    add("--stream", type=stream_type, metavar="NAME", help="look there why; its name or ARN")
-    add_connection(parser)
+    text = "what was put before it must be handled: a time, or 15m for fifteen minutes ago"
+    add("--until", type=moment, metavar="WHEN", help=text)
+    add_stream(parser, "look there why")
     add("--output", metavar="DIR", help="an empty or new folder for the results")
-    add_fail_on(parser, "for findings of this severity or worse, and if it is not complete")
-    add("--json", action="store_true", help="print the sums as JSON")
+    add_fail_on(parser)
+    add_json(parser)
+    add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..captures import plan, read_piece
+from ..captures import CAPTURE_SCHEMA, plan, read_piece
+from ..captures.rows import Rows
+from ..captures.shards import shard_of
 from ..format.records import KinesisRecord
-from ..validation.check import with_shards
+from .progress import waiting
 
 
 class Captured(NamedTuple):
@@ -34,18 +37,31 @@ class Unreadable(NamedTuple):
         return f"{self.place}: {self.code}" + (f": {self.text}" if self.text else "")
 
 
-def captured(paths: list[str]) -> Iterator[Captured | Unreadable]:
-    """What the files under ``paths`` hold, in order; ``-`` is standard input. Raises InputError."""
+@contextmanager
+def with_standard_input(paths: Sequence[str]) -> Iterator[list[str]]:
+    """``paths`` with a file of what standard input holds in place of ``-``."""
     with tempfile.TemporaryDirectory() as folder:
+        given = Path(folder) / "standard-input"
         if "-" in paths:
-            given = Path(folder) / "standard-input"
-            with given.open("wb") as out:
+            with waiting("reading standard input"), given.open("wb") as out:
                 shutil.copyfileobj(sys.stdin.buffer, out)
-            paths = [str(given) if path == "-" else path for path in paths]
-        for piece in plan(paths):
-            for batch in read_piece(piece):
-                batch = with_shards(batch.append_column("shardIdFrom", pa.nulls(batch.num_rows, pa.string())))
-                yield from map(_item, batch.to_pylist())
+        yield [str(given) if path == "-" else path for path in paths]
+
+
+def captured(paths: Sequence[str]) -> Iterator[Captured | Unreadable]:
+    """What the files under ``paths`` hold, in order; ``-`` is standard input. Raises InputError."""
+    with with_standard_input(paths) as names:
+        for piece in plan(names):
+            for found in read_piece(piece, _Plain(piece.path)):
+                yield from map(_item, found.to_pylist() if isinstance(found, pa.RecordBatch) else found)
+
+
+class _Plain(Rows):
+    """Rows as they are: what shows them one by one needs no Arrow in between."""
+
+    def take(self) -> Iterator[Any]:
+        rows, self._rows, self._bytes = self._rows, [], 0
+        yield [dict(zip(CAPTURE_SCHEMA.names, row, strict=True)) for row in rows]
 
 
 def _item(row: dict[str, Any]) -> Captured | Unreadable:
@@ -58,7 +74,7 @@ def _item(row: dict[str, Any]) -> Captured | Unreadable:
         row["partitionKey"],
         row["data"],
         row["sequenceNumber"],
-        row["shardId"],
+        row["shardId"] or shard_of(row["file"], row["sequenceNumber"])[0],
         row["approximateArrivalTimestamp"],
         row["explicitHashKey"],
         row["subSequenceNumber"],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import base64
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..deaggregation.policies import deaggregate
@@ -16,78 +17,107 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_since, add_stream, at_least, client_of, since
+from .options import add_aws, add_limit, add_only, add_paths, add_since, add_stream, add_until
+from .progress import waiting
+from .queue import add_queue, check_queue, of_queue
+from .source import client_of, glue_of, paths_or_stream, places_of
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
 _EPILOG = """\
-PATH: files and folders that kpl-codec validate reads: GetRecords answers, Lambda and Firehose events, JSON
-Lines, Parquet of the Spark connectors, raw frames; compressed or not. - is standard input.
+Captures are what validate reads: GetRecords answers, Lambda and Firehose events, JSON Lines, Parquet of the
+Spark connectors, raw frames; compressed or not.
 
-A line has these members: streamName, shardId, sequenceNumber, subSequenceNumber, partitionKey,
-explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
-if the record has any. What cannot be read is named on standard error.
+Prints a JSON object for each user record: streamName, shardId, sequenceNumber (of a queue recordId alone),
+subSequenceNumber, partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is
+UTF-8, else dataBase64; defects if it has any; schemaVersionId with --unframe; with --decode payload instead
+of data. What is not known is left out. What cannot be read is named on standard error.
+
+--decode asks Glue (glue:GetSchemaVersion) for each schema version once; AWS_ENDPOINT_URL_GLUE is another
+Glue. Avro needs kpl-codec's extra avro.
 
 Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_paths(parser)
+    add_stream(parser, "read this stream instead")
     add = parser.add_argument
-    add("paths", nargs="*", metavar="PATH", help="captures, events, frames; - for standard input")
-    add_stream(parser, "read this stream, from its oldest record to now")
-    add(
-        "--follow",
-        action="store_true",
-        help="with --stream: new records from now on, or from --since, until interrupted",
-    )
+    add("--follow", action="store_true", help="go on with new records of the stream, until interrupted")
+    add_since(parser, "beginning; with --follow: latest")
+    add_until(parser)
+    add_only(parser)
+    add_queue(parser)
     add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
     add("--shard-id", action="append", metavar="ID", help="only records of this shard; repeatable")
-    add_since(parser, "only records")
-    add("--until", metavar="TIME", type=since, help="only what arrived before; as --since")
-    add("--limit", type=at_least(1), metavar="N", help="stop after N user records")
+    add_limit(parser, "user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
+    add("--unframe", action="store_true", help="take off the frames of Glue Schema Registry")
+    add("--decode", action="store_true", help="the same, and show payloads by their schemas: Avro, JSON")
+    add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
-    if bool(args.paths) == bool(args.stream):
-        raise UsageError(reason="give either paths (- for standard input) or --stream NAME")
-    if args.follow and not args.stream:
-        raise UsageError(reason="--follow goes with --stream")
+    paths_or_stream(args)
+    check_queue(args)
     unreadable: list[str] = []
-    records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
+    if args.queue:
+        records = of_queue(args)
+    else:
+        records = _of_stream(args, unreadable) if args.stream else _of_files(args.paths, unreadable)
+    decode = _decoder(args) if args.decode else None
+    max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     shown = defective = 0
-    try:
-        for stream, record in _user_records(
-            records, DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
-        ):
-            if not _wanted(args, record):
-                continue
-            codes = _codes(record)
-            defective += bool(codes)
-            _write(args, facts(stream, record, codes), record.data)
-            shown += 1
-            if args.limit is not None and shown >= args.limit:
-                break
-    except KeyboardInterrupt:
-        if not args.follow:
-            raise
-    except BrokenPipeError:  # the reader closed our output; what was found counts
-        drop_output()
+    what = (
+        f"following {args.stream}"
+        if args.follow
+        else f"reading {args.stream or args.queue or ', '.join(args.paths)}"
+    )
+    with waiting(f"{what}, nothing to show yet") as something:
+        try:
+            for stream, record in _user_records(records, max_size, args.unframe or args.decode):
+                if not _wanted(args, record):
+                    continue
+                something()
+                codes, data = _codes(record), record.data
+                payload = decode(record, codes) if decode is not None else None
+                defective += bool(codes)
+                told = facts(stream, record, codes)
+                if payload is not None:
+                    told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
+                    told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+                _write(args, told, data)
+                shown += 1
+                if shown == args.limit:
+                    break
+        except KeyboardInterrupt:
+            if not args.follow:
+                raise
+        except BrokenPipeError:  # the reader closed our output; what was found counts
+            drop_output()
     return FINDINGS if defective or unreadable else CLEAN
 
 
 # -- where records come from ----------------------------------------------------------------------
 
 
-def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:
+def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
+    from ..aws.only import Gone, read_only
     from ..aws.reading import POLL_INTERVAL, read_stream
 
+    if args.only:
+        for item in read_only(client_of(args), args.stream, places_of(args.only)):
+            if isinstance(item, Gone):
+                unreadable.append("gone")
+                note(f"kpl-codec: {item.place.sequence_number}: gone: {item.reason}")
+            else:
+                yield args.stream, item
+        return
     records = read_stream(
         client_of(args),
         args.stream,
@@ -96,7 +126,7 @@ def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRe
         shard_ids=args.shard_id,
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
-    return ((args.stream, record) for record in records)
+    yield from ((args.stream, record) for record in records)
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
@@ -108,22 +138,54 @@ def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | N
     for item in captured(paths):
         if isinstance(item, Unreadable):
             unreadable.append(item.code)
-            note(f"kpl-codec: {item}")
+            note(f"{item}")
         else:
             any_record = True
             yield item
     if not any_record and not unreadable:
         unreadable.append("no-records")
-        note(f"kpl-codec: there is no Kinesis record in {', '.join(paths)}")
+        note(f"there is no Kinesis record in {', '.join(paths)}")
 
 
 def _user_records(
-    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None
+    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None, unframe: bool
 ) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
     # One at a time, so that no record waits for the next; under the report policy, so that all are shown.
     for stream, record in records:
-        for user_record in deaggregate([record], "report", max_decompressed_size=max_size):
+        opened = deaggregate([record], "report", max_decompressed_size=max_size, unframe=unframe)
+        for user_record in opened:
             yield stream, user_record
+
+
+def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
+    """Gives the payload of a user record as JSON has it; None, and a code more, where it cannot be had."""
+    from ..aws.schema_registry import SchemaRegistry, SchemaUnavailable
+    from ..schema_registry import PayloadError
+
+    registry = SchemaRegistry(glue_of(args), patience=4.0)
+    told: set[str] = set()
+
+    def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:
+        if record.schema_version_id is None:
+            return None
+        try:
+            value = registry.decode(record)
+        except (SchemaUnavailable, PayloadError) as error:
+            if error.code == "schema-unreachable":  # the next schema cannot be reached either
+                raise
+            codes.append(error.code)
+            if str(error) not in told:
+                note(str(error))
+            told.add(str(error))
+            return None
+        return None if isinstance(value, bytes) else json.loads(json.dumps(value, default=_plain))
+
+    return decode
+
+
+def _plain(value: Any) -> str:
+    """What JSON has no form for: base64 of bytes, the text of times and decimals."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -131,10 +193,11 @@ def _user_records(
 
 def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
     arrived = record.approximate_arrival_timestamp
+    since = None if isinstance(args.since, str) else args.since
     return (
         (args.key is None or record.partition_key in args.key)
         and (args.shard_id is None or record.shard_id in args.shard_id)
-        and (args.since is None or (arrived is not None and utc(arrived) >= args.since))
+        and (since is None or (arrived is not None and utc(arrived) >= since))
         and (args.until is None or (arrived is not None and utc(arrived) < args.until))
     )
 
@@ -167,11 +230,13 @@ def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) ->
         "streamName": stream,
         "shardId": record.shard_id,
         "sequenceNumber": record.sequence_number,
+        "recordId": record.record_id,
         "subSequenceNumber": record.sub_sequence_number if record.aggregated else None,
         "partitionKey": record.partition_key,
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,
         "aggregated": record.aggregated,
+        "schemaVersionId": record.schema_version_id,
         "defects": defects or None,
     }
     try:

@@ -1,18 +1,10 @@
-"""``kpl-codec conformance``: the vectors of the specification against any program.
-
-kpl-codec conformance                                 every adapter that runs here
-kpl-codec conformance --adapter kpl_codec --failures  one, with what it got wrong
-kpl-codec conformance -- ./my-codec --json-lines      any command that speaks spec/09-conformance.md
-kpl-codec conformance --lines -- ./my-codec           ... in lines, without JSON
-kpl-codec conformance --publish DIR -- ./my-codec     conformance.json and a badge, conformance.svg
-kpl-codec conformance --export DIR                    the vectors as an archive that needs no Python
-"""
+"""``kpl-codec conformance``: the vectors of the specification against any program."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
+from collections.abc import Mapping
 
 from .. import conformance
 from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, export, vector_files
@@ -21,36 +13,38 @@ from ..conformance.running import load
 from ..errors import KplError
 from ..pictures.labels import camel_keys, plural, safe
 from ..pictures.terminal import note, show_json, write
-from .source import UsageError, seconds
+from .options import add_aws, add_json, duration
+from .progress import waiting
+from .source import UsageError, location_of
+
+_EPILOG = """\
+kpl-codec conformance                                 every adapter that runs here
+kpl-codec conformance --adapter kpl_codec --failures  one, with what it got wrong
+kpl-codec conformance -- ./my-codec --json-lines      any command that speaks spec/09-conformance.md
+kpl-codec conformance --lines -- ./my-codec           ... in lines, without JSON
+kpl-codec conformance --publish DIR -- ./my-codec     conformance.json and a badge, conformance.svg
+kpl-codec conformance --export DIR                    the vectors as an archive that needs no Python
+
+Exit status: 0 all conform, 1 some do not, 2 failure.
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "command",
-        nargs="*",
-        metavar="COMMAND",
-        help="a program that speaks spec/09-conformance.md (after --)",
-    )
-    parser.add_argument(
-        "--adapter", action="append", choices=sorted(ADAPTERS), help="a published implementation; repeatable"
-    )
-    parser.add_argument(
-        "--vectors", type=Path, help="a directory of vector files (default: the published ones)"
-    )
-    parser.add_argument("--kind", action="append", help="only vectors of this kind; repeatable")
-    parser.add_argument("--failures", action="store_true", help="list every vector that did not pass")
-    parser.add_argument("--lines", action="store_true", help="COMMAND speaks lines of hex instead of JSON")
-    parser.add_argument("--json", action="store_true", help="the judgements as JSON instead of a table")
-    parser.add_argument(
-        "--publish", type=Path, metavar="DIR", help="also write conformance.json and conformance.svg, a badge"
-    )
-    parser.add_argument(
-        "--export", type=Path, metavar="DIR", help="write the vectors into DIR, for use without Python"
-    )
-    parser.add_argument(
-        "--timeout", type=seconds, default=20.0, help="seconds to wait for an answer (default: 20)"
-    )
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("command", nargs="*", metavar="COMMAND", help="a program that answers, with its arguments, after --")
+    text = "a published implementation; repeatable (default: each that runs here)"
+    add("--adapter", action="append", choices=sorted(ADAPTERS), help=text)
+    add("--lines", action="store_true", help="COMMAND speaks lines of hex instead of JSON")
+    text = "how long to wait for an answer (default: 20s)"
+    add("--timeout", type=duration, default=20.0, metavar="DURATION", help=text)
+    add("--kind", action="append", metavar="NAME", help="only vectors of this kind; repeatable")
+    add("--failures", action="store_true", help="list every vector that did not pass")
+    add_json(parser)
+    add("--publish", metavar="DIR", help="also write conformance.json and a badge, conformance.svg")
+    add("--export", metavar="DIR", help="only write the vectors, for use without Python")
+    add_aws(parser, kinesis=False)
 
 
 def _commands(args: argparse.Namespace) -> list[list[str]]:
@@ -63,26 +57,24 @@ def _commands(args: argparse.Namespace) -> list[list[str]]:
         except KplError as error:
             if args.adapter:
                 raise
-            note(f"kpl-codec: {name}: left out: {_first_line(error)}")
+            note(f"{name}: left out: {_first_line(error)}")
     return commands
 
 
 def _run_all(args: argparse.Namespace) -> list[Result]:
     """The results. Programs that could not run are named. Raises OSError, UsageError, KplError."""
-    try:
-        vectors = [v for v in load(vector_files(args.vectors)) if not args.kind or v["kind"] in args.kind]
-    except ValueError as error:
-        raise UsageError(reason=f"{args.vectors}: no vectors: {error}") from None
+    vectors = [v for v in load(vector_files()) if not args.kind or v["kind"] in args.kind]
     if not vectors:
-        raise UsageError(reason=f"no vectors in {args.vectors or 'the published ones'}")
+        raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}")
     results = []
     for command in _commands(args):
         try:
-            results.append(conformance.run(command, vectors, lines=args.lines, timeout=args.timeout))
+            with waiting(f"asking {command[0]} {plural(len(vectors), 'vector')}"):
+                results.append(conformance.run(command, vectors, lines=args.lines, timeout=args.timeout))
         except ProgramError as error:
             if args.command or args.adapter:
                 raise
-            note(f"kpl-codec: left out: {_first_line(error)}")
+            note(f"left out: {_first_line(error)}")
     return results
 
 
@@ -94,14 +86,21 @@ def _first_line(error: KplError) -> str:
 def run(args: argparse.Namespace) -> int:
     """0: all conform. 1: some do not. Raises KplError, OSError for a program or file that cannot be used."""
     if args.export:
-        files = export.export(args.export)
+        files = export.archive()
+        _write(args.export, files)
         note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")
         return 0
+    if args.publish:
+        location_of(args.publish)  # tells whether it can be reached
     results = _run_all(args)
     if args.publish:
-        _publish(results, args)
+        if len(results) != 1:
+            raise UsageError(reason="--publish is for one program: give its command, or one --adapter")
+        facts = json.dumps(_facts(results[0]), indent=1) + "\n"
+        badges = {"conformance.json": facts.encode(), "conformance.svg": badge(results[0]).encode()}
+        _write(args.publish, badges)
     if args.json:
-        show_json([_facts(result, args) for result in results])
+        show_json(list(map(_facts, results)))
     else:
         write(conformance.table(results) + "\n")
         if args.failures:
@@ -113,23 +112,18 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(result.conforms for result in results) else 1
 
 
-def _publish(results: list[Result], args: argparse.Namespace) -> None:
-    """Write the result of one program, and its badge. Raises UsageError, OSError."""
-    directory: Path = args.publish
-    if len(results) != 1:
-        raise UsageError(reason="--publish is for one program: give its command, or one --adapter")
-    directory.mkdir(parents=True, exist_ok=True)
-    (result,) = results
-    facts = json.dumps(_facts(result, args), indent=1) + "\n"
-    (directory / "conformance.json").write_text(facts, encoding="utf-8")
-    (directory / "conformance.svg").write_text(badge(result), encoding="utf-8")
+def _write(folder: str, files: Mapping[str, bytes]) -> None:
+    """Raises OSError, InputError."""
+    place = location_of(folder).make_folder()
+    for name, data in files.items():
+        (place / name).write(data)
 
 
-def _facts(result: Result, args: argparse.Namespace) -> dict[str, object]:
+def _facts(result: Result) -> dict[str, object]:
     return {
         "name": result.name,
         "version": result.version,
-        "vectors": None if args.vectors else export.version(),
+        "vectors": export.version(),
         "fields": result.fields,
         "unsupported": result.unsupported,
         "grades": dict(result.grades),

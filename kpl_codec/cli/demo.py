@@ -5,33 +5,33 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
-
-from rich.console import RenderableType
+from itertools import count
+from typing import TYPE_CHECKING
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN
-from .source import UsageError, at_least
+from .options import add_aws, at_least
+from .source import location_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..captures import Location
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="DIR",
-        help="folder for the results (default: kpl-codec-demo, or the next free name)",
+        help="a new or empty folder, also in S3 (default: kpl-codec-demo, or the next free name)",
     )
-    parser.add_argument(
-        "--user-records",
-        type=at_least(1),
-        default=1000,
-        metavar="N",
-        help="user records of each writer (default: %(default)s)",
-    )
+    text = "user records of each writer, 100 or more (default: %(default)s)"
+    parser.add_argument("--user-records", type=at_least(100), default=1000, metavar="N", help=text)
+    add_aws(parser, kinesis=False)
 
 
 def run(args: argparse.Namespace) -> int:
     from ..audit import Ledger
-    from ..captures import Location
     from ..report.layout import summary
     from ..testing.local_kinesis import local_kinesis
     from ..validation import LocalEngine, read_shard_map, validate
@@ -39,28 +39,26 @@ def run(args: argparse.Namespace) -> int:
     from . import demo_stream
     from .progress import progress
 
-    if args.user_records < 100:
-        raise UsageError(reason="--user-records must be at least 100")
     folder = _folder(args.output)
-    check_output(Location(folder))
+    check_output(folder)
     started = time.monotonic()
 
     def say(text: str) -> None:
         note(f"[{time.monotonic() - started:5.1f} s] {text}")
 
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.make_folder()
     say("starting a local Kinesis server (kinesis-local; from npm the first time)")
     with local_kinesis() as server:
         say(f"stream {demo_stream.STREAM} with {demo_stream.SHARDS} shards")
-        demo_stream.fill(server, args.user_records, Ledger(folder / "ledger"), say)
-        count = demo_stream.capture(server.client(), folder)
-    say(f"captured {count} Kinesis records to {folder / 'capture'}; checking")
+        demo_stream.fill(server, args.user_records, Ledger((folder / "ledger").path), say)
+        captured = demo_stream.capture(server.client(), folder)
+    say(f"captured {captured} Kinesis records to {folder / 'capture'}; checking")
     engine = LocalEngine()
     shard_map = read_shard_map(str(folder / "shards.json"))
-    results = str((folder / "results").absolute())
+    results = folder / "results"
     with progress(engine.progress, "checking"):
         result = validate(
-            [str(folder / "capture")], shard_map, results, engine=engine, title="kpl-codec demo"
+            [str(folder / "capture")], shard_map, str(results), engine=engine, title="kpl-codec demo"
         )
     rows = by_writer(results)
     audited = _audit(folder, results)
@@ -69,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     return CLEAN
 
 
-def _audit(folder: Path, results: str) -> list[RenderableType]:
+def _audit(folder: Location, results: Location) -> list[RenderableType]:
     """What the ledgers of all four writers say, against what the KCL delivers, less one: a consumer's bug."""
     from datetime import datetime, timezone
 
@@ -80,10 +78,12 @@ def _audit(folder: Path, results: str) -> list[RenderableType]:
     from .audit import told
 
     names = ["shardId", "sequenceNumber", "subSequenceNumber"]
-    users = dataset(f"{results}/user-records", format="parquet")
+    system, inner = (results / "user-records").opened()
+    users = dataset(inner, filesystem=system, format="parquet")
     handled = users.to_table(columns=names, filter=field("kcl") == "delivered")
-    write_table(handled.slice(1), folder / "handled.parquet")
-    sides = [str(folder / "ledger")], [str(folder / "handled.parquet")]
+    with (folder / "handled.parquet").whole_file() as out:
+        write_table(handled.slice(1), out)
+    sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
     return [
         line(""),
         line(("Was everything handled? A KCL consumer that skips one user record, by the ledgers", "bold")),
@@ -91,7 +91,7 @@ def _audit(folder: Path, results: str) -> list[RenderableType]:
     ]
 
 
-def _where_to_look(folder: Path) -> list[RenderableType]:
+def _where_to_look(folder: Location) -> list[RenderableType]:
     places = [
         ["results/report.html", "the same with pictures: open it in a browser"],
         ["results/findings/", "every finding, Parquet"],
@@ -102,7 +102,7 @@ def _where_to_look(folder: Path) -> list[RenderableType]:
         ],
         ["capture/, shards.json", "what was checked; to check it again:"],
     ]
-    again = f"kpl-codec validate --input {folder}/capture --shards {folder}/shards.json --output DIR"
+    again = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
     return [
         line(""),
         line(f"In the folder {folder}"),
@@ -113,22 +113,23 @@ def _where_to_look(folder: Path) -> list[RenderableType]:
     ]
 
 
-def _folder(wanted: str | None) -> Path:
+def _folder(wanted: str | None) -> Location:
     """The folder asked for, or the first free one of kpl-codec-demo, kpl-codec-demo-2 ..."""
+    from ..captures import Location
+
     if wanted is not None:
-        return Path(wanted)
-    folder, number = Path("kpl-codec-demo"), 1
-    while folder.exists():
-        number += 1
-        folder = Path(f"kpl-codec-demo-{number}")
-    return folder
+        return location_of(wanted)
+    names = ("kpl-codec-demo" + (f"-{number}" if number > 1 else "") for number in count(1))
+    return next(folder for folder in map(Location, names) if folder.kind() is None)
 
 
-def by_writer(results: str) -> dict[str, tuple[int, int]]:
+def by_writer(results: Location) -> dict[str, tuple[int, int]]:
     """By writer: user records on the stream, and how many of them a KCL consumer gets (each once)."""
     from pyarrow.dataset import dataset
 
-    users = dataset(f"{results}/user-records", format="parquet").to_table(columns=["data", "kcl"]).to_pylist()
+    system, inner = (results / "user-records").opened()
+    rows = dataset(inner, filesystem=system, format="parquet")
+    users = rows.to_table(columns=["data", "kcl"]).to_pylist()
     there: dict[str, set[int]] = {}
     got: dict[str, set[int]] = {}
     for user in users:

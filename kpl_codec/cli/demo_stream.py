@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from ..adapters import to_get_records
 from ..audit import Ledger, Writer
 from ..aws import Producer, read_stream
+from ..captures import Location
 from ..format.hash_keys import effective_hash_key
 from ..format.records import KinesisRecord
 from ..producer import ProducerConfig
@@ -104,7 +104,7 @@ def fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], None
     client = server.client()
     half = per_writer // 2
     shard_map = ShardMap.from_list_shards(client.list_shards(StreamName=STREAM))
-    config = ProducerConfig(record_max_buffered_time=200)
+    config = ProducerConfig(record_max_buffered_time_ms=200)
     notes = ledger.writer(STREAM)  # of the writers that are not ours
     settings = {"config": config, "client_settings": server.client_settings}
     with closing(notes), Producer(STREAM, ledger=ledger, **settings) as producer:
@@ -130,22 +130,22 @@ def split(server: Any, client: Any) -> str:
     return shard.shard_id
 
 
-def capture(client: Any, folder: Path) -> int:
+def capture(client: Any, folder: Location) -> int:
     """Read the stream to its end into files: GetRecords answers by shard, and the shard listing. Gives the
     number of Kinesis records."""
-    (folder / "capture").mkdir(parents=True)
+    files = (folder / "capture").make_folder()
     pages = [client.list_shards(StreamName=STREAM)]
     while pages[-1].get("NextToken"):
         pages.append(client.list_shards(NextToken=pages[-1]["NextToken"]))
     shards = [shard for page in pages for shard in page["Shards"]]
-    (folder / "shards.json").write_text(json.dumps({"Shards": shards}, indent=2, default=str))
+    (folder / "shards.json").write(json.dumps({"Shards": shards}, indent=2, default=str).encode())
     by_shard: dict[str, list[KinesisRecord]] = {}
     for record in read_stream(client, STREAM):
         by_shard.setdefault(record.shard_id or "", []).append(record)
     for shard_id, records in by_shard.items():
-        with open(folder / "capture" / f"{shard_id}.jsonl", "w") as out:
-            for start in range(0, len(records), 100):
-                answer = to_get_records(records[start : start + 100], dump=True)
-                named = {"StreamName": STREAM, "ShardId": shard_id, **answer}
-                out.write(json.dumps(named) + "\n")
+        answers = [
+            to_get_records(records[start : start + 100], dump=True) for start in range(0, len(records), 100)
+        ]
+        named = [{"StreamName": STREAM, "ShardId": shard_id, **answer} for answer in answers]
+        (files / f"{shard_id}.jsonl").write("".join(json.dumps(one) + "\n" for one in named).encode())
     return sum(map(len, by_shard.values()))

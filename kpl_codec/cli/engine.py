@@ -10,21 +10,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ..pictures.terminal import note
+from .options import at_least
 
 if TYPE_CHECKING:
     from ..captures import Location, Piece
 
 #: `auto` takes Spark for inputs above this size, in bytes. tests/benchmarks/README.md says how it was found.
 LOCAL_BYTES = 4 * 1024**3
-
-
-def cores(text: str) -> int | None:
-    """The type of --cores: a number above 0, or * for all."""
-    if text == "*":
-        return None
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number above 0 nor *")
-    return int(text)
 
 
 def size(text: str) -> int:
@@ -37,22 +29,15 @@ def size(text: str) -> int:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """--engine, --cores, --memory."""
-    add = parser.add_argument
-    add(
-        "--engine",
-        choices=["auto", "local", "spark"],
-        default="auto",
-        help="what runs the tasks: local processes (no Java needed) or Spark; auto: local for files "
-        f"of up to {LOCAL_BYTES >> 30} GiB and for --stream, Spark for more, for --follow and under "
-        "spark-submit (default: %(default)s)",
+    add = parser.add_argument_group("this machine, or Spark").add_argument
+    text = (
+        "local: processes of this machine, without Java; auto (default): local, but Spark for --follow, for "
+        f"captures of more than {LOCAL_BYTES >> 30} GiB, and under spark-submit"
     )
-    add("--cores", type=cores, default="*", help="tasks that run at once (default: all cores)")
-    add(
-        "--memory",
-        type=size,
-        help="memory of the local Spark (default: 2g), or of all local workers together (default: three "
-        "quarters of the machine's)",
-    )
+    add("--engine", choices=["auto", "local", "spark"], default="auto", help=text)
+    add("--cores", type=at_least(1), metavar="N", help="tasks that run at once (default: all cores)")
+    text = "memory of all tasks (default: three quarters of the machine's; of a local Spark 2g)"
+    add("--memory", type=size, metavar="SIZE", help=text)
 
 
 def log_in(output: Location) -> str | None:

@@ -16,6 +16,7 @@ import kpl_codec
 
 from ..findings import KINDS, Kind
 from ..pictures.terminal import line, show, show_json, table, width, wrapped
+from .options import add_json
 from .source import UsageError
 
 #: Modules with a class that may be an error.
@@ -42,14 +43,13 @@ class Error(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "code",
         nargs="?",
         metavar="CODE",
-        help="such as truncated, gap, naive-aggregator, FRM-3; default: all",
+        help="such as truncated, gap, naive-aggregator, FRM-3; without it all are listed",
     )
-    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,72 +10,75 @@ from typing import TYPE_CHECKING
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of
 from ..pictures.terminal import json_line, line, note, show, table, width, wrapped, write
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_fail_on, at_least
+from .options import add_aws, add_fail_on, add_json, add_limit, add_results
+from .progress import waiting
+from .source import UsageError, location_of
 
 if TYPE_CHECKING:
     from ..findings import Finding
 
+#: Findings that are shown where nobody says how many.
+_SHOWN = 100
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
-    parser.add_argument("--kind", metavar="NAME", help="only findings of this kind")
-    parser.add_argument(
-        "--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="only this severity and worse"
-    )
-    parser.add_argument("--shard-id", metavar="ID", help="only on this shard")
-    parser.add_argument(
-        "--limit", type=at_least(0), default=100, metavar="N", help="show at most N (default: 100)"
-    )
-    parser.add_argument("--json", action="store_true", help="a JSON object a line; all findings, unordered")
-    add_fail_on(parser, "where a finding of this severity or worse is shown")
+    add_results(parser)
+    add = parser.add_argument
+    add("--kind", action="append", metavar="NAME", help="only findings of this kind; repeatable")
+    add("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="only this severity and worse")
+    add("--shard-id", action="append", metavar="ID", help="only findings on this shard; repeatable")
+    add_limit(parser, "findings, the worst", f"{_SHOWN}, with --json all")
+    add_json(parser, lines=True)
+    add_fail_on(parser)
+    add_aws(parser, kinesis=False)
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 where findings of --fail-on or worse are shown, else 0. Raises UsageError for a folder without
+    """1 where there are findings of --fail-on or worse, else 0. Raises UsageError for a folder without
     results, InputError."""
     from ..report.facts import finding_facts
 
-    if args.kind is not None and args.kind not in KINDS:
-        raise UsageError(reason=f"no kind of finding is called {args.kind} (kpl-codec explain lists them)")
+    unknown = set(args.kind or ()) - KINDS.keys()
+    if unknown:
+        kinds = ", ".join(sorted(unknown))
+        raise UsageError(reason=f"no kind of finding is called {kinds} (kpl-codec explain lists them)")
     wanted = (
         finding
         for finding in _read(args.results)
         if at_least_as_bad(finding.severity, args.severity)
-        and args.kind in (None, finding.kind)
-        and args.shard_id in (None, finding.shard_id)
+        and (args.kind is None or finding.kind in args.kind)
+        and (args.shard_id is None or finding.shard_id in args.shard_id)
     )
-    if args.json:
-        status = CLEAN
-        for finding in wanted:
-            status = FINDINGS if at_least_as_bad(finding.severity, args.fail_on) else status
-            write(json_line(finding_facts(finding)))
-        return status
-    shown, counts = _worst(wanted, args.limit)
-    if counts:
-        rows = [
-            [f"{count:,}", KINDS[kind].severity if kind in KINDS else "error", kind]
-            for kind, count in _ordered(counts)
-        ]
-        show(table(["findings", "severity", "kind"], rows, (0,)), line(""))
-    _show(shown)
-    if len(shown) < counts.total():
-        note(f"{len(shown):,} of {counts.total():,} findings shown; --limit shows more, --json all")
+    counts: Counter[str] = Counter()
+    with waiting(f"reading {args.results}, nothing to show yet") as something:
+        if args.json and args.limit is None:
+            for finding in wanted:
+                something()
+                counts[finding.kind] += 1
+                write(json_line(finding_facts(finding)))
+        else:
+            worst = _worst(wanted, args.limit or _SHOWN, counts)
+            if args.json:
+                write("".join(json_line(finding_facts(finding)) for finding in worst))
+            else:
+                _show(worst, counts)
+            if len(worst) < counts.total():
+                note(f"{len(worst):,} of {counts.total():,} findings shown; --limit N shows more, --json all")
     bad = any(at_least_as_bad(kind_of(kind).severity, args.fail_on) for kind in counts)
     return FINDINGS if bad else CLEAN
 
 
-def _worst(findings: Iterable[Finding], limit: int) -> tuple[list[Finding], Counter[str]]:
-    """The ``limit`` worst, worst first, and how many there are of each kind. Holds few of each kind."""
+def _worst(findings: Iterable[Finding], limit: int, counts: Counter[str]) -> list[Finding]:
+    """The ``limit`` worst, worst first; ``counts`` gets how many there are of each kind. Holds few of each
+    kind."""
     kept: dict[str, list[Finding]] = {}
-    counts: Counter[str] = Counter()
     for finding in findings:
         counts[finding.kind] += 1
         some = kept.setdefault(finding.kind, [])
         some.append(finding)
         if len(some) > 2 * limit:
             kept[finding.kind] = sorted(some, key=order_of)[:limit]
-    return sorted((finding for some in kept.values() for finding in some), key=order_of)[:limit], counts
+    return sorted((finding for some in kept.values() for finding in some), key=order_of)[:limit]
 
 
 def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
@@ -86,10 +89,10 @@ def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
 def _read(folder: str) -> Iterator[Finding]:
     import pyarrow.dataset as ds
 
-    from ..captures import Location, readable
+    from ..captures import readable
     from ..report.scan import FINDINGS_SCHEMA, findings_of
 
-    held = [Location(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
+    held = [location_of(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
     there = [location for location in held if location.kind() is not None]
     if not there:
         raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")
@@ -101,15 +104,15 @@ def _read(folder: str) -> Iterator[Finding]:
                 yield from findings_of(batch)
 
 
-def _show(findings: list[Finding]) -> None:
+def _show(findings: list[Finding], counts: Counter[str]) -> None:
     from ..report.layout import place_of
 
+    if counts:
+        rows = [[f"{count:,}", kind_of(kind).severity, kind] for kind, count in _ordered(counts)]
+        show(table(["findings", "severity", "kind"], rows, (0,)), line(""))
     before = None
     for finding in findings:
         if finding.kind != before:
-            title = (
-                KINDS[finding.kind].title if finding.kind in KINDS else "a kind this version does not know"
-            )
-            show(line((finding.kind, "bold"), f": {title}"))
+            show(line((finding.kind, "bold"), f": {kind_of(finding.kind).title}"))
             before = finding.kind
         show(*wrapped(line(place_of(finding) or "(nothing more is known)"), max(width(), 60), 2))

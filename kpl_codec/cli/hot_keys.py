@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from ..captures import Location, readable
+from ..captures import readable
 from ..format.hash_keys import partition_key_hash
-from .source import UsageError
+from .source import UsageError, location_of
 
 #: Into how many parts the hash key space is cut, and in how many of them, the fullest, each key is counted.
 #: Other keys are not held in memory.
@@ -26,7 +26,7 @@ def hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     Counts are exact. A key left out has no more user records than the fullest part that was not counted by
     key, so no hot key is left out. Raises UsageError for a folder without user records, InputError.
     """
-    folder = Location(results) / "user-records"
+    folder = location_of(results) / "user-records"
     if folder.kind() is None:
         raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
     system, inner = folder.opened()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
-import contextlib
 import tempfile
-from collections.abc import Iterator
+from binascii import unhexlify
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..deaggregation.explanation import Explanation, Node, explain
@@ -19,58 +19,36 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..pictures.labels import camel_keys, plural
 from ..pictures.terminal import Part, line, show, show_json
-from .source import UsageError, add_stream, at_least, client_of, read_bytes
+from .options import add_aws, add_json, add_limit, add_stream
+from .source import UsageError, client_of, read_bytes
 
+#: Fields and user records that are listed where nobody says how many.
+_SHOWN = 400
 #: What `captured` says of data that is no capture: one record's own data.
-_NO_CAPTURE = (
-    "json",
-    "unknown-shape",
-    "user-data",
-    "utf-8",
-    "empty",
-    "file",
-    "duplicate-member",
-    "too-large",
-)
+_OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "data",
-        nargs="?",
-        metavar="DATA",
-        help="one record's data, or captured records: a file, - for standard input, base64 or hex text",
-    )
-    parser.add_argument(
-        "--format",
-        choices=["auto", "raw", "base64", "hex"],
-        default="auto",
-        help="encoding of the data (default: base64 or hex if that gives a frame, else raw)",
-    )
+    text = "one record's data (raw, base64 or hex), or a capture: a file, also in S3; - for standard input"
+    parser.add_argument("data", nargs="?", metavar="DATA", help=f"{text}; or the base64 or hex text itself")
+    text = "DATA is one record's data as it is, even if it looks like base64, hex or a capture"
+    parser.add_argument("--raw", action="store_true", help=text)
     add_stream(parser, "read the record from this stream")
-    parser.add_argument("--shard-id", metavar="ID", help="... from this shard")
-    parser.add_argument(
-        "--sequence-number", metavar="N", help="... with this sequence number; also in captured records"
-    )
-    parser.add_argument(
-        "--max-nodes", type=at_least(1), default=400, help="tree lines at most (default: 400)"
-    )
-    parser.add_argument("--json", action="store_true", help="JSON instead of the tree")
+    parser.add_argument("--shard-id", metavar="ID", help="the record's shard, with --stream")
+    parser.add_argument("--sequence-number", metavar="N", help="which record of the stream or the capture")
+    add_limit(parser, "fields and user records of the tree", str(_SHOWN))
+    add_json(parser)
+    add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 for a sound or plain record that a KCL consumer gets whole, else 1. Raises KplError for what cannot
     be read."""
-    keys = None
-    if args.stream:
-        record, keys = _from_stream(args)
-    elif args.data is not None:
-        record = _given(args)
-    else:
-        raise UsageError(reason="no data: give a file, -, text, or --stream --shard-id --sequence-number")
+    if (args.data is None) == (args.stream is None):
+        raise UsageError(reason="give either DATA or --stream NAME --shard-id ID --sequence-number N")
+    record, keys = _from_stream(args) if args.stream else (_given(args), None)
     data = record.data
-    found = explain(data, max_nodes=args.max_nodes, hash_key_range=keys, outer_key=record.partition_key)
+    found = explain(data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key)
     defects = [defect for defect in found.defects if found.kind != "plain"]
     if args.json:
         show_json(_facts(found, defects))
@@ -84,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _given(args: argparse.Namespace) -> KinesisRecord:
     """The record that the arguments name; only its data where it is no captured one."""
-    data = unwrap(_read(args), args.format)
-    if args.format != "auto" or data[:4] == MAGIC or disguise_of(data) is not None:
+    data = _data(args)
+    if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
@@ -108,50 +86,37 @@ def _of_capture(path: str, sequence_number: str | None) -> list[KinesisRecord]:
         if isinstance(item, Captured):
             if sequence_number in (None, item.record.sequence_number):
                 found.append(item.record)
-        elif item.code in _NO_CAPTURE:
+        elif item.code in _OWN_DATA:
             own_data = True
         elif sequence_number is None:
-            raise UsageError(reason=f"a capture, but {item.text} (--format raw takes it as one record)")
+            raise UsageError(reason=f"a capture, but {item.text} (--raw takes it as one record)")
         if len(found) > (sequence_number is None):
             return found
     if not found and (sequence_number is not None or not own_data):
-        raise UsageError(reason="a capture without such a record (--format raw takes it as one record)")
+        raise UsageError(reason="a capture without such a record (--raw takes it as one record)")
     return found
 
 
-def _read(args: argparse.Namespace) -> bytes:
-    """The file's bytes, or the argument itself if there is no such file and it may be data."""
+def _data(args: argparse.Namespace) -> bytes:
+    """The record's bytes, or a capture's. DATA itself where there is no such file, and it is a frame."""
     try:
-        return read_bytes(args.data)
+        data = read_bytes(args.data)
     except UsageError:
-        text = str(args.data).encode(errors="surrogateescape")
-        if args.format in ("base64", "hex") or (
-            args.format == "auto" and next(_frames(text), None) is not None
-        ):
-            return text
-        raise
+        frame = _frame_in(str(args.data).encode(errors="surrogateescape"))
+        if frame is None:
+            raise
+        return frame
+    return data if args.raw else _frame_in(data) or data
 
 
-def unwrap(data: bytes, written: str) -> bytes:
-    """The record's bytes, decoded from ``written``. Raises UsageError if they are not."""
-    if written == "raw":
-        return data
-    if written == "auto":
-        return next(_frames(data), data) if data[:4] != MAGIC else data
-    text = b"".join(data.split())
-    try:
-        return base64.b64decode(text, validate=True) if written == "base64" else bytes.fromhex(text.decode())
-    except (binascii.Error, ValueError, UnicodeDecodeError):
-        raise UsageError(reason=f"the data is not {written}") from None
-
-
-def _frames(data: bytes) -> Iterator[bytes]:
-    """``data`` decoded as base64 or hex, if that gives a frame."""
-    for written in ("base64", "hex"):
-        with contextlib.suppress(UsageError):
-            read = unwrap(data, written)
-            if read[:4] == MAGIC:
-                yield read
+def _frame_in(text: bytes) -> bytes | None:
+    """The frame that is ``text`` decoded as base64 or hex, if it is one."""
+    digits = b"".join(text.split())
+    for decode in (partial(base64.b64decode, validate=True), unhexlify):
+        with suppress(ValueError):
+            if (frame := decode(digits)).startswith(MAGIC):
+                return frame
+    return None
 
 
 def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange | None]:
@@ -187,7 +152,7 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
     ]
     lines += [line((f"warning: {warning}", "yellow")) for warning in found.warnings]
     if found.omitted:
-        lines.append(line((f"... and {found.omitted:,} more, not listed (--max-nodes)", "dim")))
+        lines.append(line((f"... and {found.omitted:,} more, not listed (--limit)", "dim")))
     show(*lines)
 
 

@@ -4,62 +4,60 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import islice
 
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from ..pictures.diagrams import skew_bars
 from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.terminal import line, show, show_json, table, width, write
-from ..shards.allocation import HashKeyAllocator, ShardKeyAllocator
+from ..shards.allocation import balanced_keys
 from ..shards.skew import Skew, skew_of
-from .source import (
-    UsageError,
-    add_keys,
-    add_source,
-    at_least,
-    hash_keys_from,
-    hashed_keys,
-    load_shard_map,
-)
+from .options import add_aws, add_json, add_keys, add_limit, add_results, add_shards, at_least
+from .progress import waiting
+from .source import hash_keys_from, hashed_keys, load_shard_map
+
+#: Hot keys that are shown where nobody says how many.
+_SHOWN = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     hashing = commands.add_parser("hash", help="the hash key of partition keys (MD5)")
     add_keys(hashing, explicit=False)
+    add_aws(hashing, kinesis=False)
     hashing.set_defaults(action=_hash)
 
     skew = commands.add_parser("skew", help="how unevenly keys fall on shards")
-    add_source(skew, required=False)
     add_keys(skew)
-    skew.add_argument("--shard-count", type=int, metavar="N", help="on N even shards instead of a stream's")
+    add_shards(skew, even=True)
     skew.set_defaults(action=_skew)
 
     allocate = commands.add_parser(
         "allocate",
         help="explicit hash keys that stay balanced",
-        description="Explicit hash keys that stay balanced through splits and merges. With a stream or a "
-        "listing, shards with the fewest keys come first; without, the whole key space is halved again and "
-        "again. --existing names the keys in use; their order does not matter.",
+        description="Explicit hash keys that stay balanced through splits and merges. Where shards are "
+        "given, those with the fewest keys come first; else the key space is halved again and again.",
     )
-    add_source(allocate, required=False)
-    allocate.add_argument("count", type=int, nargs="?", default=1, help="how many (default: 1)")
-    allocate.add_argument("--existing", metavar="FILE", help="hash keys in use, one a line; - for stdin")
-    allocate.add_argument("--shard-count", type=int, metavar="N", help="on N even shards")
+    some = at_least(1)
+    allocate.add_argument("count", metavar="N", type=some, nargs="?", default=1, help="how many (default: 1)")
+    text = "hash keys in use, one a line; - for standard input"
+    allocate.add_argument("--existing", metavar="FILE", help=text)
+    add_shards(allocate, required=False, even=True)
     allocate.set_defaults(action=_allocate)
 
     split = commands.add_parser("split", help="the even split of the key space, as CreateStream cuts it")
-    split.add_argument("count", type=int, help="into how many ranges")
+    split.add_argument("count", metavar="N", type=some, help="into how many ranges")
     split.set_defaults(action=_split)
 
     hot = commands.add_parser("hot", help="the partition keys with most user records, exactly counted")
-    hot.add_argument("results", metavar="DIR", help="the folder that kpl-codec validate wrote")
-    hot.add_argument("--top", type=at_least(1), default=10, metavar="N", help="how many (default: 10)")
+    add_results(hot)
+    add_limit(hot, "keys", str(_SHOWN))
+    add_aws(hot, kinesis=False)
     hot.set_defaults(action=_hot)
 
     for command in (hashing, skew, allocate, split, hot):
-        command.add_argument("--json", action="store_true", help="JSON instead of tables")
+        add_json(command)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,15 +65,13 @@ def run(args: argparse.Namespace) -> int:
     return int(args.action(args))
 
 
-def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]] | None:
-    """The shards' ranges and names; None where no shards are given."""
-    if args.stream or args.shards:
-        shards = load_shard_map(args).open_shards
-        return [s.hash_key_range for s in shards], [short_id(s.shard_id) for s in shards]
+def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]]:
+    """The ranges and names of the shards that are given."""
     if args.shard_count is not None:
         ranges = ALL_HASH_KEYS.split(args.shard_count)
         return ranges, [str(i) for i in range(len(ranges))]
-    return None
+    shards = load_shard_map(args).open_shards
+    return [s.hash_key_range for s in shards], [short_id(s.shard_id) for s in shards]
 
 
 def _hash(args: argparse.Namespace) -> int:
@@ -91,10 +87,7 @@ def _hash(args: argparse.Namespace) -> int:
 
 
 def _skew(args: argparse.Namespace) -> int:
-    where = _ranges(args)
-    if where is None:
-        raise UsageError(reason="on which shards? --stream, --shards or --shard-count")
-    ranges, names = where
+    ranges, names = _ranges(args)
     keys = [hash_key for _, hash_key in hashed_keys(args)]
     skew = skew_of(keys, ranges)
     if args.json:
@@ -111,14 +104,10 @@ def _skew_facts(skew: Skew, names: Sequence[str]) -> dict[str, object]:
 
 
 def _allocate(args: argparse.Namespace) -> int:
-    if args.count < 1:
-        raise UsageError(reason="the count must be at least 1")
-    where = _ranges(args)
+    shards = args.stream or args.shards or args.shard_count
     existing = hash_keys_from(args.existing) if args.existing else []
-    allocator: ShardKeyAllocator | HashKeyAllocator = (
-        ShardKeyAllocator(where[0], existing) if where else HashKeyAllocator(keys=existing)
-    )
-    keys = [allocator.next_key() for _ in range(args.count)]
+    allocated = balanced_keys(_ranges(args)[0] if shards else [ALL_HASH_KEYS], existing)
+    keys = list(islice(allocated, args.count))
     if args.json:
         show_json([str(key) for key in keys])
     else:
@@ -144,9 +133,8 @@ def _ends(keys: HashKeyRange) -> tuple[int, int]:
 def _hot(args: argparse.Namespace) -> int:
     from .hot_keys import hot_keys
 
-    if args.top < 1:
-        raise UsageError(reason="--top must be at least 1")
-    found, total = hot_keys(args.results, args.top)
+    with waiting(f"counting the keys of {args.results}"):
+        found, total = hot_keys(args.results, args.limit or _SHOWN)
     if args.json:
         rows = [
             {"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in found

@@ -24,19 +24,19 @@ CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 
 #: Command -> what it does. Its module has its name.
 COMMANDS = {
-    "demo": "Fill a local stream with several encoders, split a shard, and find what is lost.",
-    "validate": "Check Kinesis records: broken aggregates, misplaced user records, what the KCL would drop.",
-    "watch": "Watch a live stream, read a small part of it, and tell what is being lost.",
-    "repair": "Put the user records that validate found lost at the KCL again, aggregated per shard.",
-    "audit": "Compare what producers have put with what consumers have handled, and name what is missing.",
-    "inspect": "Show one record byte by byte, with its defects, and what the KCL makes of it.",
-    "shards": "List a stream's shards, predict where keys go, show their history.",
-    "keys": "Hash partition keys, count them per shard, allocate balanced hash keys, split the key space.",
-    "generate": "Make a capture of any size with its shard map, the same every time.",
-    "findings": "Print the findings that validate wrote.",
-    "cat": "Print user records from captures, a stream, events or standard input, as JSON or bare data.",
+    "demo": "Fill a local stream from several writers, split a shard, and find what is lost.",
+    "validate": "Check captures or a stream: what is broken, on the wrong shard, or lost at the KCL.",
+    "watch": "Read a small part of a live stream, and tell what is being lost.",
+    "audit": "Compare what was put with what was handled, and name what is missing.",
+    "repair": "Put user records again that validate found lost at the KCL, aggregated per shard.",
+    "findings": "Print what validate found, worst first.",
+    "cat": "Print the user records of captures or of a stream.",
+    "inspect": "Show one record byte by byte, its defects, and what the KCL makes of it.",
     "explain": "Say what an error code, a kind of finding or a requirement means, and what to do.",
-    "conformance": "Run the specification's vectors against this or any other implementation.",
+    "shards": "List a stream's shards, predict where keys go, show the shards' history.",
+    "keys": "Hash partition keys, count them per shard, make balanced hash keys.",
+    "generate": "Make a capture of any size, with its shard map, the same every time.",
+    "conformance": "Ask any implementation the vectors of the specification.",
 }
 
 
@@ -44,8 +44,13 @@ class Parser(argparse.ArgumentParser):
     """argparse's parser with the error prefix of all commands, without the usage."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As argparse's, but an unknown option is the error of its command and names the nearest option."""
+        """As argparse's, but paths may also stand behind options, and an unknown option is the error of its
+        command and names the nearest option."""
         known, unknown = super().parse_known_args(args, namespace)
+        many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
+        if many and not any(word.startswith("-") for word in unknown if word != "-"):
+            getattr(known, many).extend(unknown)
+            return known, []
         if unknown:
             typed = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
             like = get_close_matches(typed, self._option_string_actions, 1)
@@ -64,7 +69,9 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = Parser(
         prog="kpl-codec",
         description="Aggregated Kinesis records: read, check, repair, explain.",
-        epilog='Completion in bash and zsh: eval "$(register-python-argcomplete kpl-codec)"',
+        epilog="Exit status: 0 nothing found, 1 findings, 2 failure.\n"
+        'Completion in bash and zsh: eval "$(register-python-argcomplete kpl-codec)"',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"kpl-codec {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -91,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_whatever_the_encoding()
         # SPK-19: "Exit status 0 MUST mean that nothing was found, 1 that something was, 2 that the job could
         # not be done."
-        with _credentials_of(getattr(args, "profile", None)):
+        with _identity(getattr(args, "profile", None), getattr(args, "role_arn", None)):
             return int(args.run(args))
     except KplError as error:
         return _failed(str(error))
@@ -116,18 +123,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _credentials_of(profile: str | None) -> Iterator[None]:
-    """All that this process and those that it starts ask AWS for, they ask with the credentials of
-    ``profile``, whatever others are in the environment."""
+def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
+    """All that this process and those that it starts ask AWS for, they ask as ``profile`` and as the role,
+    whatever else is in the environment."""
     before = dict(os.environ)
     if profile is not None:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
             os.environ.pop(name, None)
         os.environ["AWS_PROFILE"] = profile
+    if role_arn is not None:
+        os.environ["KPL_CODEC_ROLE_ARN"] = role_arn  # aws.s3 reads it
     try:
         yield
     finally:
-        if profile is not None:
+        if profile is not None or role_arn is not None:
             os.environ.clear()
             os.environ.update(before)
 
@@ -149,13 +158,10 @@ def _complete() -> None:
 
 
 def _failed(reason: str) -> int:
-    # Standard error may be ASCII, and the reason may quote a name that is not.
-    encoding = sys.stderr.encoding or "ascii"
     from ..pictures.labels import safe_lines
 
-    said = f"kpl-codec: {safe_lines(reason)}\n".encode(encoding, "backslashreplace").decode(encoding)
     with suppress(OSError):  # nobody can be told
-        sys.stderr.write(said)
+        sys.stderr.write(f"kpl-codec: {safe_lines(reason)}\n")
         sys.stderr.flush()
     return FAILURE
 

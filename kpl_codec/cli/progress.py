@@ -1,6 +1,7 @@
-"""Shows how many tasks of a running job are done.
+"""Says on standard error what a command does where it takes long: a sentence before two seconds are over.
 
-On a terminal a bar (rich), elsewhere a line every ten seconds, so that logs stay readable.
+`waiting` says it once. `progress` shows how much is done: on a terminal a bar, elsewhere a line every ten
+seconds, so that logs stay readable.
 """
 
 from __future__ import annotations
@@ -12,9 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..errors import KplError
 from ..pictures.terminal import note
@@ -65,6 +63,25 @@ def _not_py4j(line: logging.LogRecord) -> bool:
     return "py4j" not in line.pathname
 
 
+#: Seconds until the first sentence, and between two that follow.
+_SOON, _AGAIN = 1.5, 10.0
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[Callable[[], None]]:
+    """Says ``what`` if the block takes long, unless what it gives was called before: there is something to
+    show."""
+    # SPK-97: "A command that has nothing to show for two seconds MUST say on standard error what it waits
+    # for."
+    timer = threading.Timer(_SOON, note, [f"{what} ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
+
+
 #: Tasks done, and tasks known.
 Tasks = Callable[[], tuple[int, int]]
 
@@ -88,6 +105,9 @@ def progress(tasks: Tasks, what: str, *, quiet: bool = False) -> Iterator[None]:
 
 
 def _bar(tasks: Tasks, what: str, end: threading.Event) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
@@ -99,6 +119,8 @@ def _bar(tasks: Tasks, what: str, end: threading.Event) -> None:
 
 def _log(tasks: Tasks, what: str, end: threading.Event) -> None:
     started = time.monotonic()
-    while not end.wait(10):
+    pause = _SOON
+    while not end.wait(pause):
+        pause = _AGAIN
         done, total = tasks()
         note(f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s")

@@ -6,17 +6,17 @@ import argparse
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
-from .source import UsageError, add_stream, client_of, connection
+from .options import add_aws, add_quiet, add_results, add_stream
+from .source import UsageError, client_of, connection, location_of
 
 _EPILOG = """\
-Run it first without --apply: it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
-Then with --apply --stream NAME: it puts what the plan says, and writes each delivery to DIR/repair/log.
-Results of another stream than NAME, by its name or its shards, are refused unless --other-stream is given.
-Run it again after a failure: it puts what is left. If it was killed, validate again and repair from the new
-results instead: they know the copies that are in the stream, also those that the log does not have.
+1. Without --apply it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
+2. With --apply --stream NAME it puts what the plan says, and writes each delivery to DIR/repair/log.
+After a failure run it again: it puts what is left. If it was killed, validate again first, and repair
+from the new results: they know of all copies in the stream, the log may not.
 
-Repair only from a validate run that began after the last repair ended. Older results do not know of that
-repair: its user records would be put twice.
+Repair only from results of a validate run that began after the last repair ended. Older ones do not know
+of that repair: its user records would be put twice.
 
 Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 """
@@ -25,24 +25,23 @@ Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
+    add_results(parser)
     parser.add_argument("--apply", action="store_true", help="put what the plan says")
-    add_stream(parser, "with --apply: where to put; its name or ARN")
-    parser.add_argument(
-        "--other-stream", action="store_true", help="also put to another stream than the results are of"
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress display")
+    add_stream(parser, "with --apply: where to put it")
+    text = "even if the results are of another stream"
+    parser.add_argument("--other-stream", action="store_true", help=text)
+    add_quiet(parser)
+    add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from ..aws.shard_map import fetch_lineage
-    from ..captures import Location
     from ..validation.repair import apply_repair, check_results, check_stream, plan_repair
-    from .progress import progress
+    from .progress import progress, waiting
 
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
-    folder = Location(args.results)
+    folder = location_of(args.results)
     check_results(folder, planned=args.apply)
     if args.apply:
         lineage = fetch_lineage(client_of(args), args.stream)
@@ -56,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
         with progress(lambda: (tasks[0], tasks[1]), "repairing", quiet=args.quiet):
             counts = apply_repair(folder, connection(args), args.stream, on_file=told)
     else:
-        counts = plan_repair(folder)
+        with waiting(f"planning the repair of {args.results}"):
+            counts = plan_repair(folder)
     if counts:
         show(table(["user records", "what"], [[f"{counts[name]:,}", name] for name in sorted(counts)], (0,)))
     if args.apply and counts:
@@ -68,6 +68,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(line("Nothing was lost at the KCL, so there is nothing to put."))
     if counts.get("failed") or counts.get("cannot"):
-        note("Some user records cannot be put; the log and the plan name them.")
+        note("some user records cannot be put; the log and the plan name them")
         return FINDINGS
     return CLEAN

@@ -12,36 +12,36 @@ from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.lineage import Lineage
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from .source import add_keys, add_source, hash_key_of, hashed_keys, load_shard_map
+from .options import add_json, add_keys, add_shards
+from .source import client_of, hash_key_of, hashed_keys, load_shard_map
 
 #: Columns that a table with whole hash keys needs.
 _WHOLE_KEYS = 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     listing = commands.add_parser("list", help="the shards and their hash key ranges")
-    add_source(listing)
     listing.add_argument("--closed", action="store_true", help="also closed shards that still hold records")
+    add_shards(listing)
     listing.set_defaults(action=_list)
 
     predict = commands.add_parser("predict", help="the shard that each key goes to now")
-    add_source(predict)
     add_keys(predict)
+    add_shards(predict)
     predict.set_defaults(action=_predict)
 
     history = commands.add_parser(
         "history", help="how shards were split and merged; which shard held a key, and when"
     )
-    add_source(history)
-    history.add_argument("key", nargs="?", metavar="KEY", help="follow this partition key through the shards")
+    history.add_argument("key", nargs="?", metavar="KEY", help="only the shards that held this partition key")
     history.add_argument("--explicit", action="store_true", help="the key is an explicit hash key")
+    add_shards(history)
     history.set_defaults(action=_history)
 
     for command in (listing, predict, history):
-        command.add_argument("--json", action="store_true", help="JSON instead of tables")
+        add_json(command)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,17 +62,41 @@ def _uncapitalized(value: Any) -> Any:
 
 def _list(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=args.closed)
+    hanging = _subscribers(args)
     shards = sorted(
-        (s for s in shard_map if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
+        (s for s in shard_map.values() if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
     )
     if args.json:
-        show_json({"distribution": shard_map.distribution, "shards": list(map(_facts, shards))})
+        show_json({"distribution": shard_map.distribution, "shards": list(map(_facts, shards)), **hanging})
         return 0
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")
     if shard_map.distribution == "AUTO":
         show(line(("The stream distributes records AUTO: keys do not decide the shard.", "yellow")))
+    for channel in hanging.get("channels", ()):
+        show(line(f"channel {channel['name']}: {channel['destination']}, {channel['recordFormat']}"))
+    for name in ("channelCount", "queueCount"):
+        if hanging.get(name):
+            show(line(f"{name.removesuffix('Count')}s that read this stream: {hanging[name]}"))
     return 0
+
+
+def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
+    """The channels and queues of a live stream, where it has any."""
+    if not args.stream:
+        return {}
+    from ..aws.channels import subscribers_of
+
+    # CHN-2: "Where a stream is listed, its channels and queues MUST be told."
+    found = subscribers_of(client_of(args), args.stream)
+    channels = [
+        {"name": channel.name, "destination": channel.destination, "recordFormat": channel.record_format}
+        for channel in found.channels
+    ]
+    told = {
+        "channelCount": len(channels) + found.unnamed, "channels": channels, "queueCount": found.queue_count
+    }  # fmt: skip
+    return {name: value for name, value in told.items() if value}
 
 
 def _show_shards(shards: list[Shard]) -> None:
@@ -112,9 +136,9 @@ def _predict(args: argparse.Namespace) -> int:
 def _history(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=True)
     if args.key is None:
-        return _whole(args, shard_map, shard_map.lineage)
+        return _whole(args, shard_map)
     hash_key = hash_key_of(args.key, explicit=args.explicit)
-    chain = shard_map.lineage.chain(hash_key)
+    chain = shard_map.chain(hash_key)
     if args.json:
         show_json({"hashKey": str(hash_key), "chain": [s.shard_id for s in chain]})
     else:
@@ -127,23 +151,23 @@ def _now(args: argparse.Namespace) -> datetime | None:
     return datetime.now(timezone.utc) if args.stream else None
 
 
-def _whole(args: argparse.Namespace, shard_map: ShardMap, lineage: Lineage) -> int:
-    defects = lineage.defects()
+def _whole(args: argparse.Namespace, shard_map: ShardMap) -> int:
+    defects = shard_map.defects()
     if args.json:
-        lives = {span.shard.shard_id: span for span in spans(lineage)}
+        lives = {span.shard.shard_id: span for span in spans(shard_map)}
         shards = [
             {
-                **_facts(s),
-                "created": _iso(lives[s.shard_id].begin),
-                "closed": _iso(lives[s.shard_id].end),
-                "children": [child.shard_id for child in lineage.children(s.shard_id)],
+                **_facts(shard),
+                "created": _iso(lives[shard_id].begin),
+                "closed": _iso(lives[shard_id].end),
+                "children": [child.shard_id for child in shard_map.children(shard_id)],
             }
-            for s in lineage
+            for shard_id, shard in shard_map.items()
         ]
         found = [{"code": defect.code, "shardIds": defect.shard_ids} for defect in defects]
         show_json({"shards": shards, "unknownParents": dict(shard_map.unknown_parents), "defects": found})
     else:
-        write(timeline(lineage, width(), _now(args)) + "\n")
+        write(timeline(shard_map, width(), _now(args)) + "\n")
         for child, parents in shard_map.unknown_parents.items():
             show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
         for defect in defects:

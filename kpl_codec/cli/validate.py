@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import argparse
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..findings import at_least_as_bad
+from ..pictures.labels import camel_keys
 from ..pictures.terminal import line, note, show, show_json
 from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS
-from .progress import progress, spark_errors
+from .options import (
+    add_aws,
+    add_fail_on,
+    add_json,
+    add_only,
+    add_paths,
+    add_quiet,
+    add_shards_file,
+    add_since,
+    add_stream,
+    duration,
+)
+from .progress import progress, spark_errors, waiting
 from .source import (
     UsageError,
-    add_connection,
-    add_fail_on,
-    add_since,
+    client_of,
     connection,
     load_shard_map,
-    seconds,
-    stream_type,
+    location_of,
+    paths_or_stream,
+    places_of,
 )
 
 if TYPE_CHECKING:
@@ -27,92 +40,92 @@ if TYPE_CHECKING:
     from ..validation.results import Validation
 
 _EPILOG = """\
---input: files or folders of JSON (GetRecords answers, Lambda events, Firehose events; also compressed) and
-Parquet with a binary column data. The shard of each record is taken from the record, else from a file or
-folder named after it (shardId-000000000000), else from the sequence number. --input needs --shards: what
-`aws kinesis list-shards --stream-name NAME` prints. Names that begin with . or _ are left out.
+PATH, which needs --shards: JSON (GetRecords answers, Lambda and Firehose events; also compressed), Parquet
+with a binary column data, and raw frames. A record's shard is the one that it names, else that its file or
+folder is called after (shardId-000000000000), else that of its sequence number. Names that begin with . or
+_ are left out.
 
---stream: the stream itself, from its oldest record to now. With --follow also new records, until
-interrupted; that needs Spark.
+--stream reads to the newest record. --follow goes on with new ones, until interrupted; it needs Spark.
 
 On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
 
-Exit status: 0 nothing found, 1 findings (see --fail-on), 2 failure.
+Exit status: 0 nothing found, 1 findings (see --fail-on) or nothing was read, 2 failure.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_paths(parser)
+    add_shards_file(parser)
     add = parser.add_argument
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--input", action="extend", nargs="+", metavar="PATH", help="files, folders or URIs; may be repeated"
-    )
-    source.add_argument(
-        "--stream", type=stream_type, metavar="NAME", help="check this stream; its name or ARN"
-    )
-    add("--shards", metavar="FILE", help="what aws kinesis list-shards printed; needed with --input")
-    add("--output", required=True, metavar="DIR", help="an empty or new folder for the results")
     add(
         "--distribution",
         choices=["USER_PARTITION_KEY", "AUTO"],
         default="USER_PARTITION_KEY",
-        help="the stream's record distribution strategy, with --shards (default: %(default)s)",
+        help="how the stream of --shards distributes records (default: %(default)s)",
     )
-    add_connection(parser)
-    add_since(parser, "of the stream, records")
-    add(
-        "--follow",
-        action="store_true",
-        help="keep checking as records arrive; resumes in a folder that an earlier --follow left",
-    )
-    add("--once", action="store_true", help="with --follow: end when all records of now are read")
-    add("--interval", type=seconds, default=30.0, help="with --follow: seconds between batches (%(default)s)")
+    add("--output", required=True, metavar="DIR", help="a new or empty folder for the results, also in S3")
+    text = "write findings and report only: half of the time, no data of yours in the results, no repair"
+    add("--no-user-records", dest="user_records", action="store_false", help=text)
+    add_fail_on(parser)
+    add_json(parser)
+    add_quiet(parser)
+    stream = parser.add_argument_group("a stream")
+    add_stream(stream, "check this stream instead of captures")
+    add_since(stream, "beginning")
+    add_only(stream)
+    text = "go on with new records; resumes in the folder of an earlier --follow"
+    stream.add_argument("--follow", action="store_true", help=text)
+    text = "with --follow: end when all records of now are read"
+    stream.add_argument("--once", action="store_true", help=text)
+    text = "with --follow: from one batch to the next (default: 30s)"
+    stream.add_argument("--interval", type=duration, default=30.0, metavar="DURATION", help=text)
+    add_aws(parser)
     add_engine(parser)
-    add_fail_on(parser, "for findings of this severity or worse, and if nothing was read")
-    add("--json", action="store_true", help="print summary.json instead of the summary")
-    add("--quiet", action="store_true", help="no progress display")
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..captures import Location, plan
-    from ..validation.results import check_output, read_shard_map
+    from ..captures import plan
+    from ..validation.results import check_output
+    from .captured import with_standard_input
 
     # Errors are reported before Spark starts, which takes seconds.
     _check_usage(args)
-    output = Location(args.output)
-    given = None if args.shards is None else read_shard_map(args.shards, args.distribution)
-    if args.input is not None:
-        pieces = plan(args.input)
-    else:
-        pieces = []
-        now = load_shard_map(args, closed=True)  # also tells whether the stream can be reached
-    if not args.follow:
-        check_output(output)
-    if output.is_local:
-        Path(output.path).mkdir(parents=True, exist_ok=True)
-    with spark_errors(log_in(output)):
-        if args.follow:
-            return _follow(spark_engine(args, "kpl-codec validate").spark, args, given)
-        try:
-            result = _check(choose_engine(args, "kpl-codec validate", pieces), args, given or now)
-        except KeyboardInterrupt:
-            note(f"interrupted: there are no results in {args.output}")
-            raise
-    return _told(args, result)
+    output = location_of(args.output)
+    shard_map = load_shard_map(args, closed=True)
+    if args.stream and args.shards:
+        client_of(args)  # tells whether it can be reached
+    with with_standard_input(args.paths) as args.paths:
+        with waiting(f"listing {', '.join(args.paths)}"):
+            pieces = plan(args.paths)
+        if not args.follow:
+            check_output(output)
+        if output.is_local:
+            Path(output.path).mkdir(parents=True, exist_ok=True)
+        with spark_errors(log_in(output)):
+            if args.follow:
+                return _follow(spark_engine(args, "kpl-codec validate").spark, args, shard_map)
+            try:
+                return _told(args, _check(choose_engine(args, "kpl-codec validate", pieces), args, shard_map))
+            except KeyboardInterrupt:
+                note(f"interrupted: there are no results in {args.output}")
+                raise
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     """Raises UsageError for options that do not go together."""
-    if args.input is not None and (args.shards is None or args.follow):
-        raise UsageError(reason="--input needs --shards, and does not go with --follow")
+    paths_or_stream(args)
+    if args.paths and args.shards is None:
+        raise UsageError(reason="PATH needs --shards")
+    if args.since is not None and not args.stream:
+        raise UsageError(reason="--since goes with --stream")
     if args.once and not args.follow:
         raise UsageError(reason="--once goes with --follow")
     if args.follow and args.engine == "local":
         raise UsageError(reason="--follow needs Spark")
-    if args.since is not None and args.stream is None:
-        raise UsageError(reason="--since goes with --stream")
+    if args.follow and not args.user_records:
+        raise UsageError(reason="--no-user-records does not go with --follow")
 
 
 def _told(args: argparse.Namespace, result: Validation) -> int:
@@ -123,22 +136,16 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
     report = result.report
     if args.json:
         show_json(report_facts(report))
-        return _status(args, result)
-    show(*summary(report), line(""))
-    show(line(f"Results: {args.output}  (report.html, summary.txt, summary.json, findings/, user-records/)"))
-    if report.kinds:
-        show(line(f"To see the findings: kpl-codec findings {args.output}"))
-    if report.totals.lost_at_kcl:
-        show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
-    return _status(args, result)
-
-
-def _status(args: argparse.Namespace, result: Validation) -> int:
-    """0 or 1, by --fail-on."""
-    report = result.report
+    else:
+        users = ", user-records/" if args.user_records else ""
+        files = f"report.html, summary.txt, summary.json, findings/{users}"
+        show(*summary(report), line(""), line(f"Results: {args.output}  ({files})"))
+        if report.kinds:
+            show(line(f"To see the findings: kpl-codec findings {args.output}"))
+        if report.totals.lost_at_kcl and args.user_records:
+            show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
     bad = report.worst is not None and at_least_as_bad(report.worst, args.fail_on)
-    found = bad or not report.totals.kinesis_records
-    return FINDINGS if found else CLEAN
+    return FINDINGS if bad or not report.totals.kinesis_records else CLEAN
 
 
 def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
@@ -153,41 +160,40 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
+                only=places_of(args.only) if args.only else None,
+                user_records=args.user_records,
             )
-        return validate(args.input, shard_map, args.output, engine=engine)
+        return validate(args.paths, shard_map, args.output, engine=engine, user_records=args.user_records)
 
 
-def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) -> int:
-    from ..report.facts import report_facts
-    from ..report.layout import summary
+def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
     from ..spark.validation.stream import follow, in_one_go, state
 
     batches: list[int] = []
 
+    def shards_now() -> ShardMap:
+        return shard_map if args.shards else load_shard_map(args, closed=True)
+
     def told(validation: Validation, number: int) -> None:
         totals = validation.report.totals
         batches.append(number)
-        show(
-            line(
+        if not args.quiet:
+            note(
                 f"batch {number}, so far: {totals.kinesis_records:,} Kinesis records, "
                 f"{totals.user_records:,} user records, {totals.misplaced:,} misplaced, "
                 f"{totals.lost_at_kcl:,} lost at the KCL"
             )
-        )
 
+    begin = args.since.isoformat() if isinstance(args.since, datetime) else args.since
+    given = {"stream": args.stream, **camel_keys(connection(args)), "startingPosition": begin}
+    options = {name: value for name, value in given.items() if value is not None}
     # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
     # run. At most one run per shard, so that a growing stream does not keep us.
-    runs = 1 if not args.once or in_one_go() else len(list(load_shard_map(args, closed=True))) + 1
+    runs = 1 if not args.once or in_one_go() else len(shards_now()) + 1
     for _ in range(runs):
         already = len(batches)
         query = follow(
-            spark,
-            _options(args),
-            lambda: shard_map or load_shard_map(args, closed=True),
-            args.output,
-            once=args.once,
-            interval=args.interval,
-            on_batch=told,
+            spark, options, shards_now, args.output, once=args.once, interval=args.interval, on_batch=told
         )
         try:
             query.awaitTermination()
@@ -197,24 +203,8 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap | None) ->
             break
         if len(batches) == already:
             break
-    validation = state(args.output, shard_map or load_shard_map(args, closed=True), args.stream)
+    validation = state(args.output, shards_now(), args.stream)
     if validation is None:
-        show(line("nothing was read yet"))
+        note("nothing was read yet")
         return FINDINGS
-    if args.json:
-        show_json(report_facts(validation.report))
-    else:
-        show(*summary(validation.report))
-    return _status(args, validation)
-
-
-def _options(args: argparse.Namespace) -> dict[str, str]:
-    given = {
-        "stream": args.stream,
-        "region": args.region,
-        "endpointUrl": args.endpoint_url,
-        "profile": args.profile,
-        "roleArn": args.role_arn,
-        "startingPosition": args.since.isoformat() if args.since is not None else None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    return _told(args, validation)

@@ -1,4 +1,4 @@
-"""Writes the vectors as an archive that is of use without Python: `kpl-codec conformance --export DIR`.
+"""The vectors as an archive that is of use without Python: `kpl-codec conformance --export DIR`.
 
 Beside the files of spec/vectors: `kcl.json`, what the KCL delivers of every decoding vector on given ranges;
 `decode.txt`, the decoding vectors as lines (lines.py); `manifest.json`, the version and every file's digest.
@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..deaggregation import kcl
@@ -31,21 +30,15 @@ def version() -> str:
     return found[1]
 
 
-def export(directory: Path) -> list[Path]:
-    """Write the archive into ``directory``, which is made if it is missing. Returns its files, sorted.
-
-    The same version gives the same bytes. Raises OSError.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
+def archive() -> dict[str, bytes]:
+    """The files of the archive by name. The same version gives the same bytes."""
     vectors = [vector for vector in load(vector_files()) if vector["kind"] == "decode"]
     files = {path.name: path.read_bytes() for path in vector_files()[0].parent.iterdir() if path.is_file()}
     files["kcl.json"] = _json({"version": version(), "vectors": [_kcl_of(vector) for vector in vectors]})
     files["decode.txt"] = "".join(f"{line}\n" for vector in vectors for line in _lines(vector)).encode()
     listed = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
     files["manifest.json"] = _json({"version": version(), "sha256": listed})
-    for name, data in files.items():
-        (directory / name).write_bytes(data)
-    return sorted(directory / name for name in files)
+    return files
 
 
 def _json(value: object) -> bytes:

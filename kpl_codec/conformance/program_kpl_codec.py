@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import kpl_codec as kpl
+from kpl_codec.schema_registry import unframe
 
+from ..format.hash_keys import format_hash_key, parse_hash_key
+from ..shards import verify_placement
 from .serving import serve, user_record
 
 
@@ -32,11 +35,11 @@ def encode(asked: dict[str, Any]) -> dict[str, Any]:
 
 def hash_key(asked: dict[str, Any]) -> dict[str, Any]:
     value = kpl.effective_hash_key(asked["partition_key"], asked.get("explicit_hash_key"))
-    return {"hash_key": kpl.format_hash_key(value)}
+    return {"hash_key": format_hash_key(value)}
 
 
 def hash_key_text(asked: dict[str, Any]) -> dict[str, Any]:
-    return {"hash_key": kpl.format_hash_key(kpl.parse_hash_key(asked["text"]))}
+    return {"hash_key": format_hash_key(parse_hash_key(asked["text"]))}
 
 
 def hash_key_range(asked: dict[str, Any]) -> dict[str, Any]:
@@ -61,9 +64,9 @@ def placement(asked: dict[str, Any]) -> dict[str, Any]:
         record = kpl.DeaggregatedRecord(keys[0], b"", keys[1], (), "1", 0, True, shard_id, None)
     else:
         record = kpl.KinesisRecord(keys[0], b"", "1", shard_id, None, keys[1])
-    verdict = kpl.verify_placement(record, found)
+    verdict = verify_placement(record, found)
     return {
-        "verdict": verdict.verdict.value,
+        "verdict": verdict.verdict,
         "expected_shard_id": verdict.expected_shard_id,
         "in_range": verdict.in_range,
     }
@@ -81,7 +84,7 @@ def _row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
     if record.kcl is not None:
         row["kcl"] = record.kcl
     if record.placement is not None:
-        row["placement"] = record.placement.verdict.value
+        row["placement"] = record.placement.verdict
         if record.placement.aggregate is not None:
             row["aggregate"] = record.placement.aggregate
     return row
@@ -109,6 +112,11 @@ def deaggregate(asked: dict[str, Any]) -> dict[str, Any]:
     return {"rows": rows}
 
 
+def schema_frame(asked: dict[str, Any]) -> dict[str, Any]:
+    version, payload = unframe(bytes.fromhex(asked["data"]))
+    return {"schema_version_id": version, "payload": payload.hex()}
+
+
 if __name__ == "__main__":
     operations = {
         "decode": decode,
@@ -119,5 +127,6 @@ if __name__ == "__main__":
         "shard-map": shard_map,
         "placement": placement,
         "deaggregate": deaggregate,
+        "schema-frame": schema_frame,
     }
     serve("kpl_codec", kpl.__version__, operations)

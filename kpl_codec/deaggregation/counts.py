@@ -22,7 +22,8 @@ class Drop(NamedTuple):
 class Counts:
     """Counts of what was opened so far. ``dropped``: user records by reason (policy ``kcl``).
     ``empty_records``: aggregated records in which the KCL finds no user record, so that nothing comes of them
-    (policy ``kcl``). ``defects``: rows by the code of their first defect (policy ``report``)."""
+    (policy ``kcl``). ``defects``: rows by the code of their first defect (policy ``report``; of the
+    Schema Registry's frames that stay, ``kcl``, too)."""
 
     __slots__ = (
         *("aggregated_records", "defects", "dropped", "empty_records", "kinesis_records"),

@@ -16,6 +16,7 @@ from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggrega
 from ..format import fields, frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
+from ..lazy import shown
 from ..limits import DIGEST_SIZE
 from . import kcl
 from .kcl import RAW, Outcome
@@ -73,6 +74,12 @@ class Explanation(NamedTuple):
     omitted: int = 0
     warnings: tuple[DecodeError, ...] = ()
     writer: str = UNKNOWN
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.size} bytes: {self.kind}, {len(self.defects)} defects>"
+
+    def _repr_html_(self) -> str:
+        return shown(self)
 
     @property
     def sound(self) -> bool:

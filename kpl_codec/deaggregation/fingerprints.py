@@ -140,11 +140,8 @@ def _entry(table: Sequence[str | None], index: int | None) -> str | None:
 
 def _keys_of_others(seen: Tables) -> bool:
     """Whether data names the keys of other user records, one for one, more often than its own."""
-    keys = [
-        (index, key.encode())
-        for index, key in enumerate(seen.partition_keys)
-        if key is not None and len(key) >= SHORTEST_KEY
-    ][:LOOKED_AT]
+    long = ((n, key) for n, key in enumerate(seen.partition_keys) if key and len(key) >= SHORTEST_KEY)
+    keys = [(index, key.encode()) for index, key in islice(long, LOOKED_AT)]
     if len(keys) < FEWEST_MOVED:
         return False
     moved: dict[int | None, int] = {}
@@ -236,9 +233,14 @@ SIGNS: Final = (
     Sign("first-key", "unknown", _FIRST_KEY, "the KPL's bytes under the first key", _under_first),
 )  # fmt: skip
 
+#: The signs of others than the KPL that are at least likely. The rest come after them.
+OTHERS: Final = tuple(sign for sign in SIGNS if sign.certainty != "unknown" and "the KPL" not in sign.writers)
+assert SIGNS[: len(OTHERS)] == OTHERS
 
-def fingerprint(data: bytes, outer_key: str | None = None) -> Sign | None:
-    """The sign of who wrote this data of a Kinesis record, put under ``outer_key`` (None: not known).
+
+def fingerprint(data: bytes, outer_key: str | None = None, signs: Sequence[Sign] = SIGNS) -> Sign | None:
+    """The first of ``signs`` of who wrote this data of a Kinesis record, put under ``outer_key`` (None: not
+    known).
 
     None where nothing is known: of a plain record, and of a frame whose message is no protobuf.
     """
@@ -248,7 +250,7 @@ def fingerprint(data: bytes, outer_key: str | None = None) -> Sign | None:
         seen = Tables(data[:4], outer_key)
     else:
         return None
-    return next((sign for sign in SIGNS if sign.shows(seen)), None)
+    return next((sign for sign in signs if sign.shows(seen)), None)
 
 
 def _tables(data: bytes, outer_key: str | None) -> Tables:

@@ -54,6 +54,7 @@ def deaggregate(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
     read_ahead: bool | None = None,
 ) -> Deaggregation:
     """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
@@ -72,6 +73,10 @@ def deaggregate(
     so many bytes of each; None leaves data as it is. What cannot be decompressed is a defect under the
     ``report`` policy, and stays as it is; under the others DecompressionError is raised, after the user
     records before it.
+    ``unframe``: take off the frame of AWS Glue Schema Registry, after that, and set ``schema_version_id``; of
+    a payload in zlib ``max_decompressed_size`` bytes are made at most, or 64 MiB. A broken frame stays, as a
+    defect under the ``report`` policy, as with the KCL (counted) under ``kcl``; ``strict`` raises
+    SchemaFrameError.
 
     Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy, or a size
     below 1; TypeError for anything but KinesisRecords; its text names the function that reads it.
@@ -88,6 +93,12 @@ def deaggregate(
     if max_decompressed_size is not None:
         undo = Decompressor(max_decompressed_size, counts.defects if policy == "report" else None)
         opened = map(partial(map, undo), opened)
+    # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only if it
+    # is told to."
+    if unframe:
+        from .unframing import Unframer  # few need it: the import of a Lambda function stays short
+
+        opened = map(partial(map, Unframer(max_decompressed_size, policy, counts.defects)), opened)
     return Deaggregation(chain.from_iterable(opened), counts)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..errors import DecodeError
-from ..format.records import Tag
+from ..format.records import Tag, short_fields
 from ..shards.placement import Placement
 from .kcl import Fate
 
@@ -17,7 +17,12 @@ class DeaggregatedRecord(NamedTuple):
     ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
     record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong, and
     ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map was given,
-    ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer.
+    ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer. ``schema_version_id`` (with
+    ``unframe``) is the schema of ``data``, whose frame is off. Of a record from a queue ``sequence_number``
+    and ``shard_id`` are None, and ``record_id`` identifies the Kinesis record.
+
+    Compiled code makes smaller objects that are used like it, and keep no frame in memory: `isinstance` says
+    that they are one, and they are equal to it. Their ``data`` is made whenever it is asked for.
     """
 
     partition_key: str | None
@@ -32,3 +37,8 @@ class DeaggregatedRecord(NamedTuple):
     placement: Placement | None = None
     defects: tuple[DecodeError, ...] = ()
     kcl: Fate | None = None
+    schema_version_id: str | None = None
+    record_id: str | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)

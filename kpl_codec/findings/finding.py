@@ -17,11 +17,11 @@ from .kinds_audit import AUDIT
 from .kinds_bytes import BYTES
 from .kinds_input import INPUT
 from .kinds_placement import PLACEMENT
-from .kinds_watch import WATCH
+from .kinds_watch import CHANNELS, WATCH
 
 #: Every listed kind by its name, in the order they are shown.
 KINDS: Mapping[str, Kind] = MappingProxyType(
-    {kind.name: kind for kind in (*PLACEMENT, *BYTES, *INPUT, *WATCH, *AUDIT)}
+    {kind.name: kind for kind in (*PLACEMENT, *BYTES, *INPUT, *WATCH, *CHANNELS, *AUDIT)}
 )
 
 

@@ -16,6 +16,8 @@ from typing import Any, Final, Literal, get_args
 
 from ..errors import DecodeError
 
+__all__ = ["DecompressionError", "compress", "decompress"]
+
 Compression = Literal["gzip", "zlib", "zstd"]
 COMPRESSIONS: Final[tuple[Compression, ...]] = get_args(Compression)
 #: The largest data that a reader makes of one user record unless told otherwise, in bytes.

@@ -18,6 +18,14 @@ from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+__all__ = [
+    "format_hash_key",
+    "hash_key_from_bytes",
+    "hash_key_to_bytes",
+    "parse_hash_key",
+    "partition_key_hash",
+]
+
 _CANONICAL = re.compile(r"(?:0|[1-9][0-9]{0,38})\Z")
 # What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
 # in the basic plane (it looks at UTF-16 units, so no digit beyond U+FFFF).
@@ -64,11 +72,13 @@ def java_integer(text: str) -> int | None:
     return -value if text[0] == "-" else value
 
 
-def explicit_hash_key_value(explicit_hash_key: str) -> int:
-    """The number of an explicit hash key that was found in an aggregated record.
+def explicit_hash_key_value(explicit_hash_key: str | int) -> int:
+    """The number of an explicit hash key that was found in an aggregated record, or is given as a number.
 
     Raises HashKeyError if it is not a decimal number, outside 0 to 2^128 - 1, or too long.
     """
+    if isinstance(explicit_hash_key, int):
+        return int(format_hash_key(explicit_hash_key))
     if len(explicit_hash_key) > MAX_EXPLICIT_HASH_KEY_LENGTH:
         raise HashKeyError(reason=f"{len(explicit_hash_key)} characters")
     # KEY-3: "An explicit hash key MUST be a decimal number from 0 to 2^128 - 1; a decoder MUST read
@@ -81,7 +91,7 @@ def explicit_hash_key_value(explicit_hash_key: str) -> int:
     return value
 
 
-def effective_hash_key(partition_key: str, explicit_hash_key: str | None = None) -> int:
+def effective_hash_key(partition_key: str, explicit_hash_key: str | int | None = None) -> int:
     """The hash key that decides a user record's shard: 0 to 2^128 - 1.
 
     Raises HashKeyError for an invalid explicit hash key, or a partition key without UTF-8 form.
@@ -188,5 +198,5 @@ class HashKeyRange(_Ends):
         ]
 
 
-#: The whole hash key space.
 ALL_HASH_KEYS = HashKeyRange(0, MAX_HASH_KEY)
+"""The whole hash key space."""

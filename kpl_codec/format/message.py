@@ -1,21 +1,26 @@
 """Converts between proto2 messages and AggregatedRecord, fast.
 
-The compiled parser or protobuf's runtime reads a message. If they cannot tell that it is sound they return
-None, and wire.py finds what is wrong and where. Writing needs no protobuf. It gives the same bytes as the KPL
-for the same user records in the same order (all partition keys, all explicit hash keys, all user records).
+The compiled parser or quick_parser.py reads a message. If they cannot tell that it is sound they return
+None, and wire.py finds what is wrong and where. Writing gives the same bytes as the KPL for the same user
+records in the same order (all partition keys, all explicit hash keys, all user records).
 Specification: spec/01-aggregated-record.md, MSG and ENC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, overload
 
 from ..compiled import speedups
 from ..errors import EncodeError
+from ..lazy import shown
 from .records import Tag, UserRecord
+
+if speedups is None:
+    from .quick_parser import parse as _parse
+else:
+    _parse = speedups.parse
 
 
 class AggregatedRecord(Sequence[UserRecord]):
@@ -105,19 +110,14 @@ class AggregatedRecord(Sequence[UserRecord]):
             f"<AggregatedRecord of {len(self)} user records, {len(self.partition_key_table)} partition keys>"
         )
 
+    def _repr_html_(self) -> str:
+        return shown(self)
+
 
 def parse(message: bytes) -> AggregatedRecord | None:
     """Decode a sound message. None: it may be broken; wire.py decides."""
-    parts = speedups.parse(message) if speedups is not None else _protobuf()(message)
+    parts = _parse(message)
     return None if parts is None else AggregatedRecord(*parts)
-
-
-@cache
-def _protobuf() -> Callable[[bytes], tuple[Any, ...] | None]:
-    """`protobuf_parser.parse`. protobuf is imported only when it is needed."""
-    from .protobuf_parser import parse as parse_with_protobuf
-
-    return parse_with_protobuf
 
 
 def varint(value: int) -> bytes:

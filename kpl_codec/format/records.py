@@ -8,7 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import EncodeError, HashKeyError
+from .hash_keys import format_hash_key
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+def short(value: object) -> str:
+    """``value`` for people who look at a record: of a text or bytes no more than the first few."""
+    if isinstance(value, (str, bytes)) and len(value) > 12:
+        return f"{value[:8]!r}... of {len(value)}"
+    return "{...}" if isinstance(value, Mapping) else repr(value)
+
+
+def short_fields(record: Any) -> str:
+    """A ``__repr__`` for records: keys and data are cut short, and fields with nothing in them left out."""
+    shown = [
+        f"{name}={(short if name in _CUT else repr)(value)}"
+        for name, value in zip(record._fields, record, strict=True)
+        if value not in (None, ())
+    ]
+    return f"{type(record).__name__}({', '.join(shown)})"
+
+
+#: Fields that may hold what an application put.
+_CUT = {"partition_key", "partition_keys", "explicit_hash_key", "data", "key", "value", "event_record"}
 
 
 class Tag(NamedTuple):
@@ -17,18 +44,43 @@ class Tag(NamedTuple):
     key: str
     value: str | None = None
 
+    def __repr__(self) -> str:
+        return short_fields(self)
 
-class UserRecord(NamedTuple):
+
+class _Fields(NamedTuple):
+    partition_key: str
+    data: bytes
+    explicit_hash_key: str | None
+    tags: tuple[Tag, ...]
+
+
+class UserRecord(_Fields):
     """What an application puts: a partition key (1 to 256 characters), data, rarely an explicit hash key or
     tags.
 
-    ``explicit_hash_key`` is the text in the bytes; this library writes it as canonical decimal.
+    ``explicit_hash_key`` is the text in the bytes; this library writes it as canonical decimal. It may be
+    given as a number: then EncodeError is raised for one that is not from 0 to 2^128 - 1.
     """
 
-    partition_key: str
-    data: bytes
-    explicit_hash_key: str | None = None
-    tags: tuple[Tag, ...] = ()
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        partition_key: str,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+    ) -> Self:
+        if type(explicit_hash_key) is int:
+            try:
+                explicit_hash_key = format_hash_key(explicit_hash_key)
+            except HashKeyError:
+                raise EncodeError(code="explicit-hash-key", field="explicit_hash_key") from None
+        return tuple.__new__(cls, (partition_key, data, explicit_hash_key, tags))
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 class KinesisRecord(NamedTuple):
@@ -38,6 +90,7 @@ class KinesisRecord(NamedTuple):
     ``explicit_hash_key`` is known to producers only; no read call returns it.
     ``sub_sequence_number`` is known where the record was deaggregated before (by the KCL, by Firehose);
     if it is above 0 this is a user record, whatever its data looks like.
+    ``record_id`` is what a queue gives: it names no shard and no sequence number.
     """
 
     partition_key: str | None
@@ -47,6 +100,10 @@ class KinesisRecord(NamedTuple):
     approximate_arrival_timestamp: datetime | None = None
     explicit_hash_key: str | None = None
     sub_sequence_number: int | None = None
+    record_id: str | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
 
 
 def answered_record(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:

@@ -1,13 +1,12 @@
-"""Which user records may be written, and the exact size of an aggregate while it grows.
+"""Which user records may be written, and the sizes of fields.
 
-The size is the exact number of bytes written, frame included. Only this module computes sizes.
-Specification: spec/01-aggregated-record.md, ENC-1 to ENC-6.
+Specification: spec/01-aggregated-record.md, ENC-1.
 """
 
 from __future__ import annotations
 
 from ..errors import EncodeError, HashKeyError
-from ..limits import FRAME_OVERHEAD, MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
+from ..limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import parse_hash_key
 from .records import UserRecord
 
@@ -86,63 +85,3 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
                 tag.value.encode()
         except (AttributeError, UnicodeEncodeError):
             raise refuse("tag", "tags") from None
-
-
-class AggregateSize:
-    """The size of the aggregate of the user records added so far, in bytes, as written.
-
-    ``after(record)`` gives the size with ``record``, in constant time, without adding it; ``add(record)``
-    adds it. State: the key tables so far and the size. Without user records the size is 0.
-    """
-
-    __slots__ = ("_explicit_hash_keys", "_partition_keys", "size")
-
-    def __init__(self) -> None:
-        self._partition_keys: dict[str, int] = {}
-        self._explicit_hash_keys: dict[str, int] = {}
-        self.size = 0
-
-    def after(self, record: UserRecord) -> int:
-        """The size with ``record`` added."""
-        return self.add(record, 0)
-
-    def add(self, record: UserRecord, max_size: int | None = None) -> int:
-        """Adds ``record`` unless the size would exceed ``max_size``. Returns the size with it in both cases.
-
-        Exact for user records that `check` accepts.
-        """
-        key, data, explicit_hash_key, tags = record
-        partition_keys, explicit_hash_keys = self._partition_keys, self._explicit_hash_keys
-        size = self.size or FRAME_OVERHEAD
-        pk_index = partition_keys.get(key)
-        new_key = pk_index is None
-        if pk_index is None:
-            pk_index = len(partition_keys)
-            size += field_size(len(key) if key.isascii() else len(key.encode()))
-        length = len(data)
-        # Two tags and the data; then the varints, nearly always one or two bytes.
-        inner = 2 + length
-        inner += 1 if pk_index < 0x80 else varint_size(pk_index)
-        inner += 1 if length < 0x80 else varint_size(length)
-        ehk_index: int | None = None
-        if explicit_hash_key is not None:
-            ehk_index = explicit_hash_keys.get(explicit_hash_key)
-            if ehk_index is None:
-                ehk_index = len(explicit_hash_keys)
-                size += field_size(len(explicit_hash_key))  # digits
-            inner += 2 if ehk_index < 0x80 else 1 + varint_size(ehk_index)
-        for tag in tags:
-            body = field_size(len(tag.key.encode()))
-            if tag.value is not None:
-                body += field_size(len(tag.value.encode()))
-            inner += field_size(body)
-        size += 1 + (1 if inner < 0x80 else varint_size(inner)) + inner
-        if max_size is not None and size > max_size:
-            return size
-        # ENC-6: "The size an aggregate is said to have MUST be the number of bytes written for it."
-        self.size = size
-        if new_key:
-            partition_keys[key] = pk_index
-        if explicit_hash_key is not None and ehk_index is not None:
-            explicit_hash_keys[explicit_hash_key] = ehk_index
-        return size

@@ -13,7 +13,8 @@ from ..shards.stream import stream_of
 
 Form = Literal["cloudformation", "terraform", "prometheus-rules"]
 
-_FILES: Final[dict[str, str]] = {
+#: Each form's file.
+FORMS: Final[dict[Form, str]] = {
     "cloudformation": "alarms.yaml",
     "terraform": "alarms.tf",
     "prometheus-rules": "rules.yaml",
@@ -24,5 +25,5 @@ def alarms(form: Form, stream: str) -> str:
     """The alarms for ``stream`` (a name or an ARN) as text of that form. Raises StreamNameError."""
     # WCH-26: "A name that no stream can have MUST be refused before it stands in a template."
     name = stream_of(stream).name
-    text = files(__package__).joinpath("templates", _FILES[form]).read_text(encoding="utf-8")
+    text = files(__package__).joinpath("templates", FORMS[form]).read_text(encoding="utf-8")
     return text.replace("@STREAM@", name)

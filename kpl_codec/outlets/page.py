@@ -21,7 +21,6 @@ from ..report.counters import Tally
 from ..report.model import About, Report, Sample
 from ..report.page import render_page
 from ..report.summary import REASONS
-from ..shards.placement import Verdict
 from ..watch import Watch
 from ..watch.measures import Every, Measure
 from ..watch.minutes import MINUTE, Minute
@@ -75,7 +74,7 @@ def _add_minute(tally: Tally, shard_id: str | None, number: int, minute: Minute,
     aggregated = minute.kinesis_records - minute.writers["plain"] - minute.broken_frames
     for (verdict, fate), count in minute.fates.items():
         size = minute.fate_bytes[verdict, fate]
-        home = shard_id if verdict == Verdict.EXPECTED else None
+        home = shard_id if verdict == "expected" else None
         tally.add_group(shard_id, home, verdict, fate, count, size, None)
     tally.kinesis_records += minute.kinesis_records
     tally.plain_records += minute.writers["plain"]

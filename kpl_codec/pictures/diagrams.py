@@ -65,7 +65,7 @@ class Span(NamedTuple):
 
 def spans(lineage: Lineage) -> list[Span]:
     """The life of each shard, parents before children; ``end`` is None for an open one."""
-    return [Span(s, lineage.created(s.shard_id), lineage.closed_at(s.shard_id)) for s in lineage]
+    return [Span(s, lineage.created(i), lineage.closed_at(i)) for i, s in lineage.items()]
 
 
 def extent(lives: Sequence[Span], now: datetime | None = None) -> tuple[datetime, datetime] | None:

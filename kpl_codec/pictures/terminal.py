@@ -1,4 +1,5 @@
-"""All that is written to a terminal goes through here; rich lays it out.
+"""All that is written to a terminal goes through here; rich lays it out, and is imported when there is
+something to lay out.
 
 This module decides four things: how wide a line may be, whether colours are welcome, what to write where
 the terminal has no UTF-8, and what to do when the reader has gone (``| head``).
@@ -14,14 +15,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, TextIO
-
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .labels import safe, safe_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 #: A piece of text, or a piece of text with a rich style ("bold", "red", "bold red", "dim").
 Part = str | tuple[str, str]
@@ -47,11 +47,16 @@ def width(default: int = 100) -> int:
 
 def line(*parts: Part) -> Text:
     """One line, or one paragraph, of plain and styled pieces."""
+    from rich.text import Text
+
     return Text.assemble(*(safe(p) if isinstance(p, str) else (safe(p[0]), p[1]) for p in parts))
 
 
 def wrapped(text: Text, width: int, indent: int = 0) -> list[RenderableType]:
     """A paragraph in lines of at most ``width``, also where the output has no width of its own."""
+    from rich.console import Console
+    from rich.padding import Padding
+
     lines = text.wrap(Console(width=width), width - indent)
     return [Padding(one, (0, 0, 0, indent), expand=False) if indent else one for one in lines]
 
@@ -60,6 +65,10 @@ def table(
     heads: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int] = (), indent: int = 0
 ) -> RenderableType:
     """Columns under their heads. ``right``: the indices of the columns that hold numbers."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(heads))
     for index, head in enumerate(heads):
         made.add_column(head, justify="right" if index in right else "left", overflow="fold")
@@ -73,6 +82,9 @@ def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: b
 
     ``fit=False``: tables and lines are as wide as what they hold, for readers such as grep and awk.
     """
+    from rich.console import Console
+    from rich.text import Text
+
     out = io.StringIO()
     console = Console(
         file=out, width=width if fit else _WIDEST, force_terminal=color, highlight=False, markup=False,
@@ -118,7 +130,7 @@ def write_on(text: str) -> None:
 def note(text: str) -> None:
     """One line to standard error; dropped where nobody can be told."""
     with suppress(OSError):
-        sys.stderr.write(safe(text) + "\n")
+        sys.stderr.write(f"kpl-codec: {safe(text)}\n")
         sys.stderr.flush()
 
 

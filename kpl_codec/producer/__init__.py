@@ -5,30 +5,21 @@
 aggregator, limiter, send_queue, ordering, placer, answers, verdicts, failures, core.
 """
 
-from ..shards.allocation import HashKeyAllocator
 from .config import ConfigError, ProducerConfig
-from .core import ProducerCore
-from .kinesis_record import PutRecordsRequest
-from .metrics import METRICS
-from .outcomes import Attempt, Delivery, DeliveryError, Outcome
-from .partitioner import ShardLoad, UniformStickyPartitioner
-from .pending import Pending, ProducerClosed, ProducerFull, RecordTooLarge
+from .core import ProducerCore as ProducerCore
+from .outcomes import Attempt, Delivery, DeliveryError, Outcome, Put
+from .pending import Pending as Pending
+from .pending import ProducerClosed, ProducerFull, RecordTooLarge
 
 __all__ = [
-    "METRICS",
     "Attempt",
     "ConfigError",
     "Delivery",
     "DeliveryError",
-    "HashKeyAllocator",
     "Outcome",
-    "Pending",
     "ProducerClosed",
     "ProducerConfig",
-    "ProducerCore",
     "ProducerFull",
-    "PutRecordsRequest",
+    "Put",
     "RecordTooLarge",
-    "ShardLoad",
-    "UniformStickyPartitioner",
 ]

@@ -30,6 +30,7 @@ class Aggregator:
         self._deadlines: list[tuple[float, int, Outgoing]] = []
         self._number = 0
         self._min_count = config.aggregation_min_count
+        self._enough = min(self._min_count, self._max_count)
         self._patience = config.aggregation_buffering_seconds
         self._longest = self._patience - config.collecting_seconds
         self._few = self._min_count > 1 and self._patience > config.buffering_seconds
@@ -57,7 +58,7 @@ class Aggregator:
 
     def add(self, shard: str, pending: Pending) -> Outgoing:
         """Add a user record. Returns the Kinesis record it is in. It or the one before may be closed now."""
-        group = self.group_of(pending)
+        group = self.group_of(pending) if self._reshard_proof else pending.bucket
         key = (shard, group)
         outgoing = self._open.get(key)
         # PRD-15: "An aggregate MUST be closed before a user record that would take it beyond
@@ -77,9 +78,8 @@ class Aggregator:
                 outgoing.may_wait = pending.accepted_at - last_at <= self._patience
         if self._few:
             self._last_at[shard] = pending.accepted_at
-        records = len(outgoing.records)
-        enough = outgoing.waited and records >= self._min_count
-        if enough or records >= self._max_count or outgoing.size.size >= self._max_size:
+        most = self._enough if outgoing.waited else self._max_count
+        if len(outgoing.records) >= most or outgoing.aggregate.size >= self._max_size:
             self.close(outgoing)
         return outgoing
 
@@ -120,8 +120,8 @@ class Aggregator:
     def _waits_until(self, outgoing: Outgoing, urgent_below: int) -> float:
         """How long an aggregate waits for more user records after its deadline."""
         # PRD-48: "An aggregate of fewer than aggregation_min_count user records whose time has come MUST wait
-        # for more, at most aggregation_max_buffered_time after its first was put, if its shard had got a user
-        # record not longer than that before the first; retries and a flush MUST NOT wait."
+        # for more, at most aggregation_max_buffered_time_ms after its first was put, if its shard had got a
+        # user record not longer than that before the first; retries and a flush MUST NOT wait."
         records = outgoing.records
         if len(records) >= self._min_count or any(p.history or p.number < urgent_below for p in records):
             return float("-inf")

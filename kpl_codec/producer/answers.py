@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
-from .outcomes import ACTIONS, Action, Outcome, outcome_of
+from .outcomes import ACTIONS, Outcome, outcome_of
 
 
 class Entry(NamedTuple):
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     message: str | None = None
 
 
-MALFORMED: Final = Entry(Outcome.COUNT_MISMATCH, code="MalformedAnswer")
+MALFORMED: Final = Entry("count-mismatch", code="MalformedAnswer")
 
 
 def parse_put_records(answer: object, sent: int) -> list[Entry] | None:
@@ -42,12 +42,12 @@ def _parse_entry(entry: object) -> Entry:
     code, message = entry.get("ErrorCode"), entry.get("ErrorMessage")
     if isinstance(code, str) and code:
         outcome = outcome_of(code)
-        if ACTIONS[outcome] is Action.ISOLATE:  # it was refused by itself; the message may repeat the record
-            return Entry(Outcome.REFUSED, code=code)
+        if ACTIONS[outcome] == "isolate":  # it was refused by itself; the message may repeat the record
+            return Entry("refused", code=code)
         return Entry(outcome, code=code, message=message if isinstance(message, str) else None)
     shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
     if not code and isinstance(shard_id, str) and isinstance(number, str) and shard_id and number:
-        return Entry(Outcome.DELIVERED, shard_id, number)
+        return Entry("delivered", shard_id, number)
     return MALFORMED
 
 

@@ -1,6 +1,7 @@
 """The producer's settings: names, defaults and ranges of the KPL, and a few new ones.
 
-Times are milliseconds and sizes bytes, as in the KPL's configuration; the rest of the producer uses seconds.
+Values are the KPL's: sizes in bytes, times in milliseconds, which their names say. Everything else here takes
+seconds.
 A value out of range raises ConfigError with setting, value and range.
 
 Left out: min_connections, credentials_refresh_delay and log_level (boto3 has its own), and
@@ -43,22 +44,21 @@ class ConfigError(KplError, ValueError):
 
 #: Lowest and highest value of each setting, the KPL's if it has the setting.
 RANGES: Final[dict[str, tuple[int, int]]] = {
-    "aggregation_max_buffered_time": (0, _HUGE),
+    "aggregation_max_buffered_time_ms": (0, _HUGE),
     "aggregation_max_count": (1, _HUGE),
     "aggregation_max_size": (64, LARGEST_MAX_RECORD_SIZE),
     "aggregation_min_count": (1, _HUGE),
     "collection_max_count": (1, MAX_PUT_RECORDS),
     "collection_max_size": (52224, MAX_PUT_RECORDS_SIZE),  # the KPL allows more than the service takes
-    "connect_timeout": (100, 300_000),
+    "connect_timeout_ms": (100, 300_000),
     "max_connections": (1, 256),
     "max_record_size": (DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE),
     "rate_limit": (1, _HUGE),
-    "record_max_buffered_time": (0, _HUGE),
-    "record_ttl": (100, _HUGE),
-    "request_timeout": (100, 600_000),
+    "record_max_buffered_time_ms": (0, _HUGE),
+    "record_ttl_ms": (100, _HUGE),
+    "request_timeout_ms": (100, 600_000),
     "max_outstanding_records": (1, _HUGE),
     "max_outstanding_bytes": (DEFAULT_MAX_RECORD_SIZE, _HUGE),
-    "partition_availability_timeout": (0, _HUGE),
     "outer_key_buckets": (1, 10_000),
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
@@ -76,15 +76,15 @@ class ProducerConfig:
     As in the KPL: ``aggregation_enabled``, ``aggregation_max_count`` (user records in an aggregate),
     ``aggregation_max_size`` (bytes of an aggregate), ``collection_max_count`` and
     ``collection_max_size`` (Kinesis records and bytes, keys included, in a PutRecords call),
-    ``connect_timeout``, ``request_timeout``, ``max_connections`` (calls at a time),
+    ``connect_timeout_ms``, ``request_timeout_ms``, ``max_connections`` (calls at a time),
     ``fail_if_throttled``, ``rate_limit`` (percent of a shard's 1000 records and 1 MiB a second),
-    ``record_max_buffered_time``, ``record_ttl``.
+    ``record_max_buffered_time_ms``, ``record_ttl_ms``.
 
     Not in the KPL:
 
-    * ``aggregation_min_count``, ``aggregation_max_buffered_time``: an aggregate with fewer user records waits
-      longer than record_max_buffered_time, so many milliseconds at most, unless user records of its shard
-      come too rarely for that.
+    * ``aggregation_min_count``, ``aggregation_max_buffered_time_ms``: an aggregate with fewer user records
+      waits longer than record_max_buffered_time_ms, so long at most, unless user records of its shard come
+      too rarely for that.
     * ``max_record_size``: of a Kinesis record, data plus partition key. None: what the stream is set to take.
     * ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at most. ``when_full``:
       "block", "fail" or "drop" further user records.
@@ -94,7 +94,7 @@ class ProducerConfig:
     * ``outer_key``: the partition key of an aggregate: "fixed" ("a", as the KPL) or "buckets" (one of
       ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
       shard in parallel and keep each key in order).
-    * ``ignore_keys``, ``adaptive_partitioning``, ``partition_availability_timeout``: KIP-794.
+    * ``ignore_keys``, ``adaptive_partitioning``: KIP-794.
     * ``compression``: of each user record's data; only readers that are told to decompress undo it, KPL and
       KCL consumers get it compressed.
     """
@@ -104,13 +104,13 @@ class ProducerConfig:
     aggregation_max_size: int = 51200
     collection_max_count: int = 500
     collection_max_size: int = 5242880
-    connect_timeout: int = 6000
-    request_timeout: int = 6000
+    connect_timeout_ms: int = 6000
+    request_timeout_ms: int = 6000
     max_connections: int = 24
     fail_if_throttled: bool = False
     rate_limit: int = 150
-    record_max_buffered_time: int = 100
-    record_ttl: int = 30000
+    record_max_buffered_time_ms: int = 100
+    record_ttl_ms: int = 30000
     max_record_size: int | None = None
     max_outstanding_records: int = 100_000
     max_outstanding_bytes: int = 128 * 1024 * 1024
@@ -121,9 +121,8 @@ class ProducerConfig:
     outer_key_buckets: int = 10
     ignore_keys: bool = False
     adaptive_partitioning: bool = True
-    partition_availability_timeout: int = 0
     aggregation_min_count: int = 1
-    aggregation_max_buffered_time: int = 0
+    aggregation_max_buffered_time_ms: int = 0
     compression: Literal["none", "gzip", "zlib", "zstd"] = "none"
 
     def __post_init__(self) -> None:
@@ -155,13 +154,13 @@ class ProducerConfig:
         configuration's. Raises ConfigError for a value out of range.
         """
         given = parse_properties(properties) if isinstance(properties, str) else properties
-        ours = {field.name.replace("_", ""): field for field in fields(cls)}
+        ours = {field.name.removesuffix("_ms").replace("_", ""): field.name for field in fields(cls)}
         for name, value in given.items():
             key = name.replace("_", "").lower()
             # PRD-45: "A configuration of the KPL MUST give the same settings here; a name that the KPL does
             # not have MUST be ignored with a warning."
             if key in TAKEN:
-                settings.setdefault(ours[key].name, _typed(value))
+                settings.setdefault(ours[key], _typed(value))
             elif key not in PASSED_OVER:
                 warnings.warn(f"the KPL has no setting {name!r}: it is ignored", stacklevel=2)
         return cls(**settings)
@@ -173,15 +172,15 @@ class ProducerConfig:
 
     @property
     def ttl_seconds(self) -> float:
-        """``record_ttl`` in seconds."""
-        return self.record_ttl / 1000
+        """``record_ttl_ms`` in seconds."""
+        return self.record_ttl_ms / 1000
 
     @property
     def buffering_seconds(self) -> float:
         """How long a user record may wait for others, in seconds."""
         # PRD-37: "A user record MUST NOT wait for company longer than half its time to live, whatever
-        # record_max_buffered_time is."
-        return min(self.record_max_buffered_time, self.record_ttl / 2) / 1000
+        # record_max_buffered_time_ms is."
+        return min(self.record_max_buffered_time_ms, self.record_ttl_ms / 2) / 1000
 
     @property
     def collecting_seconds(self) -> float:
@@ -191,13 +190,13 @@ class ProducerConfig:
     @property
     def aggregation_buffering_seconds(self) -> float:
         """How long an aggregate with few user records may wait, in seconds."""
-        return min(self.aggregation_max_buffered_time, self.record_ttl / 2) / 1000
+        return min(self.aggregation_max_buffered_time_ms, self.record_ttl_ms / 2) / 1000
 
     def _check(self, name: str, value: object) -> None:
         # PRD-1: "A setting out of its range or of another type MUST be refused with an error that names
         # the setting, the value and what was expected."
-        # PRD-2: "Settings the KPL has too MUST have its names (in snake case), its defaults and its ranges,
-        # but no range beyond what the service takes."
+        # PRD-2: "Settings the KPL has too MUST have its names (in snake case, with the unit `_ms` where it
+        # is milliseconds), its defaults and its ranges, but no range beyond what the service takes."
         if name in RANGES:
             low, high = RANGES[name]
             if name == "max_record_size" and value is None:

@@ -31,7 +31,7 @@ from .kinesis_record import Outgoing, PutRecordsRequest, build_all
 from .ledger import Ended, Ledger, deliveries, undelivered
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, MAY_BE_STORED, Action, Attempt, Delivery, DeliveryError, Outcome, outcome_of
+from .outcomes import ACTIONS, MAY_BE_STORED, Attempt, Delivery, DeliveryError, outcome_of
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
@@ -61,6 +61,7 @@ class ProducerCore:
         self.live = live
         self.prepare = Preparation(config)
         self._ttl = config.ttl_seconds
+        self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
         self._ledger = Ledger(config, ages=self._observed)
@@ -119,13 +120,12 @@ class ProducerCore:
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
-        pending.accepted_at = put_at
+        self._ledger.accept(pending, put_at)
         pending.expires_at = put_at + self._ttl
-        # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time from its put,
-        # neither for those of its aggregate nor for other shards' in its request."
+        # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
+        # put, neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
-        pending.map_deadline = put_at + self._ttl / 10
-        self._ledger.accept(pending)
+        pending.map_deadline = put_at + self._map_wait
         if self._observed:
             self._meter.accepted()
         order = self._order
@@ -137,6 +137,12 @@ class ProducerCore:
             order.hold(pending)
         if self._placer.closed:
             self._queue_closed()
+
+    def drop(self, pending: Pending, now: float) -> None:
+        """Take a user record for which there is no room: it ends at once, as dropped."""
+        self._ledger.accept(pending, now)
+        self._meter.failed("dropped")
+        self._ledger.end([undelivered(self.config, pending, "dropped")])
 
     def flush(self) -> None:
         """Send everything accepted so far, retries included, without waiting for more."""
@@ -154,18 +160,18 @@ class ProducerCore:
         self._closed = True
         for flight in self._in_flight.values():
             for outgoing in flight.kinesis_records:
-                attempt = flight.attempt(outgoing, Entry(Outcome.NO_ANSWER), now)
+                attempt = flight.attempt(outgoing, Entry("no-answer"), now)
                 self._note(outgoing, attempt)
                 note(outgoing, attempt)
-                self._meter.failed(Outcome.NO_ANSWER.value)
+                self._meter.failed("no-answer")
         for parked in self._verdicts.parked:
             self._note(parked.outgoing, parked.attempt)
             note(parked.outgoing, parked.attempt)
-            self._meter.failed(parked.attempt.outcome.value)
+            self._meter.failed(parked.attempt.outcome)
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
-        self._ledger.end([undelivered(pending, Outcome.CLOSED) for pending in everything])
+        self._ledger.end([undelivered(self.config, pending, "closed") for pending in everything])
 
     def _places(self) -> Iterator[list[Pending]]:
         """All outstanding user records, place by place."""
@@ -181,8 +187,8 @@ class ProducerCore:
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
-        if self._placer.needs_loads:
-            self._placer.update_loads(self._queue.loads(), now)
+        if self._placer.needs_queues:
+            self._placer.update_queues(self._queue.queued())
         self._placer.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
@@ -225,7 +231,7 @@ class ProducerCore:
             again += self._failed(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
-            self._ledger.end([undelivered(pending, Outcome.EXPIRED) for pending in expired])
+            self._ledger.end([undelivered(self.config, pending, "expired") for pending in expired])
         self._place_again(again, now)
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
@@ -270,7 +276,7 @@ class ProducerCore:
     def _expire(self, expired: list[Pending], now: float) -> None:
         if expired:
             expired.sort(key=lambda pending: pending.number)
-            self._end([undelivered(pending, Outcome.EXPIRED) for pending in expired])
+            self._end([undelivered(self.config, pending, "expired") for pending in expired])
             self._place_again((), now)
 
     # -- answers in ---------------------------------------------------------------------------
@@ -288,7 +294,7 @@ class ProducerCore:
             return
         entries = parse_put_records(answer, len(flight.kinesis_records))
         if entries is None:
-            self._all_failed(flight, Entry(Outcome.COUNT_MISMATCH, code="CountMismatch"), now)
+            self._all_failed(flight, Entry("count-mismatch", code="CountMismatch"), now)
             return
         again: list[Pending] = []
         for outgoing, entry in zip(flight.kinesis_records, entries, strict=True):
@@ -309,7 +315,7 @@ class ProducerCore:
         outcome = outcome_of(failure.code, answered=answered)
         if failure.code == "ResourceNotFoundException":
             self.live.stream_gone(now)
-        if ACTIONS[outcome] is Action.ISOLATE:
+        if ACTIONS[outcome] == "isolate":
             # (Without its text, which may repeat data and keys.)
             self._queue.refused_as_invalid(now)
             for _ in flight.kinesis_records:
@@ -342,7 +348,7 @@ class ProducerCore:
     ) -> Sequence[Pending]:
         """One Kinesis record was not delivered; returns the user records to place again."""
         self._note(outgoing, attempt)
-        self._meter.failed(attempt.code or attempt.outcome.value)
+        self._meter.failed(attempt.code or attempt.outcome)
         return self._move(self._failures.failed(outgoing, attempt, now, stays=stays))
 
     def _move(self, fate: Fate) -> Sequence[Pending]:
@@ -357,10 +363,10 @@ class ProducerCore:
     def _answered(self, outgoing: Outgoing, entry: Entry, flight: Flight, now: float) -> Sequence[Pending]:
         """Handles the outcome of one Kinesis record; returns the user records to place again."""
         attempt = flight.attempt(outgoing, entry, now)
-        if attempt.outcome is not Outcome.DELIVERED:
+        if attempt.outcome != "delivered":
             return self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
         attempt = self._verdicts.judge(outgoing, attempt, flight.generation, now)
-        if attempt.outcome is Outcome.PLACEMENT_UNKNOWN:
+        if attempt.outcome == "placement-unknown":
             return ()
         return self._judged(outgoing, attempt, now)
 
@@ -373,7 +379,7 @@ class ProducerCore:
 
     def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
         """Handles the verdict on a stored Kinesis record; returns the user records to place again."""
-        if attempt.outcome is not Outcome.DELIVERED:
+        if attempt.outcome != "delivered":
             return self._failed(outgoing, attempt, now)
         self._note(outgoing, attempt)
         self._end(deliveries(outgoing.records, attempt))
@@ -422,8 +428,8 @@ class ProducerCore:
         if not self._noted or attempt.outcome not in MAY_BE_STORED:
             return
         number = attempt.sequence_number
-        delivered = attempt.outcome is Outcome.DELIVERED
-        kind = Kind.DELIVERED if delivered else Kind.UNANSWERED if number is None else Kind.AGAIN
+        delivered = attempt.outcome == "delivered"
+        kind: Kind = "delivered" if delivered else "unanswered" if number is None else "again"
         shard_id = attempt.shard_id or attempt.predicted_shard or ""
         records = outgoing.records
         self._rows.append(

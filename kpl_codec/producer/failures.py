@@ -12,7 +12,7 @@ from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .ledger import Ended, undelivered
-from .outcomes import ACTIONS, NO_HISTORY, Action, Attempt, Outcome
+from .outcomes import ACTIONS, NO_HISTORY, Attempt
 from .pending import Pending
 
 #: After so many misplacements a user record is sent alone: no consumer drops a bare record.
@@ -57,6 +57,7 @@ class Failures:
     """The rules, with the times of a configuration. No state."""
 
     def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
         self._fail_if_throttled = config.fail_if_throttled
         self._ttl = config.ttl_seconds
         self._aggregating = config.buffering_seconds / 2 - config.collecting_seconds
@@ -65,15 +66,16 @@ class Failures:
         """One Kinesis record was not delivered. ``stays``: the map would send it as it is."""
         note(outgoing, attempt)
         action = ACTIONS[attempt.outcome]
-        if action is Action.FAIL or (attempt.outcome is Outcome.THROTTLED and self._fail_if_throttled):
-            return Fate([undelivered(pending, attempt.outcome, attempt.code) for pending in outgoing.records])
+        if action == "fail" or (attempt.outcome == "throttled" and self._fail_if_throttled):
+            outcome, code = attempt.outcome, attempt.code
+            return Fate([undelivered(self._config, one, outcome, code) for one in outgoing.records])
         expired = outgoing.take_expired(now) if outgoing.expires_at <= now else []
-        ended = [undelivered(pending, Outcome.EXPIRED) for pending in expired]
-        if action is Action.BACK_OFF and stays:
+        ended = [undelivered(self._config, pending, "expired") for pending in expired]
+        if action == "back-off" and stays:
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it."
             return Fate(ended, unchanged=[outgoing] if outgoing.records else ())
-        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time, and never beyond
+        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms, and never beyond
         # its time to live."
         deadline = now + self._aggregating
         for pending in outgoing.records:
@@ -94,9 +96,9 @@ class Failures:
         kinesis_records = flight.kinesis_records
         if len(kinesis_records) == 1 and len(kinesis_records[0].records) == 1:
             only = kinesis_records[0]
-            return self.failed(only, flight.attempt(only, Entry(Outcome.REFUSED, code=code), now), now)
+            return self.failed(only, flight.attempt(only, Entry("refused", code=code), now), now)
         for outgoing in kinesis_records:
-            note(outgoing, flight.attempt(outgoing, Entry(Outcome.INVALID, code=code), now))
+            note(outgoing, flight.attempt(outgoing, Entry("invalid", code=code), now))
         again: list[Pending] = []
         # PRD-32: what was meant for a shard that has closed since is placed anew; its next request is halved.
         halved: list[Outgoing] = []

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..compiled import speedups
-from ..format.codec import encode_many
+from ..errors import AggregateFull
+from ..format.codec import AggregatedRecordBuilder, build_many
 from ..format.hash_keys import format_hash_key
-from ..format.size import AggregateSize
 from ..ledger import NO_DIGEST
 from .pending import Pending
-
-_Size: type[AggregateSize] = AggregateSize if speedups is None else speedups.AggregateSize
 
 
 class PutRecordsRequest(NamedTuple):
@@ -36,8 +33,8 @@ class Outgoing:
     """
 
     __slots__ = (
-        "closed", "deadline", "digest", "expires_at", "group", "highest", "lowest", "max_size", "may_wait",
-        "outer_key", "records", "shard", "size", "waited",
+        "aggregate", "closed", "deadline", "digest", "expires_at", "group", "highest", "lowest", "may_wait",
+        "outer_key", "records", "shard", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -46,30 +43,29 @@ class Outgoing:
         self.shard = shard
         self.group = group
         self.outer_key = outer_key
-        self.max_size = max_size
         self.closed = self.may_wait = self.waited = False
         self.digest = NO_DIGEST
         self._begin(first)
+        self.aggregate.max_size = max_size
 
     def _begin(self, first: Pending) -> None:
         self.records = [first]
-        self.size = _Size()
-        self.size.add(first.record)
+        self.aggregate = AggregatedRecordBuilder()
+        self.aggregate.add(first.record)
         self.lowest = self.highest = first.hash_key
         self.deadline = first.deadline
         self.expires_at = first.expires_at
 
     def has_room(self, pending: Pending) -> bool:
         """Whether `add` would add a user record."""
-        return self.size.after(pending.record) <= self.max_size
+        most = self.aggregate.max_size
+        return most is None or self.aggregate.size_with(pending.record) <= most
 
     def add(self, pending: Pending) -> bool:
         """Add a user record, unless it would then be larger than ``max_size``; whether it was added."""
-        return self._take(pending, self.max_size)
-
-    def _take(self, pending: Pending, max_size: int | None) -> bool:
-        size = self.size.add(pending.record, max_size)
-        if max_size is not None and size > max_size:
+        try:
+            self.aggregate.add(pending.record)
+        except AggregateFull:
             return False
         self.records.append(pending)
         hash_key = pending.hash_key
@@ -91,7 +87,7 @@ class Outgoing:
         if left:
             self._begin(left[0])
             for pending in left[1:]:
-                self._take(pending, None)  # they have fitted with more beside them
+                self.add(pending)  # they have fitted with more beside them
         return expired
 
     @property
@@ -112,7 +108,7 @@ class Outgoing:
     @property
     def data_size(self) -> int:
         """Bytes of the data that `build` writes."""
-        return self.size.size if self.aggregated else len(self.records[0].record.data)
+        return self.aggregate.size if self.aggregated else len(self.records[0].record.data)
 
     @property
     def full_size(self) -> int:
@@ -126,13 +122,7 @@ class Outgoing:
 
 def build_all(kinesis_records: list[Outgoing]) -> list[dict[str, Any]]:
     """The entries of a PutRecords request. All aggregates are encoded together."""
-    frames = iter(
-        encode_many(
-            [pending.record for pending in outgoing.records]
-            for outgoing in kinesis_records
-            if outgoing.aggregated
-        )
-    )
+    frames = iter(build_many(outgoing.aggregate for outgoing in kinesis_records if outgoing.aggregated))
     # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
     # hash key, a lone record under its own."
     return [

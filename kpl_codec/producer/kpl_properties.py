@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: The KPL's settings that this producer has, too, under the same name in snake case.
+#: The KPL's settings that this producer has, too, under the same name in snake case (times with ``_ms``).
 TAKEN: Final = frozenset(
     {
         "aggregationenabled", "aggregationmaxcount", "aggregationmaxsize", "collectionmaxcount",

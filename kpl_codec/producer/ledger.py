@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..compiled import speedups
 from .config import ProducerConfig
 from .outcomes import NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome
-from .pending import Pending
+from .pending import Pending, put_of
 
 #: A user record, and what it has ended as.
 Ended = tuple[Pending, Delivery | DeliveryError]
@@ -33,14 +33,17 @@ def deliveries(records: list[Pending], attempt: Attempt) -> list[Ended]:
     return ended
 
 
-def undelivered(pending: Pending, outcome: Outcome, code: str | None = None) -> Ended:
+def undelivered(
+    config: ProducerConfig, pending: Pending, outcome: Outcome, code: str | None = None
+) -> tuple[Pending, DeliveryError]:
     """A user record that was not delivered, and its error. ``code``: that of the service, if it ended it."""
     # PRD-10: "Every accepted user record MUST end exactly once: as a Delivery, or as a DeliveryError with
     # the reason and all attempts."
     history = pending.history or NO_HISTORY
     error = DeliveryError(
+        user_record=put_of(config, pending),
         outcome=outcome,
-        code=code or outcome.value,
+        code=code or outcome,
         attempts=history.attempts,
         attempts_left_out=history.left_out,
         left_out_may_be_stored=history.may_be_stored,
@@ -70,14 +73,15 @@ class Ledger:
         # max_outstanding_bytes of data and partition keys, be held."
         return self.outstanding < self._most_records and self.outstanding_bytes + size <= self._most_bytes
 
-    def accept(self, pending: Pending) -> None:
-        """Count a user record and give it a number. Its ``accepted_at`` must be set."""
+    def accept(self, pending: Pending, put_at: float) -> None:
+        """Count a user record that was put then, and give it a number."""
+        pending.accepted_at = put_at
         self.accepted += 1
         pending.number = self.accepted
         self.outstanding += 1
         self.outstanding_bytes += pending.size
         if self._ages:
-            tenth = int(pending.accepted_at * 10)
+            tenth = int(put_at * 10)
             self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
 
     def end(self, ended: Sequence[Ended]) -> None:

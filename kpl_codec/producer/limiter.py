@@ -67,20 +67,18 @@ class TokenBucket:
 class Lane:
     """The lane of one shard. ``queue``: closed Kinesis records that wait for tokens or for the backoff.
 
-    ``waiting_since``: since when the first of them cannot be sent, for the partitioner. ``next_at``: when it
-    may go, if known. ``backoff_until``: nothing is sent before. All in seconds.
+    ``next_at``: when the first may go, if known. ``backoff_until``: nothing is sent before. All in seconds.
     """
 
     __slots__ = (
         "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "next_at", "queue",
-        "shard", "waiting_since",
+        "shard",
     )  # fmt: skip
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
         self.shard = shard
         self.queue: deque[Outgoing] = deque()
         self.backoff_until = float("-inf")
-        self.waiting_since: float | None = None
         self.next_at = float("-inf")
         self._failures = 0
         self._share_from = float("-inf")  # answers to earlier requests have been counted
@@ -107,7 +105,6 @@ class Lane:
     def pop(self, now: float) -> Outgoing:
         """Take the first of the queue, which is ready."""
         outgoing = self.queue.popleft()
-        self.waiting_since = None
         self.next_at = float("-inf")
         if self._buckets is not None:
             self._buckets[0].take(1)
@@ -126,14 +123,14 @@ class Lane:
         first = self.queue[0]
         self.queue = deque(kinesis_records)
         if not self.queue or self.queue[0] is not first:
-            self.waiting_since, self.next_at = None, float("-inf")
+            self.next_at = float("-inf")
 
     def answered(self, outcomes: Set[Outcome], sent_at: float, now: float) -> None:
         """Take the outcomes of Kinesis records sent to this shard at ``sent_at``: DELIVERED, or failures to
         back off from."""
-        if Outcome.THROTTLED in outcomes:
+        if "throttled" in outcomes:
             self._slow_down(sent_at, now)
-        stored = Outcome.DELIVERED in outcomes
+        stored = "delivered" in outcomes
         failed = len(outcomes) > stored
         if not failed:
             self._speed_up(now)

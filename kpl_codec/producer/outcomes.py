@@ -24,62 +24,48 @@ Specification: spec/05-producer.md, PRD-10 to PRD-24.
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ..aws_errors import ErrorKind, error_kind
 from ..errors import KplError
+from ..format.records import Tag
+
+Outcome = Literal[
+    "delivered",
+    "misplaced",
+    "placement-unknown",
+    "throttled",
+    "internal",
+    "not-sent",
+    "no-answer",
+    "count-mismatch",
+    "invalid",
+    "refused",
+    "expired",
+    "closed",
+    "dropped",
+]
+"""What became of a user record, or of one attempt to send it; spec/05, PRD-10 to PRD-24, tells them apart."""
 
 
-class Outcome(str, Enum):
-    """See the table of this module."""
-
-    DELIVERED = "delivered"
-    MISPLACED = "misplaced"
-    PLACEMENT_UNKNOWN = "placement-unknown"
-    THROTTLED = "throttled"
-    INTERNAL = "internal"
-    NOT_SENT = "not-sent"
-    NO_ANSWER = "no-answer"
-    COUNT_MISMATCH = "count-mismatch"
-    INVALID = "invalid"
-    REFUSED = "refused"
-    EXPIRED = "expired"
-    CLOSED = "closed"
-    DROPPED = "dropped"
-
-    def __str__(self) -> str:
-        return self.value
-
-
-class Action(str, Enum):
-    """What is done about an outcome."""
-
-    SUCCEED = "succeed"
-    SEND_AGAIN = "send-again"
-    BACK_OFF = "back-off"
-    AWAIT_MAP = "await-map"
-    ISOLATE = "isolate"
-    FAIL = "fail"
-
-    def __str__(self) -> str:
-        return self.value
+#: What is done about an outcome.
+Action = Literal["succeed", "send-again", "back-off", "await-map", "isolate", "fail"]
 
 
 ACTIONS: Final[dict[Outcome, Action]] = {
-    Outcome.DELIVERED: Action.SUCCEED,
-    Outcome.MISPLACED: Action.SEND_AGAIN,
-    Outcome.PLACEMENT_UNKNOWN: Action.AWAIT_MAP,
-    Outcome.THROTTLED: Action.BACK_OFF,
-    Outcome.INTERNAL: Action.BACK_OFF,
-    Outcome.NOT_SENT: Action.BACK_OFF,
-    Outcome.NO_ANSWER: Action.BACK_OFF,
-    Outcome.COUNT_MISMATCH: Action.BACK_OFF,
-    Outcome.INVALID: Action.ISOLATE,
-    Outcome.REFUSED: Action.FAIL,
-    Outcome.EXPIRED: Action.FAIL,
-    Outcome.CLOSED: Action.FAIL,
-    Outcome.DROPPED: Action.FAIL,
+    "delivered": "succeed",
+    "misplaced": "send-again",
+    "placement-unknown": "await-map",
+    "throttled": "back-off",
+    "internal": "back-off",
+    "not-sent": "back-off",
+    "no-answer": "back-off",
+    "count-mismatch": "back-off",
+    "invalid": "isolate",
+    "refused": "fail",
+    "expired": "fail",
+    "closed": "fail",
+    "dropped": "fail",
 }
 
 #: How many attempts of a user record are kept.
@@ -88,22 +74,22 @@ FIRST_ATTEMPTS, LAST_ATTEMPTS = 3, 7
 #: After these the record may be in the stream.
 MAY_BE_STORED: Final = frozenset(
     {
-        Outcome.DELIVERED,
-        Outcome.MISPLACED,
-        Outcome.PLACEMENT_UNKNOWN,
-        Outcome.INTERNAL,
-        Outcome.NO_ANSWER,
-        Outcome.COUNT_MISMATCH,
+        "delivered",
+        "misplaced",
+        "placement-unknown",
+        "internal",
+        "no-answer",
+        "count-mismatch",
     }
 )
 
 _BY_KIND: Final[dict[ErrorKind, Outcome]] = {
-    "throttled": Outcome.THROTTLED,
-    "other": Outcome.INTERNAL,
-    "not-sent": Outcome.NOT_SENT,
-    "unconfigured": Outcome.NOT_SENT,
-    "invalid": Outcome.INVALID,
-    "refused": Outcome.REFUSED,
+    "throttled": "throttled",
+    "other": "internal",
+    "not-sent": "not-sent",
+    "unconfigured": "not-sent",
+    "invalid": "invalid",
+    "refused": "refused",
 }
 
 
@@ -112,7 +98,7 @@ def outcome_of(code: str, *, answered: bool = True) -> Outcome:
 
     ``answered`` False: no answer came, so the records may be stored.
     """
-    return _BY_KIND[error_kind(code)] if answered else Outcome.NO_ANSWER
+    return _BY_KIND[error_kind(code)] if answered else "no-answer"
 
 
 class Attempt(NamedTuple):
@@ -151,7 +137,7 @@ class History(NamedTuple):
             left_out += 1
             may_be_stored = may_be_stored or attempts[FIRST_ATTEMPTS].outcome in MAY_BE_STORED
             attempts = attempts[:FIRST_ATTEMPTS] + attempts[FIRST_ATTEMPTS + 1 :]
-        misplaced = self.misplaced + (attempt.outcome is Outcome.MISPLACED)
+        misplaced = self.misplaced + (attempt.outcome == "misplaced")
         return History(attempts, left_out, may_be_stored, misplaced)
 
 
@@ -173,24 +159,41 @@ class Delivery(NamedTuple):
     attempts_left_out: int = 0
 
 
+class Put(NamedTuple):
+    """What a caller gave to ``put``: ``producer.put(*given)`` puts it again. Its text shows nothing of it.
+
+    ``partition_key`` is None where the caller gave neither it nor an explicit hash key, which is a text here.
+    """
+
+    partition_key: str | None
+    data: bytes
+    explicit_hash_key: str | None = None
+    tags: tuple[Tag, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<put of {len(self.data)} bytes>"
+
+
 class DeliveryError(KplError):
     """A user record was accepted and not delivered. ``outcome`` says why, ``attempts`` lists the attempts.
+    ``user_record`` is what was put.
 
     Of many attempts only the first 3 and the last 7 are kept; ``attempts_left_out`` counts the others, and
     ``left_out_may_be_stored`` says whether one of those may have stored it.
 
-    ``code`` is the service's error code if that ended it, else the outcome. It contains neither data nor
-    keys.
+    ``code`` is the service's error code if that ended it, else the outcome. Its text contains neither data
+    nor keys.
     """
 
     code: str = "not-delivered"
     requirement = "PRD-10"
+    user_record: Put
     outcome: Outcome
     attempts: tuple[Attempt, ...] = ()
     attempts_left_out: int = 0
     left_out_may_be_stored: bool = False
     concerns = "The application that put the user record. The error says whether it may be on the stream."
-    todo = "Put it again if it must not be lost and its readers recognise copies."
+    todo = "Put it again (`user_record`) if it must not be lost and its readers recognise copies."
 
     def describe(self) -> str:
         count = len(self.attempts) + self.attempts_left_out
@@ -200,7 +203,7 @@ class DeliveryError(KplError):
     def reason(self) -> str:
         """The code. If it expired or was given up, the code of its last attempt, if there is one."""
         last = self.attempts[-1] if self.attempts else None
-        if last is None or self.outcome not in (Outcome.EXPIRED, Outcome.CLOSED):
+        if last is None or self.outcome not in ("expired", "closed"):
             return str(self.code)
         return last.code or str(last.outcome)
 

@@ -6,7 +6,7 @@ more slowly, so they got the most records and became even slower.
 
 Chance is an argument: ``chance(n)`` gives one of 0..n-1, each equally likely. With a ``chance`` that counts
 up, the frequencies are exact, and the tests check them.
-Specification: spec/05-producer.md, PRT-1 to PRT-8.
+Specification: spec/05-producer.md, PRT-1 to PRT-3, PRT-5 to PRT-8.
 """
 
 from __future__ import annotations
@@ -14,48 +14,26 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 Chance = Callable[[int], int]
-
-
-class ShardLoad(NamedTuple):
-    """The load of a shard. ``queued``: Kinesis records that wait to be sent to it. ``waiting_since``: since
-    when the first of them cannot be sent (seconds), or None if it can."""
-
-    queued: int
-    waiting_since: float | None = None
 
 
 class UniformStickyPartitioner:
     """Draws shards for records without a key.
 
-    ``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards with short
-    queues. ``availability_timeout``: seconds after which a shard that accepts nothing is no longer drawn (0:
-    never; ignored unless adaptive).
+    ``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards with short queues.
 
-    State: the current shard, the bytes it got, and the table of weights from the last `update_load`.
+    State: the current shard, the bytes it got, and the table of weights from the last `update_queues`.
     Raises ValueError for settings out of range.
     """
 
-    def __init__(
-        self,
-        sticky_size: int,
-        chance: Chance,
-        *,
-        adaptive: bool = True,
-        availability_timeout: float = 0.0,
-    ) -> None:
+    def __init__(self, sticky_size: int, chance: Chance, *, adaptive: bool = True) -> None:
         if sticky_size < 1:
             raise ValueError("sticky_size must be at least 1 byte")
-        if availability_timeout < 0:
-            raise ValueError("availability_timeout must not be negative")
         self.sticky_size = sticky_size
         self.adaptive = adaptive
-        self.availability_timeout = availability_timeout
         self._chance = chance
         self._shards: tuple[str, ...] = ()
-        self._drawn_from: tuple[str, ...] = ()
         self._table: tuple[int, ...] | None = None  # None: every shard has the same weight
         self._current: str | None = None
         self._produced = 0
@@ -78,7 +56,7 @@ class UniformStickyPartitioner:
 
     @property
     def needs_draw(self) -> bool:
-        """Whether the next `current` draws, so that `update_load` should be called before."""
+        """Whether the next `current` draws, so that `update_queues` should be called before."""
         return self._current is None
 
     def current(self) -> str | None:
@@ -103,37 +81,24 @@ class UniformStickyPartitioner:
         if self._produced >= (self.sticky_size if may_switch else 2 * self.sticky_size):
             self._current = None
 
-    def update_load(self, loads: Mapping[str, ShardLoad], now: float) -> None:
-        """Make the table of weights for the draws to come. A shard without an entry has an empty queue.
+    def update_queues(self, queued: Mapping[str, int]) -> None:
+        """Make the table of weights for the draws to come. ``queued``: Kinesis records that wait to be sent
+        to each shard; none where a shard has no entry.
 
         Worked example: queues 0, 3, 1. The longest plus one is 4; weights are 4 - queue: 4, 1, 3; their
         running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the
         second, 5..7 the third.
         """
-        self._table = None
-        # PRT-5: "With adaptive off every shard MUST be equally likely."
-        if not self.adaptive or len(self._shards) < 2:
-            return
-        nothing = ShardLoad(0)
-        rows = [(shard_id, loads.get(shard_id, nothing)) for shard_id in self._shards]
-        # PRT-4: "A shard whose first waiting record could not be sent for longer than
-        # availability_timeout MUST NOT be drawn, unless that leaves none; a timeout of 0 turns this off."
-        if self.availability_timeout > 0:
-            rows = [
-                (shard_id, load)
-                for shard_id, load in rows
-                if load.waiting_since is None or now - load.waiting_since <= self.availability_timeout
-            ]
-        queues = [load.queued for _, load in rows]
-        if not rows or (len(set(queues)) == 1 and len(rows) == len(self._shards)):
-            return
+        queues = [queued.get(shard_id, 0) for shard_id in self._shards]
         # PRT-3: "A shard MUST be drawn with a probability proportional to the longest queue plus one
         # minus its own queue."
-        longest = max(queues) + 1
-        self._drawn_from = tuple(shard_id for shard_id, _ in rows)
-        self._table = tuple(accumulate(longest - queue for queue in queues))
+        # PRT-5: "With adaptive off every shard MUST be equally likely."
+        self._table = None
+        if self.adaptive and len(set(queues)) > 1:
+            longest = max(queues) + 1
+            self._table = tuple(accumulate(longest - queue for queue in queues))
 
     def _draw(self) -> str:
         if self._table is None:
             return self._shards[self._chance(len(self._shards))]
-        return self._drawn_from[bisect_right(self._table, self._chance(self._table[-1]))]
+        return self._shards[bisect_right(self._table, self._chance(self._table[-1]))]

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..compiled import speedups
 from ..errors import EncodeError, KplError
-from ..format.compression import Compression, compress
+from ..format.codec import AggregatedRecordBuilder
+from ..format.compression import Compression, compress, decompress
 from ..format.frame import looks_aggregated
-from ..format.hash_keys import format_hash_key, partition_key_hash
+from ..format.hash_keys import partition_key_hash
 from ..format.records import UserRecord
-from ..format.size import AggregateSize, check
+from ..format.size import check
+from ..schema_registry import SchemaRefused, frame
 from .config import ProducerConfig
-from .outcomes import History
+from .outcomes import History, Put
 
 #: The KPL's outer partition key.
 FIXED_OUTER_KEY = "a"
@@ -78,6 +80,8 @@ class PlainFields:
 
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     _Fields = PlainFields
 else:
     _Fields = PlainFields if speedups is None else speedups.PendingFields
@@ -111,6 +115,16 @@ def outer_key(config: ProducerConfig, first: Pending) -> str:
     return FIXED_OUTER_KEY
 
 
+def put_of(config: ProducerConfig, pending: Pending) -> Put:
+    """What its caller has put: without what the producer chose for it."""
+    # PRD-63: "A DeliveryError MUST hold the user record as it was put."
+    key, data, explicit_hash_key, tags = pending.record
+    keyless = pending.keyless and key == KEYLESS_PARTITION_KEY
+    if config.compression != "none":
+        data = decompress(data, 2**62)  # as large as the caller's was
+    return Put(None if keyless else key, data, explicit_hash_key if pending.own_hash_key else None, tags)
+
+
 class Preparation:
     """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it.
 
@@ -134,10 +148,14 @@ class Preparation:
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Any, ...] = (),
+        *,
+        schema: UUID | str | None = None,
     ) -> Pending:
-        """Raises EncodeError for an invalid user record, RecordTooLarge for one that is too large,
-        HashKeyError for an ``int`` explicit hash key out of range. ``partition_key`` None: the partitioner
-        chooses the shard."""
+        """Raises EncodeError for an invalid user record, RecordTooLarge for one that is too large.
+        ``partition_key`` None: the partitioner chooses the shard. ``schema``: the schema version id to frame
+        ``data`` with."""
+        if schema is not None:
+            data = self._framed(data, schema)
         if self._most_are_plain and explicit_hash_key is None and not tags:
             known = speedups.plain_pending(
                 Pending, UserRecord, partition_key, data, self._hashes, self._max_size - 1024
@@ -146,12 +164,10 @@ class Preparation:
                 return known  # type: ignore[no-any-return]
         config = self._config
         keyless = partition_key is None or config.ignore_keys
-        if type(explicit_hash_key) is int:
-            explicit_hash_key = format_hash_key(explicit_hash_key)
         key = KEYLESS_PARTITION_KEY if partition_key is None else partition_key
-        if self._compression is not None and type(data) is bytes:
+        if self._compression is not None and type(data) is bytes and schema is None:
             data = compress(data, self._compression)
-        record = UserRecord(key, data, explicit_hash_key, tags)  # type: ignore[arg-type]
+        record = UserRecord(key, data, explicit_hash_key, tags)
         check(record)
         hash_key = self._hash(key) if explicit_hash_key is None else int(explicit_hash_key)
         pending = Pending(
@@ -175,6 +191,19 @@ class Preparation:
                 raise RecordTooLarge(field="data", size=size, max_size=room)
         return pending
 
+    def _framed(self, data: bytes, schema: UUID | str) -> bytes:
+        """Raises SchemaRefused for what is no UUID, and with a compression that a frame does not know."""
+        # GSR-8: "A producer MUST frame the data of a user record that is put with a schema, before anything
+        # else is done with it."
+        if self._compression in ("gzip", "zstd"):
+            raise SchemaRefused(reason=f"a schema's frame knows zlib, not {self._compression}")
+        try:
+            return (
+                frame(data, schema, compress=self._compression is not None) if type(data) is bytes else data
+            )
+        except (ValueError, TypeError, AttributeError):
+            raise SchemaRefused(reason="its schema is no UUID, as a schema version id is") from None
+
     def learn_size(self, max_size: int) -> None:
         """The stream takes Kinesis records of ``max_size`` bytes. Settings go before."""
         # PRD-62: "Where max_record_size is not set, the size that the stream is set to take MUST be the
@@ -188,10 +217,9 @@ class Preparation:
         record = pending.record
         if not pending.wrap:
             return len(record.partition_key.encode()), len(record.data)
-        size = AggregateSize()
         if record.explicit_hash_key is None and (pending.keyless or self._config.reshard_proof):
             record = record._replace(explicit_hash_key=str(2**128 - 1))
-        return len(outer_key(self._config, pending).encode()), size.after(record)
+        return len(outer_key(self._config, pending).encode()), AggregatedRecordBuilder().size_with(record)
 
     def _hash(self, key: str) -> int:
         hash_key = self._hashes.get(key)

@@ -18,7 +18,7 @@ from .aggregator import Aggregator
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .ordering import Home
-from .partitioner import Chance, ShardLoad, UniformStickyPartitioner
+from .partitioner import Chance, UniformStickyPartitioner
 from .pending import Pending
 
 _NEVER = float("inf")
@@ -37,7 +37,6 @@ class Placer:
             min(config.aggregation_max_size, config.known_record_size),
             chance,
             adaptive=config.adaptive_partitioning,
-            availability_timeout=config.partition_availability_timeout / 1000,
         )
         self._starts: dict[str, tuple[int, str]] = {}
         self._aggregating = config.aggregation_enabled
@@ -54,7 +53,8 @@ class Placer:
         """
         if pending.number < self.urgent_below:
             pending.deadline = min(pending.deadline, now)  # it may join others, but does not wait for more
-        shard = self._shard_of(pending)
+        plain = not (pending.keyless or self._reshard_proof)
+        shard = self._live.routes.predict(pending.key_hash_key) if plain else self._shard_of(pending)
         # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
         alone = shard is None or pending.alone or not self._aggregating
         if home is not None:
@@ -89,13 +89,13 @@ class Placer:
         return self._live.distribution == "AUTO"
 
     @property
-    def needs_loads(self) -> bool:
-        """Whether the next user record without a key draws a shard: call `update_loads` before."""
+    def needs_queues(self) -> bool:
+        """Whether the next user record without a key draws a shard: call `update_queues` before."""
         return self._partitioner.needs_draw and not self._ignores_keys
 
-    def update_loads(self, loads: Mapping[str, ShardLoad], now: float) -> None:
+    def update_queues(self, queued: Mapping[str, int]) -> None:
         """The loads of the shards now."""
-        self._partitioner.update_load(loads, now)
+        self._partitioner.update_queues(queued)
 
     def _shard_of(self, pending: Pending) -> str | None:
         """The shard for the next attempt, None if it cannot be predicted.

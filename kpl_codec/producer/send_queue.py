@@ -14,8 +14,8 @@ from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .limiter import BACKOFF, Lane
-from .outcomes import ACTIONS, Action, Outcome
-from .partitioner import Chance, ShardLoad
+from .outcomes import ACTIONS, Outcome
+from .partitioner import Chance
 from .pending import Pending
 
 #: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
@@ -114,9 +114,9 @@ class SendQueue:
         """Take the answer to a request that was sent at ``sent_at``, an entry for each Kinesis record."""
         by_shard: dict[str | None, set[Outcome]] = {}
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
-            if entry.outcome is Outcome.DELIVERED:
+            if entry.outcome == "delivered":
                 self._invalid, self._refused_until = 0, float("-inf")
-            elif ACTIONS[entry.outcome] is not Action.BACK_OFF:
+            elif ACTIONS[entry.outcome] != "back-off":
                 continue  # it tells nothing of the shard
             by_shard.setdefault(outgoing.shard, set()).add(entry.outcome)
         for shard, of_shard in by_shard.items():
@@ -134,13 +134,9 @@ class SendQueue:
         pause = BACKOFF.seconds(self._invalid - FREE_REFUSALS - 1, self._chance(1024) / 1024)
         self._refused_until = now + pause
 
-    def loads(self) -> dict[str, ShardLoad]:
-        """The load of each shard, for the partitioner."""
-        return {
-            lane.shard: ShardLoad(len(lane.queue), lane.waiting_since)
-            for lane in self._busy.values()
-            if lane.shard is not None
-        }
+    def queued(self) -> dict[str, int]:
+        """The Kinesis records that wait to be sent to each shard, for the partitioner."""
+        return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
 
     def take(self, now: float, urgent_below: int) -> list[Outgoing] | None:
         """The Kinesis records of the next request, None if there is none to send yet.
@@ -167,8 +163,6 @@ class SendQueue:
             queue = lane.queue
             while queue:
                 if lane.ready_at(now) > now:
-                    if lane.waiting_since is None:
-                        lane.waiting_since = now
                     break
                 if not self._collector.fits(queue[0]):
                     # The request is full: this lane goes to the end, so that a busy shard does not block the

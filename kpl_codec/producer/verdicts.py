@@ -24,7 +24,7 @@ from typing import NamedTuple
 from ..shards.live_shard_map import LiveShardMap
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .outcomes import Attempt, Outcome
+from .outcomes import Attempt
 
 #: Seconds between refreshes while a shard is missing from the map.
 PROBE_INTERVAL = 1.0
@@ -58,7 +58,7 @@ class Verdicts:
             self._live.invalidate(attempt.started_at, outgoing.shard, now)
         self._live.stream_seen(now)
         judged = self._with_verdict(outgoing, attempt, generation)
-        if judged.outcome is Outcome.PLACEMENT_UNKNOWN:
+        if judged.outcome == "placement-unknown":
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live."
             until = min(now + self._patience, outgoing.expires_at)
@@ -73,35 +73,31 @@ class Verdicts:
     def _with_verdict(self, outgoing: Outgoing, attempt: Attempt, generation: int) -> Attempt:
         # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
         if not outgoing.aggregated:
-            return attempt._replace(outcome=Outcome.DELIVERED)
+            return attempt._replace(outcome="delivered")
         assert attempt.shard_id is not None
         assert attempt.sequence_number is not None
         known = self._live.shard_of_record(
             attempt.shard_id, attempt.sequence_number, generation=generation, answered_at=attempt.ended_at
         )
         if known == "unknown":
-            return attempt._replace(outcome=Outcome.PLACEMENT_UNKNOWN)
+            return attempt._replace(outcome="placement-unknown")
         if known == "gone":
-            return attempt._replace(outcome=Outcome.MISPLACED)
+            return attempt._replace(outcome="misplaced")
         # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
         # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
         # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate
         # whole, so these are lost.)
         if outgoing.lowest in known.hash_key_range and outgoing.highest in known.hash_key_range:
-            return attempt._replace(outcome=Outcome.DELIVERED)
-        return attempt._replace(outcome=Outcome.MISPLACED)
+            return attempt._replace(outcome="delivered")
+        return attempt._replace(outcome="misplaced")
 
     def map_changed(self) -> list[tuple[Outgoing, Attempt]]:
         """After a new map: take what has a verdict now, in its attempt."""
         judged = [(one, self._with_verdict(*one[:3])) for one in self.parked]
-        self.parked = [one for one, attempt in judged if attempt.outcome is Outcome.PLACEMENT_UNKNOWN]
+        self.parked = [one for one, attempt in judged if attempt.outcome == "placement-unknown"]
         if not self.parked:
             self._probe_at = None
-        return [
-            (one.outgoing, attempt)
-            for one, attempt in judged
-            if attempt.outcome is not Outcome.PLACEMENT_UNKNOWN
-        ]
+        return [(one.outgoing, attempt) for one, attempt in judged if attempt.outcome != "placement-unknown"]
 
     def take_due(self, now: float) -> list[Parked]:
         """Take what no map has decided in time. Its user records are sent again, alone: twice is better than

@@ -4,7 +4,7 @@
     for batch in checked: findings = scan.process(batch)
     report = build_report(Tally.merged(tallies), shard_map, About(now, kpl_codec.__version__))
     print(summary_text(report))                         # .layout, needs rich
-    write_page(report, "report.html")                   # .page, needs Jinja2
+    Path("report.html").write_text(render_page(report)) # .page, needs Jinja2
 
 Nothing is imported here: workers need only `scan` and `counters`.
 """

@@ -113,12 +113,12 @@ def _totals(tally: Tally, loads: Loads) -> Totals:
 def _shard_facts(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> list[ShardFacts]:
     """Every shard of the map and every other shard id found, parents before children."""
     facts = []
-    lineage = shard_map.lineage if shard_map is not None else Lineage(())
+    lineage = shard_map if shard_map is not None else Lineage(())
     belonging = sum(loads.belonging.values())
     strangers = sorted(
         (s for s in tally.shards if s is None or s not in lineage), key=lambda s: (s is None, s)
     )
-    for shard_id in [*(shard.shard_id for shard in lineage), *strangers]:
+    for shard_id in [*lineage, *strangers]:
         counted = tally.shards.get(shard_id, (0, 0, None, None))
         found = ShardFacts(
             shard_id=shard_id if shard_id is not None else NO_SHARD,

@@ -8,13 +8,11 @@ The HTML is in ``templates/``, rendered by Jinja2 with autoescape.
 
 from __future__ import annotations
 
-import os
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..findings import SEVERITIES, Finding
@@ -131,12 +129,3 @@ def render_page(report: Report) -> str:
         # What a template has rendered is escaped already.
         sections=[(name, short, title, Svg(text)) for name, short, title, text in rendered if text],
     )
-
-
-def write_page(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Write the page to ``path``, whole or not at all (a reader never sees half of it). Raises OSError."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.part")
-    part.write_text(render_page(report), encoding="utf-8")
-    part.replace(target)
-    return target

@@ -131,8 +131,10 @@ class Rows:
         self.timed: Array = (self.seconds >= _FIRST_SECOND) & (self.seconds <= _LAST_SECOND)
         known_times = pc.if_else(pa.array(self.timed), times, None)
         self._times = pc.cast(known_times, pa.timestamp("us", "UTC"), safe=False)
-        whole = pc.fill_null(hash_keys, bytes(16)).cast(pa.binary(16))
-        keys = np.frombuffer(whole.buffers()[1], np.uint8)[16 * whole.offset :]
+        if hash_keys.null_count:
+            hash_keys = pc.fill_null(hash_keys, bytes(16))
+        _, offsets, keys = hash_keys.buffers()
+        keys = np.frombuffer(keys, np.uint8)[np.frombuffer(offsets, np.int32)[hash_keys.offset] :]
         self._keys: Array = keys[: 16 * batch.num_rows].reshape(-1, 16)
         self._loaded: dict[int, int] = {}
         self._lists: dict[str, list[Any]] = {}
@@ -187,8 +189,13 @@ class Rows:
 
     def slots(self, where: Array) -> list[int]:
         """How many rows of some stretches there are for each first byte of the hash key."""
-        first_bytes = self._keys[np.repeat(where, self.counts), 0]
-        return [int(count) for count in np.bincount(first_bytes, minlength=SLOTS)]
+        if not where.any():
+            return [0] * SLOTS
+        first_bytes = self._keys[:, 0]
+        if not where.all():
+            first_bytes = first_bytes[np.repeat(where, self.counts)]
+        counts: list[int] = np.bincount(first_bytes, minlength=SLOTS).tolist()
+        return counts
 
     def keys(self, first: int, end: int) -> list[bytes]:
         """The hash keys that are known, of all rows."""

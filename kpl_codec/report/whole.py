@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import KplError
 from ..findings import Finding, order_of
@@ -18,7 +18,7 @@ from .counters import Loads, Tally
 
 #: Verdicts of whole shards: every one is a kind of finding of its own. The others are told by record, or of
 #: the whole stream.
-_SHARD_VERDICTS = {str(verdict) for verdict in Verdict} - {"expected", "stray", "distribution-auto"}
+_SHARD_VERDICTS = {*get_args(Verdict)} - {"expected", "stray", "distribution-auto"}
 
 
 def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> list[Finding]:
@@ -91,7 +91,7 @@ def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
             detail=f"parent {', '.join(parents)} is not listed",
         )
     try:
-        defects = shard_map.lineage.defects()
+        defects = shard_map.defects()
     except KplError as error:
         yield Finding(kind="lineage", requirement=error.requirement, detail=error.describe())
         return

@@ -1,7 +1,6 @@
 """Where records belong: hash key ranges, shards and their lineage, the verdict on each record."""
 
 from .lineage import Lineage, LineageDefect
-from .shard import Shard
-from .shard_map import ShardMap
+from .placement import AggregateKind, verify_placement
 
-__all__ = ["Lineage", "LineageDefect", "Shard", "ShardMap"]
+__all__ = ["AggregateKind", "Lineage", "LineageDefect", "verify_placement"]

@@ -21,14 +21,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 from ..errors import HashKeyError
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
-
-
-def _exhausted(space: HashKeyRange) -> HashKeyError:
-    return HashKeyError(code="exhausted", reason=f"no free hash key among {space.size}")
+from .skew import skew_of
 
 
 class HashKeyAllocator:
@@ -54,9 +50,6 @@ class HashKeyAllocator:
     def __iter__(self) -> Iterator[int]:
         """The keys in use, ascending: all that has to be kept over a restart."""
         return iter(self._keys)
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, int) and self._find(key)[1]
 
     def _find(self, key: int) -> tuple[int, bool]:
         """The place of ``key`` in the list, and whether it is there."""
@@ -84,12 +77,6 @@ class HashKeyAllocator:
 
     def next_key(self) -> int:
         """Allocate the key that balances best. Raises HashKeyError(code="exhausted")."""
-        key = self.peek()
-        self.add(key)
-        return key
-
-    def peek(self) -> int:
-        """What `next_key` would give. Raises what it would raise."""
         # HKA-1: "The space is halved at low + floor((high - low) / 2), and each half again; the middles of
         # the halves of one depth are a level, and a level is filled before the next."
         # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
@@ -102,6 +89,7 @@ class HashKeyAllocator:
             at = bisect_left(self._keys, middle, first, last)
             taken = at < last and self._keys[at] == middle
             if not taken and middle >= lowest:
+                self._keys.insert(at, middle)
                 return middle
             below, above = at - first, last - at - taken
             # HKA-7: "A half that is full MUST be passed over, and a full space MUST be an error: no
@@ -113,83 +101,27 @@ class HashKeyAllocator:
                 high, last = middle, at
             else:
                 low, lowest, first = middle, middle + 1, at + taken
-        raise _exhausted(self.space)
+        raise HashKeyError(code="exhausted", reason=f"no free hash key among {self.space.size}")
 
 
-_FULL = float("inf")
+def balanced_keys(ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> Iterator[int]:
+    """Balanced keys over the open shards of a stream, one after the other.
 
-
-def _count_of(part: HashKeyAllocator) -> float:
-    """How many keys are in use; infinity where no more has room."""
-    return len(part) if len(part) < part.space.size else _FULL
-
-
-class ShardKeyAllocator:
-    """Balanced keys over the open shards of a stream.
-
-    The next key goes to the shard with the fewest keys (of several, the lowest), and there to the place that
-    balances best, so that a later split halves its keys. After a reshard make a new one of the new ranges and
-    the keys in use. ``ranges``: of the open shards; see `ShardMap.open_shards`. ``keys``: in use already, in
-    any order. Raises HashKeyError for a key in none of the ranges, or ranges that overlap.
+    Each goes to the shard with the fewest keys (of several, the lowest), and there to the place that balances
+    best, so that a later split halves its keys. ``ranges``: of the open shards; see `ShardMap.open_shards`.
+    ``keys``: in use already, in any order. Raises HashKeyError for a key in none of the ranges, for ranges
+    that overlap, and where all are full.
     """
-
-    def __init__(self, ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> None:
-        ordered, existing = sorted(ranges), sorted(set(keys))
-        for one, other in pairwise(ordered):
-            if one.overlaps(other):
-                raise HashKeyError(code="overlap", reason="two ranges share a hash key")
-        # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
-        self._parts: list[HashKeyAllocator] = []
-        for space in ordered:
-            first = bisect_left(existing, space.starting_hash_key)
-            last = bisect_left(existing, space.ending_hash_key + 1)
-            self._parts.append(HashKeyAllocator(space, existing[first:last]))
-        left = len(existing) - len(self)
-        if left:
-            raise HashKeyError(code="outside", reason=f"{left} keys are in no range")
-        self._starts = [part.space.starting_hash_key for part in self._parts]
-        self._counts = [_count_of(part) for part in self._parts]
-
-    def _part(self, key: int) -> int:
-        index = bisect_left(self._starts, key + 1) - 1
-        if index < 0 or key not in self._parts[index].space:
-            raise HashKeyError(code="outside", reason="the key is in no range")
-        return index
-
-    def __len__(self) -> int:
-        return sum(map(len, self._parts))
-
-    def __iter__(self) -> Iterator[int]:
-        """The keys in use, ascending."""
-        for part in self._parts:
-            yield from part
-
-    @property
-    def counts(self) -> list[tuple[HashKeyRange, int]]:
-        """How many keys each range has, in order."""
-        return [(part.space, len(part)) for part in self._parts]
-
-    def next_key(self) -> int:
-        """Allocate the key that balances best. O(shards). Raises HashKeyError(code="exhausted")."""
+    # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
+    existing, parts, first = sorted(set(keys)), [], 0
+    skew = skew_of(existing, ranges)
+    for space, count in zip(skew.ranges, skew.counts, strict=True):
+        parts.append(HashKeyAllocator(space, existing[first : first + count]))
+        first += count
+    while True:
         # HKA-3: "Over the shards of a stream the next key MUST go to the open shard with the fewest
         # keys, the lowest if several have as few, and within it as in a space of its own."
-        count = min(self._counts, default=_FULL)
-        if count == _FULL:
+        free = [part for part in parts if len(part) < part.space.size]
+        if not free:
             raise HashKeyError(code="exhausted", reason="every range is full")
-        index = self._counts.index(count)
-        key = self._parts[index].next_key()
-        self._counts[index] = _count_of(self._parts[index])
-        return key
-
-    def add(self, key: int) -> bool:
-        """Mark ``key`` as in use; False if it was already. Raises HashKeyError if in no range."""
-        index = self._part(key)
-        added = self._parts[index].add(key)
-        self._counts[index] = _count_of(self._parts[index])
-        return added
-
-    def release(self, key: int) -> None:
-        """``key`` is free again. Raises HashKeyError(code="not-allocated") if it was not in use."""
-        index = self._part(key)
-        self._parts[index].release(key)
-        self._counts[index] = _count_of(self._parts[index])
+        yield min(free, key=len).next_key()

@@ -1,4 +1,4 @@
-"""Lineage: every known shard of a stream, and which one was open at a given time.
+"""Lineage: every known shard of a stream, and how they descend from one another.
 
 A shard map describes the present, a lineage the past. It takes any shards, open or closed, also with gaps
 (closed shards expire). It is immutable.
@@ -6,12 +6,7 @@ A shard map describes the present, a lineage the past. It takes any shards, open
     shardId-0 [0 .......... max]  ──split──▶  shardId-1 [0 .. mid]  ──┐
                                               shardId-2 [mid+1 .. max] ┴─merge──▶  shardId-3 [0 .. max]
 
-The shards that ever held one hash key form a chain in time. Their sequence numbers do not overlap, so exactly
-one shard of the chain was open at sequence number n: the last one that starts at or before n. Ending numbers
-are not used, because one known server gives every closed shard 2^63 - 1. A time is less exact: it is compared
-with the creation times that starting sequence numbers hint at. `kpl_codec.shards.history` judges one record
-by this.
-Specification: spec/08-live-shard-map.md, LIN-5 to LIN-7, LIN-10, LIN-11.
+Specification: spec/08-live-shard-map.md, LIN-5, LIN-10, LIN-11.
 """
 
 from __future__ import annotations
@@ -20,10 +15,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..format.hash_keys import HashKeyRange
+from ..lazy import shown
 from ..limits import MAX_HASH_KEY
 from .sequence_numbers import SequenceHint, SequenceNumberError, parse_sequence_number, sequence_hint
 from .shard import Distribution, Shard
@@ -56,8 +52,8 @@ def _hint(sequence_number: str | None) -> SequenceHint | None:
         return None
 
 
-class Lineage:
-    """All known shards of one life of a stream. Iterates parents before children.
+class Lineage(Mapping[str, Shard]):
+    """All known shards of one life of a stream by their ids, parents before children. Immutable.
 
     A shard may be given twice: closed, it stays closed. Raises ShardMapError: duplicate (one id, two
     different ranges, parents or starts: another life of the stream, or another stream), cycle.
@@ -105,8 +101,8 @@ class Lineage:
 
     # -- looking up ---------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Shard]:
-        return iter(self._by_id.values())
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -121,10 +117,6 @@ class Lineage:
         except KeyError:
             raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,)) from None
 
-    def get(self, shard_id: str) -> Shard | None:
-        """The shard, None if it is not known."""
-        return self._by_id.get(shard_id)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lineage):
             return False
@@ -135,6 +127,9 @@ class Lineage:
 
     def __repr__(self) -> str:
         return f"<Lineage of {len(self)} shards>"
+
+    def _repr_html_(self) -> str:
+        return shown(self)
 
     def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
         """The range of a known shard, expired or not; None if it is not known."""
@@ -190,41 +185,9 @@ class Lineage:
         """The known shards that ever held ``hash_key``, oldest first. Raises HashKeyError."""
         if not 0 <= hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
-        return tuple(shard for shard in self if hash_key in shard.hash_key_range)
+        return tuple(shard for shard in self.values() if hash_key in shard.hash_key_range)
 
-    # -- then ---------------------------------------------------------------------------------
-
-    def shard_at_sequence_number(self, hash_key: int, sequence_number: str | int) -> Shard | None:
-        """The shard that was open for ``hash_key`` when ``sequence_number`` was given out.
-
-        The number must come from a shard that held ``hash_key``, because numbers of other shards count from
-        another start. None if the open shard has expired. Raises HashKeyError, SequenceNumberError.
-        """
-        number = (
-            sequence_number if isinstance(sequence_number, int) else parse_sequence_number(sequence_number)
-        )
-        # LIN-6: "The shard open for a hash key at a sequence number is the last shard of the key's
-        # chain whose starting sequence number is at or below it; ending numbers MUST NOT be used, and a
-        # chain whose starting numbers do not grow has no answer."
-        chain = [
-            (start, shard)
-            for shard in self.chain(hash_key)
-            if (start := self._starts[shard.shard_id]) is not None
-        ]
-        if len({start for start, _ in chain}) < len(chain):
-            return None  # kinesis-local gives the child of a merge the start of its second parent
-        return _last_at(chain, number)
-
-    def shard_at_time(self, hash_key: int, when: datetime) -> Shard | None:
-        """The shard that was open for ``hash_key`` at ``when`` (aware), by the hints in starting sequence
-        numbers, exact to the second. None before the first known shard, and where there are no hints."""
-        # LIN-7: "The shard open for a hash key at a time is the last of its chain whose starting
-        # sequence number hints at a creation at or before it; without hints there is no answer."
-        return _last_at(((self.created(shard.shard_id), shard) for shard in self.chain(hash_key)), when)
-
-    def starting_number(self, shard_id: str) -> int | None:
-        """The starting sequence number, None where it is missing or not a number. Raises UnknownShard."""
-        return self._starts[self[shard_id].shard_id]
+    # -- in time ------------------------------------------------------------------------------
 
     def created(self, shard_id: str) -> datetime | None:
         """When the shard was created, by the hint in its starting sequence number. Raises UnknownShard."""
@@ -250,7 +213,7 @@ class Lineage:
         Meaningful for a listing FROM_TRIM_HORIZON: only that names the ends of closed shards.
         """
         defects: list[LineageDefect] = []
-        for shard in self:
+        for shard in self.values():
             children = self.children(shard.shard_id)
             ids = (shard.shard_id, *(child.shard_id for child in children))
             # LIN-10: "A child MUST NOT be listed while its parent is open, MUST start after it, and
@@ -299,27 +262,6 @@ def _cycle(shards: Mapping[str, Shard]) -> tuple[str, ...]:
         at = next(parent for parent in shards[at].parent_shard_ids if parent in shards)
     visited = list(path)
     return tuple(sorted(visited[visited.index(at) :]))
-
-
-_Moment = TypeVar("_Moment", int, datetime)
-
-
-def _last_at(chain: Iterable[tuple[_Moment | None, Shard]], moment: _Moment) -> Shard | None:
-    """The last shard that begins at or before ``moment``; those without a beginning are skipped.
-
-    None if a shard begins before the one it follows: then beginnings cannot be used.
-    """
-    last: Shard | None = None
-    latest: _Moment | None = None
-    for beginning, shard in chain:
-        if beginning is None:
-            continue
-        if latest is not None and beginning < latest:
-            return None
-        latest = beginning
-        if beginning <= moment:
-            last = shard
-    return last
 
 
 def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:

@@ -27,7 +27,6 @@ Specification: spec/08-live-shard-map.md, 8.1.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any, Literal
 
 from ..aws_errors import is_permanent
@@ -42,7 +41,7 @@ from .routes import NO_ROUTES
 from .shard import Distribution, Shard
 from .shard_map import ShardMap
 from .stream import stream_of
-from .trust import Trust, TrustState
+from .trust import Trust
 
 __all__ = [
     "Failure",
@@ -60,15 +59,8 @@ __all__ = [
 _BACKOFF, _PERMANENT_BACKOFF = Backoff(1.0, 30.0, 1.5), Backoff(1.0, 300.0)
 
 
-class State(str, Enum):
-    """See the table of this module."""
-
-    INVALID = "INVALID"
-    UPDATING = "UPDATING"
-    READY = "READY"
-
-    def __str__(self) -> str:
-        return self.value
+#: See the table of this module.
+State = Literal["INVALID", "UPDATING", "READY"]
 
 
 class LiveShardMap:
@@ -96,9 +88,9 @@ class LiveShardMap:
         self._max_results = max_results
         self._trust = Trust(_BACKOFF)
         self._known = Known()
-        #: Those of the known stream without the shards that are in doubt. Replaced as a whole: other threads
-        #: predict.
-        self._routes = NO_ROUTES
+        #: Those of the known stream without the shards that are in doubt: what `predict` asks. Replaced as a
+        #: whole: other threads predict.
+        self.routes = NO_ROUTES
         self._refresh: Refresh | None = None
         self._retry_at: float | None = None
         self._failures = 0
@@ -117,9 +109,9 @@ class LiveShardMap:
     @property
     def state(self) -> State:
         """See the table of this module."""
-        if self._trust.state is TrustState.TRUSTED:
-            return State.READY
-        return State.UPDATING if self._refresh is not None else State.INVALID
+        if self._trust.state == "TRUSTED":
+            return "READY"
+        return "UPDATING" if self._refresh is not None else "INVALID"
 
     @property
     def shard_map(self) -> ShardMap | None:
@@ -154,13 +146,13 @@ class LiveShardMap:
     @property
     def permanent_error(self) -> StreamUnavailable | None:
         """The permanent error for which there is no map until somebody fixes it; None if there is none."""
-        waiting = self.state is State.INVALID and self.error is not None and self.error.permanent
+        waiting = self.state == "INVALID" and self.error is not None and self.error.permanent
         return self.error if waiting else None
 
     @property
     def map_may_come(self) -> bool:
         """Whether there is no trusted map yet, but no permanent error either."""
-        return self.state is not State.READY and (
+        return self.state != "READY" and (
             self._refresh is not None or (self._retry_at is not None and self.permanent_error is None)
         )
 
@@ -169,7 +161,7 @@ class LiveShardMap:
 
         O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
         """
-        return self._routes.predict(hash_key)
+        return self.routes.predict(hash_key)
 
     def _reroute(self) -> None:
         """What may be predicted has changed."""
@@ -178,13 +170,13 @@ class LiveShardMap:
         # that none can be made."
         # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
         if in_doubt is None or self.distribution == "AUTO":
-            self._routes = NO_ROUTES
+            self.routes = NO_ROUTES
         else:
-            self._routes = self._known.routes.without(in_doubt)
+            self.routes = self._known.routes.without(in_doubt)
 
     def trusts(self, shard_id: str) -> bool:
         """Whether this shard may be predicted."""
-        return shard_id in self._routes
+        return shard_id in self.routes
 
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
@@ -196,7 +188,7 @@ class LiveShardMap:
         """
         self._known, shard = shard_of_record(self._known, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
-        return "unknown" if self._trust.state is TrustState.NONE and shard != "gone" else shard
+        return "unknown" if self._trust.state == "NONE" and shard != "gone" else shard
 
     # -- asking for a refresh -----------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Causes:
 
     def __init__(self, shard_map: ShardMap) -> None:
         self._map = shard_map
-        self._lineage = shard_map.lineage
+        self._lineage = shard_map
         self._ancestors = lru_cache(maxsize=4096)(self._lineage.ancestors)
 
     def _closed_lately(self, shard: Shard, at: datetime | None) -> bool | None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from enum import Enum
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
@@ -28,24 +27,24 @@ from .shard import Shard
 from .shard_map import ShardMap
 
 AggregateKind = Literal["whole", "mixed", "foreign"]
+"""How many user records of an aggregate are in its shard's range: all, some, none."""
 
 _MOST_SHARDS = 10_000
 _MOST_HASHES = 10_000
 
 
-class Verdict(str, Enum):
-    """See the table of this module."""
-
-    EXPECTED = "expected"
-    ON_PARENT = "on-parent"
-    ON_CHILD = "on-child"
-    STRAY = "stray"
-    UNKNOWN_SHARD = "unknown-shard"
-    EXPLICIT_HASH_KEY_IMPLIED = "explicit-hash-key-implied"
-    DISTRIBUTION_AUTO = "distribution-auto"
-
-    def __str__(self) -> str:
-        return self.value
+Verdict = Literal[
+    "expected",
+    "on-parent",
+    "on-child",
+    "stray",
+    "unknown-shard",
+    "explicit-hash-key-implied",
+    "distribution-auto",
+]
+"""Where a user record is, seen from its hash key (spec/04, PLC-1 to PLC-4): on the open shard for it; on that
+shard's parent or child, where it was right at the time; outside its shard's range (stray); on a shard that is
+not in the map; a plain record whose explicit hash key is not known; keys decide nothing."""
 
 
 class Placement(NamedTuple):
@@ -66,36 +65,11 @@ class Placement(NamedTuple):
     @property
     def misplaced(self) -> bool:
         """Whether a consumer that relies on hash keys looks for the record on another shard."""
-        return self.verdict is Verdict.STRAY
+        return self.verdict == "stray"
 
 
 #: What is known of a hash key on a shard: its verdict, the id of the expected shard, whether it is in range.
 Facts = tuple[Verdict, str | None, bool | None]
-#: The same for one in an aggregate, with the aggregate's kind.
-Judged = tuple[Verdict, str | None, bool | None, AggregateKind | None]
-
-
-class PlacedAggregate(NamedTuple):
-    """The hash keys of a sound aggregate on ``shard_id``, judged. ``used``: per user record the number of its
-    own among ``hash_keys`` and ``judged``."""
-
-    kind: AggregateKind | None
-    shard_id: str | None
-    hash_keys: Sequence[int]
-    judged: Sequence[Judged]
-    used: Sequence[int]
-
-    def placements(self) -> list[Placement]:
-        """The placement of each hash key."""
-        shard_id = self.shard_id
-        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
-        return [
-            _NEW(Placement, (verdict, hash_key, shard_id, expected_id, in_range, kind))
-            for (verdict, expected_id, in_range, kind), hash_key in zip(
-                self.judged, self.hash_keys, strict=True
-            )
-        ]
-
 
 #: The kinds of aggregates, by their numbers in compiled code and columns.
 AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "foreign")
@@ -225,21 +199,24 @@ class ShardJudge:
         verdict, expected_id, in_range = self._judge_one(hash_key, certain)
         return _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, in_range, None))
 
-    def place_aggregate(self, hash_keys: Sequence[int], used: Sequence[int]) -> PlacedAggregate:
-        """``hash_keys``: those of an aggregate's key tables; ``used``: see `PlacedAggregate`."""
-        kind, judged = self.judge(hash_keys, used)
-        return _NEW(PlacedAggregate, (kind, self.shard_id, hash_keys, judged, used))
-
-    def judge(
+    def place_aggregate(
         self, hash_keys: Sequence[int], used: Sequence[int]
-    ) -> tuple[AggregateKind | None, list[Judged]]:
-        """What is known of each of the ``hash_keys`` of an aggregate, and its kind."""
+    ) -> tuple[AggregateKind | None, list[Placement]]:
+        """The kind of a sound aggregate and the placement of each user record. ``used``: of each, the number
+        of its own among ``hash_keys``."""
+        kind: AggregateKind | None = "whole"
         if self._home is not None and self.in_range(min(hash_keys)) and self.in_range(max(hash_keys)):
-            return "whole", [(*self.facts(self._home, True, certain=True), "whole")] * len(hash_keys)
-        facts = [self._judge_one(hash_key, True) for hash_key in hash_keys]
-        in_range = [facts[number][2] for number in used]
-        kind = aggregate_kind(in_range.count(True), in_range.count(False))
-        return kind, [(*fact, kind) for fact in facts]
+            facts = [self.facts(self._home, True, certain=True)] * len(hash_keys)
+        else:
+            facts = [self._judge_one(hash_key, True) for hash_key in hash_keys]
+            in_range = [facts[number][2] for number in used]
+            kind = aggregate_kind(in_range.count(True), in_range.count(False))
+        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
+        placements = [
+            _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, inside, kind))
+            for (verdict, expected_id, inside), hash_key in zip(facts, hash_keys, strict=True)
+        ]
+        return kind, list(map(placements.__getitem__, used))
 
     def _judge_one(self, hash_key: int | None, certain: bool) -> Facts:
         in_range = self.in_range(hash_key)
@@ -280,25 +257,26 @@ def verdict_of(
     ``shard``: the known shard that the record is on. ``expected``: the shard that is, or was, open for its
     hash key. ``certain``: the record has no other hash key.
     """
+    # LIN-4: "A hint MUST NOT change a verdict." No sequence number is looked at.
     # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
     # misplaced: the service ignores its keys."
     if lineage is not None and lineage.distribution == "AUTO":
-        return Verdict.DISTRIBUTION_AUTO
+        return "distribution-auto"
     # LIN-8: "A record on a shard that lineage does not know MUST be reported as such."
     if in_range is None:
-        return Verdict.UNKNOWN_SHARD
+        return "unknown-shard"
     if not in_range:
         # PLC-2: "A plain record outside its shard's range MUST be taken for one with an explicit
         # hash key, which no read call returns."
         # PLC-3: "A user record of an aggregate outside its shard's range is a stray."
-        return Verdict.STRAY if certain else Verdict.EXPLICIT_HASH_KEY_IMPLIED
+        return "stray" if certain else "explicit-hash-key-implied"
     # PLC-4: "A record MUST be judged against the range of the shard it lies on; lineage then says
     # whether that shard is the expected one, its ancestor or its descendant."
     if shard is None or lineage is None or expected is None or shard.shard_id == expected.shard_id:
-        return Verdict.EXPECTED
+        return "expected"
     if lineage.is_descendant(shard.shard_id, expected.shard_id):
-        return Verdict.ON_CHILD
-    return Verdict.ON_PARENT
+        return "on-child"
+    return "on-parent"
 
 
 _NEW = tuple.__new__

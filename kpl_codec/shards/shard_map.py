@@ -21,8 +21,9 @@ from .shard import Distribution, Shard, listed_shards
 class ShardMap(Lineage):
     """A lineage whose open shards cover every hash key once: which of them a hash key belongs to.
 
-    Immutable; iterates parents before children, otherwise in the order of their ids. ``distribution`` "AUTO":
-    the service ignores keys on this stream (RecordDistributionStrategy), so no shard can be predicted.
+    A mapping of ids to shards: parents before children, otherwise in the order of their ids. Immutable.
+    ``distribution`` "AUTO": the service ignores keys on this stream (RecordDistributionStrategy), so
+    no shard can be predicted.
     Raises ShardMapError: empty, duplicate, cycle, gap, overlap.
     """
 
@@ -96,7 +97,7 @@ class ShardMap(Lineage):
         """As ``aws kinesis list-shards`` prints it; `from_json` reads it back."""
         import json
 
-        return json.dumps({"Shards": [shard.to_aws() for shard in self]}, indent=2)
+        return json.dumps({"Shards": [shard.to_aws() for shard in self.values()]}, indent=2)
 
     def shard_for(self, hash_key: int) -> Shard:
         """The open shard that takes ``hash_key`` now. O(log n). Raises HashKeyError outside the space."""
@@ -105,15 +106,10 @@ class ShardMap(Lineage):
         # SHD-8: "A hash key belongs to the open shard whose range holds it, both ends included."
         return self.open_shards[bisect_left(self.endings, hash_key)]
 
-    @property
-    def lineage(self) -> Lineage:
-        """How the listed shards descend from one another: the map itself."""
-        return self
-
     def __repr__(self) -> str:
         if len(self) > 20:
             return f"<ShardMap of {len(self)} shards, {len(self.open_shards)} open>"
-        return f"ShardMap({list(self)!r}, {self.distribution!r})"
+        return f"ShardMap({list(self.values())!r}, {self.distribution!r})"
 
 
 def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:

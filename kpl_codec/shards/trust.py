@@ -26,24 +26,19 @@ Specification: spec/08-live-shard-map.md, MAP-1, MAP-15, MAP-17.
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import Enum
+from typing import Literal
 
 from ..backoff import Backoff
 
-
-class TrustState(str, Enum):
-    """See the table of this module."""
-
-    NONE = "NONE"
-    TRUSTED = "TRUSTED"
-    DOUBTED = "DOUBTED"
+#: See the table of this module.
+TrustState = Literal["NONE", "TRUSTED", "DOUBTED"]
 
 
 class Trust:
     """The state machine of the table. ``backoff``: for how long reports do not count."""
 
     def __init__(self, backoff: Backoff) -> None:
-        self.state = TrustState.NONE
+        self.state: TrustState = "NONE"
         self._in_doubt: set[str] | None = set()  # of DOUBTED: shard ids; None for all
         self._backoff = backoff
         self._since = float("-inf")  # of NONE and DOUBTED: listings begun before do not count
@@ -54,7 +49,7 @@ class Trust:
     @property
     def in_doubt(self) -> Collection[str] | None:
         """The shards that may not be predicted; None if none may be."""
-        return None if self.state is TrustState.NONE else self._in_doubt
+        return None if self.state == "NONE" else self._in_doubt
 
     def report(self, shard_id: str | None, seen_at: float, now: float) -> bool:
         """Take a report of something seen at ``seen_at``. Returns whether it needs a refresh.
@@ -63,10 +58,10 @@ class Trust:
         """
         # MAP-15: "After a report whose refresh changed nothing, reports MUST be ignored for a time that
         # grows as the backoff does, until a refresh changes the map."
-        if self.state is TrustState.NONE or now < self._reports_count_from:
+        if self.state == "NONE" or now < self._reports_count_from:
             return False
-        if self.state is TrustState.TRUSTED:
-            self.state, self._since, self._changed = TrustState.DOUBTED, min(seen_at, now), False
+        if self.state == "TRUSTED":
+            self.state, self._since, self._changed = "DOUBTED", min(seen_at, now), False
         elif self._in_doubt is None or shard_id in self._in_doubt:
             return False
         self._since = max(self._since, min(seen_at, now))
@@ -78,15 +73,15 @@ class Trust:
 
     def end(self, now: float) -> None:
         """The stream is gone, or may be another one under its name."""
-        self.state, self._since, self._in_doubt = TrustState.NONE, now, set()
+        self.state, self._since, self._in_doubt = "NONE", now, set()
 
     def disputed(self, begun: float, shard_ids: Collection[str]) -> None:
         """Take a listing with a gap or an overlap, of a refresh that began at ``begun``.
 
         ``shard_ids``: those that cannot be predicted because of it.
         """
-        if self.state is TrustState.TRUSTED or begun >= self._since:
-            self.state, self._since, self._in_doubt = TrustState.DOUBTED, begun, set(shard_ids)
+        if self.state == "TRUSTED" or begun >= self._since:
+            self.state, self._since, self._in_doubt = "DOUBTED", begun, set(shard_ids)
             self._changed = True
         elif self._in_doubt is not None:
             self._in_doubt.update(shard_ids)
@@ -97,15 +92,15 @@ class Trust:
         Returns whether another refresh is needed, because this one began before the last report.
         """
         self._changed |= changed
-        if self.state is not TrustState.TRUSTED and begun < self._since:
+        if self.state != "TRUSTED" and begun < self._since:
             return True
         if self._changed:
             self._in_vain, self._reports_count_from = 0, float("-inf")
-        elif self.state is TrustState.DOUBTED:
+        elif self.state == "DOUBTED":
             # The listing does not explain the misplaced records: it is older than a split, or the stream
             # ignores keys. Asking again at once could go on endlessly, and would leave the producer without
             # predictions most of the time.
             self._reports_count_from = now + self._backoff.seconds(self._in_vain)
             self._in_vain += 1
-        self.state, self._changed, self._in_doubt = TrustState.TRUSTED, False, set()
+        self.state, self._changed, self._in_doubt = "TRUSTED", False, set()
         return False

@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .functions import register_table_function as register_table_function
     from .functions import verify as verify
     from .handled import handled_runs as handled_runs
-    from .session import ensure_java as ensure_java
     from .session import local_session as local_session
     from .source.datasource import KinesisDataSource as KinesisDataSource
 
@@ -37,7 +36,6 @@ _HOMES = {
     "handled_runs": "handled",
     "KinesisDataSource": "source.datasource",
     "local_session": "session",
-    "ensure_java": "session",
 }
 
 __all__ = list(_HOMES)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from .. import arrow
 from ..adapters.columns import standard_name
-from ..arrow import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, TAGS_FIELD, Deaggregator
+from ..arrow import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, SCHEMA_FIELD, TAGS_FIELD
 from ..deaggregation.policies import Policy
 from ..shards.shard_map import ShardMap
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool) -> DataFrame:
+def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, unframe: bool) -> DataFrame:
     """``df`` with our names for columns that the session matches with them. Raises ValueError for a column
     that conflicts with one to be added, TypeError."""
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
     # of one to be added MUST be refused, unless an earlier run added it."
-    added = _added(policy, placement=placement, tags=tags)
+    added = _added(policy, placement=placement, tags=tags, unframe=unframe)
     fold = folding(df.sparkSession)
     names: dict[str, list[str]] = {}
     for name in df.columns:
@@ -61,7 +61,7 @@ def folding(spark: SparkSession) -> Callable[[str], str]:
 
 def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     """``df`` with the names that `validate` gives to connectors' columns. Where it has no ``shardId``, also
-    with empty columns ``shardId`` and ``shardIdFrom`` for `check.with_shards` to fill, and True.
+    with empty columns ``shardId`` and ``shardIdFrom`` for `captures.shards` to fill, and True.
     Raises ValueError."""
     from pyspark.sql import functions as f
 
@@ -94,6 +94,7 @@ def output_schema(
     shard_map: ShardMap | None,
     *,
     tags: bool,
+    unframe: bool = False,
     columns: Sequence[str] | None = None,
 ) -> StructType:
     """The Spark schema of the result; the workers use the real Arrow schema. Raises TypeError, CaptureError,
@@ -101,11 +102,11 @@ def output_schema(
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    out = Deaggregator(
-        arrow_schema_of(schema), policy, shard_map=shard_map, tags=tags, columns=columns
-    ).schema
+    placement = shard_map is not None
+    options: dict[str, Any] = {"placement": placement, "tags": tags, "unframe": unframe}
+    out = arrow.output_schema(arrow_schema_of(schema), policy, columns=columns, dictionaries=False, **options)
     # A copied column keeps its Spark type, also one with one of our names that this run does not add.
-    added = {field.name for field in (*FIELDS, *_added(policy, placement=shard_map is not None, tags=tags))}
+    added = {field.name for field in (*FIELDS, *_added(policy, **options))}
     made = from_arrow_schema(pa.schema(field for field in out if field.name in added))
     types = {field.name: field.dataType for field in schema.fields}
     return StructType(
@@ -128,16 +129,17 @@ def arrow_schema_of(schema: StructType) -> pa.Schema:
 def without_others(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     """``df`` without columns that are only copied, unless ``columns`` name them. `with_shard_column` needs
     its two."""
-    every = (*FIELDS, TAGS_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+    every = (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
     used = {field.name for field in every} - {"streamName", "approximateArrivalTimestamp"}
     kept = [name for name in df.columns if name in {*used, "shardIdFrom", *columns}]
     return df if len(kept) == len(df.columns) else df.select(*[f"`{name}`" for name in kept])
 
 
-def _added(policy: Policy, *, placement: bool, tags: bool) -> list[pa.Field]:
+def _added(policy: Policy, *, placement: bool, tags: bool, unframe: bool) -> list[pa.Field]:
     """The columns of the result beside those of a user record."""
     nothing = pa.schema([("data", pa.binary())])
-    return list(arrow.output_schema(nothing, policy, placement=placement, tags=tags))[len(FIELDS) :]
+    options: dict[str, Any] = {"placement": placement, "tags": tags, "unframe": unframe}
+    return list(arrow.output_schema(nothing, policy, dictionaries=False, **options))[len(FIELDS) :]
 
 
 def _spark_types(fields: list[pa.Field]) -> list[tuple[str, str]]:

@@ -40,6 +40,7 @@ def deaggregate(
     *,
     shard_map: ShardMap | str | None = None,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
     tags: bool = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -54,7 +55,8 @@ def deaggregate(
     ``strict`` fails the job at the first defect (its place is in the error text); ``kcl`` gives what the
     KCL delivers and logs what it drops, per task; ``report`` gives everything, and ``kcl`` as a column.
     Rows that were opened before stay unchanged. ``max_decompressed_size``: as in `kpl_codec.deaggregate`; of
-    rows that were opened before, too.
+    rows that were opened before, too. ``unframe``: takes the Schema Registry's frames off, as there, and adds
+    ``schemaVersionId``; rows that have one stay.
 
     ``columns``: the names of the columns that are wanted, in that order. Others are not made and do not cross
     from Python to the JVM.
@@ -66,7 +68,7 @@ def deaggregate(
     unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column, ShardMapError for an
     invalid listing: all before a job starts.
     """
-    return _deaggregated(df, policy, shard_map, max_decompressed_size, tags, columns)
+    return _deaggregated(df, policy, shard_map, max_decompressed_size, unframe, tags, columns)
 
 
 def verify(
@@ -74,6 +76,7 @@ def verify(
     shard_map: ShardMap | str,
     *,
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
     tags: bool = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -86,7 +89,7 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    return _deaggregated(df, "report", shard_map, max_decompressed_size, tags, columns, find_shards)
+    return _deaggregated(df, "report", shard_map, max_decompressed_size, unframe, tags, columns, find_shards)
 
 
 def _deaggregated(
@@ -94,6 +97,7 @@ def _deaggregated(
     policy: Policy,
     shard_map: ShardMap | str | None,
     max_decompressed_size: int | None,
+    unframe: bool,
     tags: bool,
     columns: Sequence[str] | None,
     find_shards: bool = False,
@@ -102,14 +106,15 @@ def _deaggregated(
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
-    df = matched(df, policy, placement=shard_map is not None, tags=tags)
-    schema = output_schema(df.schema, policy, shard_map, tags=tags, columns=columns)
+    df = matched(df, policy, placement=shard_map is not None, tags=tags, unframe=unframe)
+    schema = output_schema(df.schema, policy, shard_map, tags=tags, unframe=unframe, columns=columns)
     if columns is not None:
         df = without_others(df, columns)
     if max_decompressed_size is not None:
         check_max_size(max_decompressed_size)
     options = {
         "max_decompressed_size": max_decompressed_size,
+        "unframe": unframe,
         "tags": tags,
         "columns": None if columns is None else list(columns),
     }
@@ -147,23 +152,30 @@ def register_table_function(
     *,
     policy: Policy = "strict",
     max_decompressed_size: int | None = None,
+    unframe: bool = False,
 ) -> None:
     """Make `deaggregate` a table function of SQL, until the session ends. PySpark 4.1 or newer.
 
         SELECT partitionKey, data FROM kpl_deaggregate(TABLE(SELECT * FROM records))
 
     ``name``: of the function. It gives the nine columns of `kpl_codec.arrow.FIELDS`, and those that
-    ``policy`` adds; other columns of the table are not copied. ``max_decompressed_size``: as in
-    `deaggregate`. Raises ValueError for an unknown policy or a size below 1, and ImportError with an older
-    PySpark. A table without a binary column ``data`` fails the job, not before.
+    ``policy`` adds; other columns of the table are not copied. ``max_decompressed_size``,
+    ``unframe``: as in `deaggregate`. Raises ValueError for an unknown policy or a size below 1, and
+    ImportError with an older PySpark. A table without a binary column ``data`` fails the job, not before.
     """
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
 
-    schema = output_schema(StructType([StructField("data", BinaryType())]), policy, None, tags=False)
+    schema = output_schema(
+        StructType([StructField("data", BinaryType())]), policy, None, tags=False, unframe=unframe
+    )
     if max_decompressed_size is not None:
         check_max_size(max_decompressed_size)
-    options = {"columns": schema.names, "max_decompressed_size": max_decompressed_size}
+    options = {
+        "columns": schema.names,
+        "max_decompressed_size": max_decompressed_size,
+        "unframe": unframe,
+    }
     work = _task(policy, Shared(None, broadcast=False), options)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}
@@ -189,7 +201,8 @@ def _task(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
-        from ..validation.check import only_shard, with_shards
+        from ..captures.shards import with_shards
+        from ..validation.check import only_shard
 
         keep_modules()
         if find_shards:
@@ -197,7 +210,9 @@ def _task(
             only = only_shard(known) if known is not None else None
             batches = (with_shards(batch, only) for batch in batches)
         for first in batches:  # at most one, followed by all the others
-            deaggregator = Deaggregator(first.schema, policy, shard_map=shard_map.get(), **options)
+            deaggregator = Deaggregator(
+                first.schema, policy, shard_map=shard_map.get(), dictionaries=False, **options
+            )
             rows = (deaggregator.process(batch) for batch in chain([first], batches))
             yield from coalesce(chain.from_iterable(rows), DEFAULT_BATCH_BYTES)
             if deaggregator.counts.dropped:

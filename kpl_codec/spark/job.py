@@ -1,6 +1,6 @@
 """The file for spark-submit. Run alone, it prints its own path.
 
-    spark-submit "$(python -m kpl_codec.spark.job)" validate --input DIR --shards FILE --output DIR
+    spark-submit "$(python -m kpl_codec.spark.job)" validate DIR --shards FILE --output DIR
 
 The arguments are those of `kpl-codec`; master, packages and settings are spark-submit's. kpl_codec must be
 installed where the driver and the workers run.

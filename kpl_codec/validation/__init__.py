@@ -12,16 +12,16 @@ Specification: spec/07-spark.md, SPK-17 to SPK-22 and SPK-40 to SPK-43.
 from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.validation"):
-    from .job import Engine, validate, validate_stream
+    from .job import Engine as Engine
+    from .job import validate, validate_stream
     from .local import LocalEngine
-    from .results import OutputError, Validation, read_shard_map
+    from .results import OutputError, Validation
+    from .results import read_shard_map as read_shard_map
 
 __all__ = [
-    "Engine",
     "LocalEngine",
     "OutputError",
     "Validation",
-    "read_shard_map",
     "validate",
     "validate_stream",
 ]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ..aws.producer import Producer
 
 #: A user record that is put again may wait long: nobody waits for it.
-CONFIG = ProducerConfig(record_ttl=300_000)
+CONFIG = ProducerConfig(record_ttl_ms=300_000)
 #: Plan files that are put at the same time.
 _FILES_AT_ONCE = 4
 
@@ -97,10 +97,10 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
     named = {stream_of(other).name for other in streams_of(output)}
     shards = read_shard_map((output / "shards.json").path)
     known = any(
-        (other := lineage.get(shard.shard_id)) is not None
+        (other := lineage.get(shard_id)) is not None
         and other.hash_key_range == shard.hash_key_range
         and shard.starting_sequence_number in (None, other.starting_sequence_number)
-        for shard in shards
+        for shard_id, shard in shards.items()
     )
     if named - {name} or not known:
         raise RepairError(code="another-stream", path=output.path)

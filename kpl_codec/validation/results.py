@@ -1,6 +1,6 @@
 """The output folder of a validate job, and how the files of its tasks become results.
 
-out/user-records/     Parquet: the columns of `check.checked_schema`
+out/user-records/     Parquet: the columns of `check.checked_schema`; not with --no-user-records
 out/findings/         Parquet: one row per finding (report/scan.py), with file and place
 out/summary.txt       what was printed
 out/summary.json      the same for machines; its schema is spec/summary.schema.json
@@ -12,10 +12,11 @@ out/spark.log         what Spark and its workers printed (from the command line)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Literal
+from html import escape
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +27,7 @@ from ..errors import KplError
 from ..findings import Finding
 from ..report.build import build_report
 from ..report.counters import Tally
-from ..report.facts import report_json
+from ..report.facts import report_facts, report_json
 from ..report.model import About, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch
@@ -55,7 +56,7 @@ class OutputError(KplError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The report, and where the results are."""
+    """The report, and where the results are. Jupyter shows the page."""
 
     report: Report
     output: Location
@@ -64,6 +65,19 @@ class Validation:
     def clean(self) -> bool:
         """Whether there is at least one Kinesis record, and no finding that needs attention."""
         return self.report.clean
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What is in ``summary.json``; its schema is spec/summary.schema.json."""
+        return report_facts(self.report)
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:80vh;border:0"
+        page = escape(render_page(self.report))
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"
 
 
 def read_shard_map(path: str, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
@@ -95,26 +109,27 @@ def finish(
     inputs: Sequence[str],
     title: str | None = None,
     source: str | None = None,
+    more: Callable[[int], Iterable[Finding]] = lambda aggregated_records: (),
 ) -> Validation:
-    """Add up the tasks' counts, move their files to their final place, and write the report."""
+    """Add up the tasks' counts, move their files to their final place, and write the report. ``more``:
+    findings about the stream, by the number of its aggregated records."""
     work = work_folder(output)
     tally = gather(work)
-    repeats = repeated(work)
-    report = write_report(
-        output, tally, shard_map, inputs=inputs, title=title, source=source, findings=repeats
-    )
+    found = [*repeated(work), *more(tally.aggregates[""])]
+    report = write_report(output, tally, shard_map, inputs=inputs, title=title, source=source, findings=found)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
-    whole = [*repeats, *findings_of_the_whole(tally, shard_map)]
+    whole = [*found, *findings_of_the_whole(tally, shard_map)]
     if whole:
         with (work / "findings/part-whole.parquet").whole_file() as out:
             pq.write_table(pa.Table.from_batches([findings_batch(whole)]), out)
     # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
     # worker that is lost MUST be an error, and none outlives the job."
     for name in ("user-records", "findings"):
-        written = work / name if (work / name).kind() is not None else output / name
-        written.sweep()
-        if written != output / name:
-            written.move_to(output / name)
+        for written in (work / name, output / name):
+            if written.kind() is not None:
+                written.sweep()
+        if (work / name).kind() is not None:
+            (work / name).move_to(output / name)
     work.delete()
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)

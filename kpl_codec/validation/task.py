@@ -87,24 +87,31 @@ def pack(
 
 @dataclass(frozen=True)
 class Job:
-    """The tasks over files or shards, and the output folder."""
+    """The tasks over files or shards, and the output folder. ``user_records``: whether they are written."""
 
     tasks: list[list[Part]]
     shard_map: ShardMap
     output: Location
     repaired: Repaired = field(default_factory=Repaired)
+    user_records: bool = True
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The user records of a task, in batches of `check`; after the last one its findings and counts are
         written."""
         captured = (batch for part in self.tasks[number] for batch in _read(part))
+        checked = check(captured, self.shard_map, whole=self.user_records)
         yield from judged(
-            captured, self.shard_map, work_folder(self.output), part_name(number), repaired=self.repaired
+            checked, self.shard_map, work_folder(self.output), part_name(number), repaired=self.repaired
         )
 
     def run(self, number: int) -> int:
         """Does a task: writes its files; gives the number of user records."""
-        return write_users(self.rows(number), self.shard_map, users_folder(self.output), part_name(number))
+        rows = self.rows(number)
+        # SPK-94: "Where the caller wants no user records, the findings, counts, summary and report MUST be
+        # the same without them."
+        if not self.user_records:
+            return sum(batch.num_rows for batch in rows)
+        return write_users(rows, self.shard_map, users_folder(self.output), part_name(number))
 
 
 def _read(part: Part) -> Iterator[pa.RecordBatch]:
@@ -156,15 +163,15 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Loc
 
 
 def judged(
-    captured: Iterable[pa.RecordBatch],
+    checked: Iterable[pa.RecordBatch],
     shard_map: ShardMap,
     work: Location,
     name: str,
     *,
     repaired: Repaired,
 ) -> Iterator[pa.RecordBatch]:
-    """The user records in ``captured`` (batches of CAPTURE_SCHEMA); once they are through, the findings,
-    Kinesis records, copies that repair put, and counts stand under ``work``."""
+    """The user records in ``checked`` (batches of `check`); once they are through, the findings, Kinesis
+    records, copies that repair put, and counts stand under ``work``."""
     scan = Scan(shard_map)
     copies: list[str] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
@@ -176,7 +183,7 @@ def judged(
         pq.ParquetWriter(records_file, RECORDS_SCHEMA) as records_writer,
         _RowGroups(records_writer) as records,
     ):
-        for batch in map(repaired.mark, check(captured, shard_map)):
+        for batch in map(repaired.mark, checked):
             # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
             # its shard and sequence number."
             findings.write(scan.process(batch))

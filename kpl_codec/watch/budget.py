@@ -39,10 +39,6 @@ class Budget:
         lacking = min(amount, self._burst) - self._left
         return now if lacking <= 1e-9 else now + lacking / self._rate
 
-    def set_back(self, seconds: float) -> None:
-        """The caller's clock was set back by so much."""
-        self._since -= seconds
-
     def spend(self, amount: float, now: float) -> None:
         """Take ``amount``; a negative amount gives back."""
         self._earn(now)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from functools import cache
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from ..errors import KplError
@@ -37,15 +38,8 @@ class KeptStateError(KplError, ValueError):
     todo = "Nothing, if the version changed: the next run saves a new state. Otherwise look at the table."
 
 
-_MINUTE_NUMBERS: Final = (
-    "slot_records",
-    "slot_user_records",
-    "slot_bytes",
-    "looks",
-    "read_ms",
-    "looked_ms",
-    "stands_for_ms",
-)
+#: The fields before the losses are kept of a minute.
+_MINUTE_NUMBERS: Final = tuple(takewhile("losses".__ne__, get_type_hints(Minute)))
 
 
 class KeptShard(NamedTuple):

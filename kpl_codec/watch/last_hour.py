@@ -90,13 +90,14 @@ class LastHour:
             return []
         # WCH-11: "Of a stream that was deleted and created again nothing known of the old one MUST be kept,
         # and that it was MUST be a finding."
+        return self.forget() + self.report(Wrong("stream-recreated"), None, now)
+
+    def forget(self) -> list[WatchFinding]:
+        """Begin anew; gives the open findings, which are over."""
         over = [self._finding(key, "over") for key in self.open_findings]
-        self._minutes.clear()
-        self.open_findings.clear()
-        self._current.clear()
-        self.lags.clear()
-        self._keys.clear()
-        return over + self.report(Wrong("stream-recreated"), None, now)
+        for known in (self._minutes, self.open_findings, self._current, self.lags, self._keys):
+            known.clear()
+        return over
 
     def resume(self, kept: Kept) -> None:
         """Go on with what an earlier run knew; call it before all else."""
@@ -182,16 +183,6 @@ class LastHour:
         if len(self._current) > MAX_FINDINGS:
             self._current.clear()
         return findings
-
-    def set_back(self, seconds: float) -> None:
-        """The caller's clock was set back by so much: what is known moves with it."""
-        minutes = round(seconds / MINUTE)
-        for shard_id, numbered in self._minutes.items():
-            self._minutes[shard_id] = {number - minutes: minute for number, minute in numbered.items()}
-        for known in self.open_findings.values():
-            known.first_seen -= seconds
-            known.last_seen -= seconds
-        self._keys.clear()
 
     # -- what is known --------------------------------------------------------------------------
 

@@ -101,12 +101,6 @@ class Reader:
         """Go on elsewhere, with another iterator."""
         self.iterator, self.place, self.due = None, place, due
 
-    def set_back(self, seconds: float) -> None:
-        """The caller's clock was set back by so much."""
-        self.calls.set_back(seconds)
-        self.bytes.set_back(seconds)
-        self.due -= seconds
-
 
 @dataclass(slots=True)
 class WatchedShard:
@@ -124,15 +118,6 @@ class WatchedShard:
     def shard_id(self) -> str:
         """Which shard it is."""
         return self.reader.shard_id
-
-    def set_back(self, seconds: float, now: float) -> None:
-        """The caller's clock was set back by so much, to ``now``."""
-        self.reader.set_back(seconds)
-        self.looked_at -= seconds
-        if self.covered > now * 1000:
-            self.covered = now * 1000
-            if self.reader.place.kind == "AT_TIMESTAMP":
-                self.reader.place = at_time(round(now * 1000))
 
     def _kept(self, shard: Shard, whole_until: float | None) -> KeptShard | None:
         place = self.reader.place
@@ -237,12 +222,6 @@ class Whole(WatchedShard):
             self.looks += 1
             self.reader.due = now + POLL
         return time
-
-    def set_back(self, seconds: float, now: float) -> None:
-        """The caller's clock was set back by so much, to ``now``."""
-        WatchedShard.set_back(self, seconds, now)
-        self.until -= seconds
-        self.began -= seconds
 
     def up_to_date(self, sampling: Sampling, now: float) -> bool:
         """Whether it was read up to its end, or up to the time that the watch took it up."""

@@ -40,6 +40,8 @@ SHORTEST_SLOT: Final = 0.01
 _TICK: Final = 5.0
 #: How much earlier than all others a new shard is due.
 _FIRST: Final = 3600.0
+#: Seconds before now from which shards are read after the clock was set back. (Nothing is counted twice.)
+_OVERLAP: Final = 30.0
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 
 
@@ -80,7 +82,7 @@ class Watch:
         self._kept: Mapping[str, KeptShard] = {}
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before = 0.0
-        self._numbers = self._stream_failures = 0
+        self._numbers = self._stream_failures = self._begun_anew = 0
         #: When `tick` should be called.
         self.next_tick = float("-inf")
         #: True when an answer says that the shard map is old: fetch it anew and call `use`.
@@ -107,9 +109,8 @@ class Watch:
         self.map_is_old = False
         kept, self._kept = self._kept, {}
         recreated = recreated or any(
-            shard.shard_id in kept
-            and kept[shard.shard_id].starting_sequence_number != shard.starting_sequence_number
-            for shard in shard_map
+            shard_id in kept and kept[shard_id].starting_sequence_number != shard.starting_sequence_number
+            for shard_id, shard in shard_map.items()
         )
         findings = self.last_hour.use(shard_map, now, recreated=recreated)
         first = not self.shards and not kept and not recreated
@@ -122,15 +123,14 @@ class Watch:
         self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
         self._ended = {shard_id for shard_id in self._ended if shard_id in shard_map}
         last = max((one.looked_at for one in kept.values()), default=now)
-        for shard in shard_map:
-            shard_id = shard.shard_id
+        for shard_id, shard in shard_map.items():
             # A shard that began and was closed between two maps, or two runs, holds records that nobody read.
             short = shard_id not in self._listed if self._listed else made_within(shard, now, now - last)
             if shard_id in self.shards:
                 self.shards[shard_id].closed = not shard.open
             elif shard_id not in self._ended and (shard.open or shard_id in kept or short):
                 self._add(shard, now, kept.get(shard_id), first=first)
-        self._listed = {shard.shard_id for shard in shard_map}
+        self._listed = set(shard_map)
         return findings
 
     def _add(self, shard: Shard, now: float, kept: KeptShard | None, *, first: bool) -> None:
@@ -174,10 +174,10 @@ class Watch:
     def keep(self, now: float) -> Kept:
         """What the next run needs to go on from here; see `kept`."""
         shards = {}
-        for shard in self.last_hour.shard_map or ():
-            watched = self.shards.get(shard.shard_id)
+        for shard_id, shard in (self.last_hour.shard_map or {}).items():
+            watched = self.shards.get(shard_id)
             if watched is not None and (kept := watched.keep(shard)) is not None:
-                shards[shard.shard_id] = kept
+                shards[shard_id] = kept
         known = self.last_hour.by_shard, self.last_hour.open_findings
         return Kept(now, shards, frozenset(self._ended), *known)
 
@@ -202,23 +202,16 @@ class Watch:
         failing = [one.shard_id for one in left if one.reader.failures and now - one.looked_at > GIVE_UP]
         return failing if len(failing) == len(left) else []
 
-    def set_back(self, seconds: float, now: float) -> None:
-        """The caller's clock was set back by so much, to ``now``; what was read by it keeps its age."""
+    def begin_anew(self, now: float) -> list[WatchFinding]:
+        """Forget all times and what was read: the caller's clock was set back to ``now``."""
         # WCH-35: "When the clock is set back, watching MUST go on at once."
-        self.next_tick -= seconds
-        self._not_before -= seconds
-        self.last_hour.set_back(seconds)
-        self._calls.set_back(seconds)
-        self._bytes.set_back(seconds)
-        for shard in self.shards.values():
-            shard.set_back(seconds, now)
-            if isinstance(shard, Sampled):
-                # The answer to a call for a slot is given up: this slot lies in the future now.
-                shard.reader.under_way = None
-                self._settle(shard.reader, 0, now)
-                begun = self._sampling.number(now * 1000) * self._sampling.period_ms
-                shard.covered = min(shard.covered, begun)
-                self._next_slot(shard, now)
+        over, shard_map = self.last_hour.forget(), self.last_hour.shard_map
+        for known in (self.shards, self._ended, self._listed):
+            known.clear()
+        self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
+        self._not_before, self.next_tick = 0.0, float("-inf")
+        self._begun_anew += 1
+        return over if shard_map is None else over + self.use(shard_map, now - _OVERLAP)
 
     # -- calls ----------------------------------------------------------------------------------
 
@@ -317,7 +310,8 @@ class Watch:
         return findings
 
     def _read_whole(self, shard: Whole, batch: Batch, now: float) -> list[WatchFinding]:
-        findings = self.last_hour.observe(Look(shard.shard_id, 0, rereads=True), batch.records, now)
+        look = Look(shard.shard_id, self._begun_anew, rereads=True)
+        findings = self.last_hour.observe(look, batch.records, now)
         time = shard.read(batch, now)
         findings += self._count(shard, time, now)
         # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch

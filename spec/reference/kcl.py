@@ -48,7 +48,7 @@ def _message_class() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("reference.AggregatedRecord"))
 
 
-_AggregatedRecord = _message_class()
+AGGREGATED_RECORD = _message_class()
 _KINDS = {("AggregatedRecord", 3): "Record", ("Record", 4): "Tag"}
 
 
@@ -96,7 +96,7 @@ def as_java_reads(data: bytes, kind: str = "AggregatedRecord") -> bytes:
 def read(message: bytes) -> Any:
     """The message as Java's protobuf has it, or None where that refuses it."""
     try:
-        parsed = _AggregatedRecord.FromString(as_java_reads(message))
+        parsed = AGGREGATED_RECORD.FromString(as_java_reads(message))
     except DecodeError:
         return None
     return parsed if parsed.IsInitialized() else None

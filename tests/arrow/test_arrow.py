@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
 from kpl_codec.errors import CaptureError, KplError
+from kpl_codec.format.hash_keys import hash_key_to_bytes
 from kpl_codec.limits import MAGIC
 from tests.examples import examples
 
@@ -106,9 +107,9 @@ def row_of(
         place = record.placement
         key = place.hash_key if place else None
         row |= {
-            "hashKey": kpl.hash_key_to_bytes(key) if key is not None else None,
+            "hashKey": hash_key_to_bytes(key) if key is not None else None,
             "expectedShardId": place.expected_shard_id if place else None,
-            "placement": place.verdict.value if place else None,
+            "placement": place.verdict if place else None,
             "aggregatePlacement": place.aggregate if place else None,
         }
     if policy == "report":

@@ -148,21 +148,21 @@ class World:
         while self.one_of(odds.unanswered):
             if rng.random() < 0.5:
                 self.store(shard_id, ids, digest, "unanswered")
-            kept.append(Row(Kind.UNANSWERED, shard_id, "", len(ids), at, digest))
+            kept.append(Row("unanswered", shard_id, "", len(ids), at, digest))
             if rng.random() < 0.2:
-                kept.append(Row(Kind.LEFT, "expired", "", len(ids), at))
-                self.refused[Kind.LEFT] += len(ids)
+                kept.append(Row("left", "expired", "", len(ids), at))
+                self.refused["left"] += len(ids)
                 return
         if self.one_of(odds.refused):
-            kept.append(Row(Kind.REFUSED, "AccessDeniedException", "", len(ids), at))
-            self.refused[Kind.REFUSED] += len(ids)
+            kept.append(Row("refused", "AccessDeniedException", "", len(ids), at))
+            self.refused["refused"] += len(ids)
             return
         if self.one_of(odds.misplaced):
             number = self.store(shard_id, ids, digest, "again")
-            kept.append(Row(Kind.AGAIN, shard_id, number, len(ids), at, digest))
+            kept.append(Row("again", shard_id, number, len(ids), at, digest))
             digest = rng.randbytes(8)
         number = self.store(shard_id, ids, digest, "delivered")
-        kept.append(Row(Kind.DELIVERED, shard_id, number, len(ids), at, digest))
+        kept.append(Row("delivered", shard_id, number, len(ids), at, digest))
         self.told.update({one: (shard_id, number, sub) for sub, one in enumerate(ids)})
 
     def write(self, producer: Producer) -> None:
@@ -207,7 +207,7 @@ class World:
             self.tables[("sink-a", "sink-b")[where]] += batch
         elif batch:
             self.ledger_notes.append(batch)
-            self.consumer_writer.note([Row(Kind.HANDLED, s, n, 1, 0, NO_DIGEST, sub) for s, n, sub in batch])
+            self.consumer_writer.note([Row("handled", s, n, 1, 0, NO_DIGEST, sub) for s, n, sub in batch])
 
     # -- all of it ----------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ def audited(world: World, *, until: int | None = None) -> Judged:
     copies = {(new[0], new[1]): 0 for _, new in world.copies}
     for _, new in world.copies:
         copies[new[0], new[1]] = max(copies[new[0], new[1]], new[2] + 1)
-    repairs = [Row(Kind.REPAIRED, *place, count, 1 << 62) for place, count in copies.items()]
+    repairs = [Row("repaired", *place, count, 1 << 62) for place, count in copies.items()]
     names = Names([row for row in rows if row.kind in NAMED] + repairs)
     tally, seen = Tally(names), Counter[Name]()
     for source, table in world.tables.items():
@@ -344,7 +344,7 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
         last[shard] = max(last.get(shard, (-1, -1)), (int(number), sub))
     missing, unknown, early, doubled = set(), set(), set(), {}
     for row in set(judged.rows):
-        if row.kind is not Kind.DELIVERED:
+        if row.kind != "delivered":
             continue
         for sub in range(row.user_records):
             name = row.shard_id, row.sequence_number, sub

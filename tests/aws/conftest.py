@@ -9,6 +9,8 @@ import pytest
 from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from .readers import READERS
+
 
 @pytest.fixture
 def client(kinesis_local: LocalKinesis) -> Any:
@@ -18,3 +20,9 @@ def client(kinesis_local: LocalKinesis) -> Any:
 @pytest.fixture
 def faulty(kinesis_local: LocalKinesis, proxy: FaultProxy) -> Any:
     return kinesis_local.client(endpoint_url=proxy.endpoint_url)
+
+
+@pytest.fixture(params=READERS)
+def readers(request: pytest.FixtureRequest) -> Any:
+    """`kpl_codec.aws`, and its twin for asyncio."""
+    return READERS[request.param]

@@ -26,7 +26,7 @@ def test_every_kind_of_fault_at_once_loses_nothing(
         proxy.on("PutRecords", fault, rate=0.12)
 
     async def main() -> list[Delivery]:
-        config = ProducerConfig(record_max_buffered_time=10, aggregation_max_size=300, **PATIENT)
+        config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)
         async with AsyncProducer(
             stream, config=config, client_settings=through(kinesis_local, proxy)
         ) as producer:
@@ -111,7 +111,7 @@ def test_one_that_was_never_closed_tells_what_it_had_left(
     kinesis_local: LocalKinesis, stream: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        waits = ProducerConfig(record_max_buffered_time=20_000)  # longer than the test takes, on any machine
+        waits = ProducerConfig(record_max_buffered_time_ms=20_000)  # longer than the test takes
         settings = kinesis_local.client_settings
         producer = await AsyncProducer(stream, config=waits, client_settings=settings).__aenter__()
         for number in range(50):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,17 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.delivery_future import DeliveryFuture, end_all
 from kpl_codec.aws.one_lock import LOCK, WouldDeadlock, driving
-from kpl_codec.producer import Delivery, DeliveryError, Outcome
+from kpl_codec.producer import Delivery, DeliveryError, Put
 
 DELIVERY = Delivery("shard", "1", 0, ())
-REFUSED = DeliveryError(outcome=Outcome.REFUSED, code="refused", attempts=())
+REFUSED = DeliveryError(user_record=Put("k", b"x"), outcome="refused", code="refused", attempts=())
+
+
+def of(future: DeliveryFuture) -> Any:
+    """A user record with this future."""
+    return SimpleNamespace(token=future)
+
+
 OPERATIONS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "result": lambda future, told: future.result(0),
     "exception": lambda future, told: future.exception(0),
@@ -85,7 +93,7 @@ def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
         for thread in threads:
             thread.start()
         for number, future in enumerate(futures):
-            end_all([(future, DELIVERY if number % 7 else REFUSED)])
+            end_all([(of(future), DELIVERY if number % 7 else REFUSED)])
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive()
@@ -101,7 +109,7 @@ def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> 
 
     def end_more() -> None:
         while not stop.is_set():
-            end_all([(DeliveryFuture(), DELIVERY)])
+            end_all([(of(DeliveryFuture()), DELIVERY)])
 
     ender = threading.Thread(target=end_more)
     ender.start()
@@ -131,7 +139,7 @@ def test_who_waits_is_told_also_where_no_thread_can_be_started(monkeypatch: pyte
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    end_all([(future, DELIVERY)])
+    end_all([(of(future), DELIVERY)])
     assert wait([future], 0).done == {future}
     assert told == ["called back"]
 
@@ -148,7 +156,7 @@ ASKS: dict[str, Callable[[DeliveryFuture], object]] = {
 
 def _end_now(future: DeliveryFuture) -> None:
     """As the thread that drives the producer does: at once, or when the caller lets go of the lock."""
-    ender = threading.Thread(target=end_all, args=([(future, DELIVERY)],), daemon=True)
+    ender = threading.Thread(target=end_all, args=([(of(future), DELIVERY)],), daemon=True)
     ender.start()
     if not LOCK._is_owned():  # type: ignore[attr-defined]
         ender.join(5)

@@ -101,7 +101,7 @@ def _client_threads() -> list[str]:
 
 def test_producers_that_are_dropped_deliver_and_are_freed() -> None:
     client = ModelClient(latency=0.05)
-    config = ProducerConfig(record_max_buffered_time=5)
+    config = ProducerConfig(record_max_buffered_time_ms=5)
     threads = ProducerThreads()
     futures: list[Any] = []
     references: list[weakref.ref[Any]] = []
@@ -133,7 +133,7 @@ settings = {
     "endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1",
     "aws_access_key_id": "x", "aws_secret_access_key": "x",
 }
-producer = Producer("s", client_settings=settings, config=ProducerConfig(record_ttl=300))
+producer = Producer("s", client_settings=settings, config=ProducerConfig(record_ttl_ms=300))
 
 def put():
     threading.main_thread().join()

@@ -19,7 +19,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.aws import AsyncProducer, Producer, fetch_lineage, read_stream
-from kpl_codec.producer import Delivery, DeliveryError, Outcome, ProducerClosed, ProducerConfig
+from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
 from kpl_codec.testing.faults import (
     FaultProxy,
     cut_answer,
@@ -33,7 +33,9 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 #: The local server shares this machine with everything else: slow answers are no faults here.
 #: And the bound keeps us from offering more than it takes.
-PATIENT: dict[str, Any] = {"request_timeout": 40_000, "record_ttl": 80_000, "max_outstanding_records": 400}
+PATIENT: dict[str, Any] = {
+    "request_timeout_ms": 40_000, "record_ttl_ms": 80_000, "max_outstanding_records": 400
+}  # fmt: skip
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -46,8 +48,8 @@ def delivered(kinesis: LocalKinesis, stream: str) -> Counter[bytes]:
     """What KCL consumers get of the whole stream: shard by shard, with the range rule."""
     client = kinesis.client()
     found: Counter[bytes] = Counter()
-    for shard in fetch_lineage(client, stream):
-        records = read_stream(client, stream, shard_ids=[shard.shard_id])
+    for shard_id, shard in fetch_lineage(client, stream).items():
+        records = read_stream(client, stream, shard_ids=[shard_id])
         for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
             found[record.data] += 1
     return found
@@ -61,7 +63,7 @@ def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Even
         if stop.wait(0.15):
             break
         open_shards = sorted(
-            (s for s in fetch_lineage(client, stream) if s.open), key=lambda s: s.hash_key_range
+            (s for s in fetch_lineage(client, stream).values() if s.open), key=lambda s: s.hash_key_range
         )
         if number % 3 == 2:
             left, right = open_shards[:2]
@@ -93,7 +95,7 @@ def test_splits_under_load_lose_nothing_and_double_nothing(
     stream: str,
     settings: dict[str, Any],
 ) -> None:
-    config = ProducerConfig(record_max_buffered_time=20, aggregation_max_size=2000, **PATIENT, **settings)
+    config = ProducerConfig(record_max_buffered_time_ms=20, aggregation_max_size=2000, **PATIENT, **settings)
     stop = threading.Event()
     futures = []
     with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
@@ -113,7 +115,7 @@ def test_splits_under_load_lose_nothing_and_double_nothing(
     results = [future.result(0) for future in futures]
     assert delivered(kinesis_local, stream) == Counter({b"up": 1} | {b"%07d" % n: 1 for n in range(number)})
     outcomes = {attempt.outcome for result in results for attempt in result.attempts}
-    assert outcomes == {Outcome.DELIVERED} or not settings.get("reshard_proof")
+    assert outcomes == {"delivered"} or not settings.get("reshard_proof")
 
 
 @pytest.mark.requirement("PRD-27")
@@ -122,7 +124,7 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
     kinesis_local: LocalKinesis, stream: str, skin: str
 ) -> None:
     """Its user records wait for the flush, and the producer learns of the split from the answer only."""
-    config = ProducerConfig(record_max_buffered_time=60_000, **PATIENT)
+    config = ProducerConfig(record_max_buffered_time_ms=60_000, **PATIENT)
     options: dict[str, Any] = {"config": config, "client_settings": kinesis_local.client_settings}
     puts = [("k", b"%d" % n, part * 2**124) for n, part in enumerate((1, 7, 9, 15))]
 
@@ -146,7 +148,7 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
 
     results = in_threads() if skin == "threads" else asyncio.run(in_asyncio())
     outcomes = Counter(result.attempts[0].outcome for result in results)
-    assert outcomes == {Outcome.MISPLACED: 2, Outcome.DELIVERED: 2}  # one of two shards was split
+    assert outcomes == {"misplaced": 2, "delivered": 2}  # one of two shards was split
     assert delivered(kinesis_local, stream) == {data: 1 for _, data, _ in puts}
 
 
@@ -159,7 +161,7 @@ def test_strict_order_holds_under_splits_and_lost_answers(
     proxy.on("PutRecords", lose_answer(), rate=0.1)
     proxy.on("PutRecords", throttle(), rate=0.1)
     config = ProducerConfig(
-        record_max_buffered_time=10,
+        record_max_buffered_time_ms=10,
         aggregation_max_size=300,
         **PATIENT,
         ordering="partition-key",
@@ -177,8 +179,8 @@ def test_strict_order_holds_under_splits_and_lost_answers(
         assert producer.flush(90)
     client = kinesis_local.client()
     seen: dict[bytes, int] = {}
-    for shard in fetch_lineage(client, stream):  # parents before children
-        records = read_stream(client, stream, shard_ids=[shard.shard_id])
+    for shard_id, shard in fetch_lineage(client, stream).items():  # parents before children
+        records = read_stream(client, stream, shard_ids=[shard_id])
         for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
             seen.setdefault(record.data, len(seen))
     assert len(seen) == 900
@@ -198,7 +200,7 @@ def test_every_kind_of_fault_at_once_loses_nothing(
         proxy.on("PutRecords", fault, rate=0.12)
     proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
     proxy.on("ListShards", server_error(), rate=0.3)
-    config = ProducerConfig(record_max_buffered_time=10, aggregation_max_size=300, **PATIENT)
+    config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)
     with Producer(stream, config=config, client_settings=through(kinesis_local, proxy)) as producer:
         futures = [producer.put(f"key-{n % 50}", b"%05d" % n) for n in range(1000)]
         futures += [producer.put(None, b"keyless %05d" % n) for n in range(200)]
@@ -207,7 +209,7 @@ def test_every_kind_of_fault_at_once_loses_nothing(
         assert isinstance(future.result(0), Delivery)
     assert len(found) == 1200
     outcomes = Counter(a.outcome for future in futures for a in future.result(0).attempts)
-    assert {Outcome.NO_ANSWER, Outcome.THROTTLED, Outcome.INTERNAL} <= set(outcomes)
+    assert {"no-answer", "throttled", "internal"} <= set(outcomes)
 
 
 @pytest.mark.requirement("PRD-10")
@@ -240,7 +242,7 @@ def test_permanent_errors_fail_at_once_with_the_reason(
     with Producer("no-such-stream", client_settings=kinesis_local.client_settings) as producer:
         failure = producer.put("k", b"data").exception(10)
     assert isinstance(failure, DeliveryError)
-    assert (failure.outcome, failure.code) == (Outcome.REFUSED, "ResourceNotFoundException")
+    assert (failure.outcome, failure.code) == ("refused", "ResourceNotFoundException")
     proxy.on("PutRecords", error("KMSDisabledException"))
     with Producer(stream, client_settings=through(kinesis_local, proxy)) as producer:
         failure = producer.put("k", b"data").exception(10)
@@ -263,7 +265,7 @@ def test_one_bad_record_does_not_take_the_others_with_it(
     assert all(isinstance(future.result(0), Delivery) for future in good)
     failure = bad.exception(0)
     assert isinstance(failure, DeliveryError)
-    assert failure.outcome is Outcome.REFUSED
+    assert failure.outcome == "refused"
     assert failure.code in ("ValidationException", "InvalidArgumentException", "SerializationException")
 
 
@@ -272,7 +274,7 @@ def test_a_forked_child_has_a_producer_of_its_own(
     kinesis_local: LocalKinesis,
     stream: str,
 ) -> None:
-    config = ProducerConfig(record_max_buffered_time=1000)
+    config = ProducerConfig(record_max_buffered_time_ms=1000)
     with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
         assert producer.put("k", b"before").result(20)
         mine = producer.put("k", b"the parent's")  # waits for company while we fork
@@ -317,7 +319,8 @@ from kpl_codec.producer import ProducerConfig
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts us without
 signal.alarm(110)  # never outlives its test
 settings = {json.dumps(kinesis.client_settings)}
-producer = Producer({stream!r}, config=ProducerConfig(record_max_buffered_time=200), client_settings=settings)
+config = ProducerConfig(record_max_buffered_time_ms=200)
+producer = Producer({stream!r}, config=config, client_settings=settings)
 """ + textwrap.dedent(body)
     return subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -411,12 +414,12 @@ def test_opentelemetry_tells_the_kpls_metrics(
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
     from kpl_codec.aws.telemetry import OpenTelemetryMetrics
-    from kpl_codec.producer import METRICS
+    from kpl_codec.producer.metrics import METRICS
 
     proxy.on("PutRecords", throttle(), times=1)
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
-    observe = OpenTelemetryMetrics(stream, meter)
+    observe = OpenTelemetryMetrics(stream, meter=meter)
     settings = through(kinesis_local, proxy)
     with Producer(stream, client_settings=settings, observe=observe) as producer:
         producer.put("warm", b"up").result(10)

@@ -18,7 +18,7 @@ from kpl_codec.shards.stream import StreamNameError
 from .model_client import AsyncModelClient, ModelClient
 
 pytestmark = pytest.mark.timeout(60)
-FAST = ProducerConfig(record_max_buffered_time=5, record_ttl=300)
+FAST = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=300)
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
 SKINS = pytest.mark.parametrize("skin", ["threads", "asyncio"])
 
@@ -94,8 +94,17 @@ def test_close_does_not_call_a_failure_delivered(skin: str, code: str) -> None:
 
 @SKINS
 @pytest.mark.requirement("PRD-60")
+@pytest.mark.parametrize("hook", [False, True])
 @pytest.mark.parametrize("what", ["record", "call"])
-def test_a_log_that_raises_hides_no_failure(skin: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_raises_hides_no_failure(
+    skin: str, what: str, hook: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(error: DeliveryError) -> None:
+        called.append(error)
+        raise ValueError
+
+    called: list[DeliveryError] = []
+
     def spoil(operation: str, answer: Any) -> Any:
         if operation == "PutRecords" and what == "record":
             return {"Records": [{"ErrorCode": "AccessDeniedException"}]}
@@ -108,8 +117,10 @@ def test_a_log_that_raises_hides_no_failure(skin: str, what: str, monkeypatch: p
 
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
     monkeypatch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [broken_filter])
-    _, closed, results = run(skin, ModelClient(spoil=spoil), records=1)
+    options: dict[str, Any] = {"on_undelivered": raising} if hook else {}
+    _, closed, results = run(skin, ModelClient(spoil=spoil), records=1, **options)
     assert [result.code for result in results] == ["AccessDeniedException"]
+    assert called == results * hook
     assert closed is False
 
 
@@ -194,7 +205,7 @@ def test_whatever_a_client_raises_is_one_line(
         _, closed, results = run(skin, ModelClient(spoil=spoil), records=1)
     assert closed
     assert isinstance(results[0], Delivery)
-    assert [attempt.outcome.value for attempt in results[0].attempts] == ["no-answer", "delivered"]
+    assert [attempt.outcome for attempt in results[0].attempts] == ["no-answer", "delivered"]
     assert len([line for line in caplog.messages if "PutRecords failed" in line]) == 1
     assert "Traceback" not in caplog.text + capsys.readouterr().err
     assert "secret" not in caplog.text
@@ -231,7 +242,7 @@ def put_of_size(skin: str, client: ModelClient, size: int, config: ProducerConfi
 @SKINS
 @pytest.mark.requirement("PRD-5", "PRD-62")
 def test_the_limit_is_the_streams_own(skin: str) -> None:
-    config = ProducerConfig(record_max_buffered_time=5)
+    config = ProducerConfig(record_max_buffered_time_ms=5)
     assert put_of_size(skin, of_size(3), 3 * 2**20 - 1, config).shard_id
     with pytest.raises(RecordTooLarge) as caught:
         put_of_size(skin, of_size(3), 3 * 2**20, config)
@@ -239,7 +250,7 @@ def test_the_limit_is_the_streams_own(skin: str) -> None:
     with pytest.raises(RecordTooLarge) as caught:
         put_of_size(skin, of_size(3, answers=False), 2**20, config)
     assert caught.value.max_size == 2**20
-    told = ProducerConfig(record_max_buffered_time=5, max_record_size=2 * 2**20)
+    told = ProducerConfig(record_max_buffered_time_ms=5, max_record_size=2 * 2**20)
     with pytest.raises(RecordTooLarge) as caught:
         put_of_size(skin, of_size(3), 2 * 2**20, told)
     assert caught.value.max_size == 2 * 2**20

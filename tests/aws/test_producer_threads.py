@@ -19,7 +19,7 @@ from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, Producer
 from .model_client import ModelClient
 
 pytestmark = pytest.mark.timeout(60)
-FAST = ProducerConfig(record_max_buffered_time=5, aggregation_max_size=2000)
+FAST = ProducerConfig(record_max_buffered_time_ms=5, aggregation_max_size=2000)
 
 
 others: set[threading.Thread] = set()
@@ -171,7 +171,7 @@ def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
             assert go.wait(30)
         return answer
 
-    one_call = ProducerConfig(record_max_buffered_time=5, max_connections=1)
+    one_call = ProducerConfig(record_max_buffered_time_ms=5, max_connections=1)
     with (
         Producer("hangs", client=ModelClient(spoil=hang), config=one_call, threads=threads) as hangs,
         Producer("works", client=ModelClient(), config=one_call, threads=threads) as works,
@@ -208,7 +208,7 @@ def test_equal_settings_share_a_client() -> None:
     settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
     first = threads.client(ProducerConfig(), settings)
     assert threads.client(ProducerConfig(), dict(settings)) is first
-    assert threads.client(ProducerConfig(request_timeout=1000), settings) is not first
+    assert threads.client(ProducerConfig(request_timeout_ms=1000), settings) is not first
 
 
 @pytest.mark.requirement("PRD-39")
@@ -244,7 +244,7 @@ def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -
             return super().put_records(**arguments)
 
     threads = ProducerThreads()
-    single = ProducerConfig(record_max_buffered_time=1, aggregation_enabled=False, collection_max_count=1)
+    single = ProducerConfig(record_max_buffered_time_ms=1, aggregation_enabled=False, collection_max_count=1)
     late = Producer("late", client=Late(), config=single, threads=threads)
     assert late.wait_ready()
     for number in range(5):

@@ -8,14 +8,9 @@ from datetime import datetime, timezone
 import pytest
 
 from kpl_codec import UnknownShard
-from kpl_codec.aws import (
-    fetch_lineage,
-    read_record,
-    read_stream,
-)
 from kpl_codec.format.hash_keys import partition_key_hash
-from kpl_codec.shards.history import history_of
 from kpl_codec.shards.live_shard_map import StreamUnavailable
+from kpl_codec.shards.sequence_numbers import sequence_hint
 from kpl_codec.testing.faults import (
     cut_answer,
     cut_before,
@@ -37,7 +32,7 @@ def put_numbered(client, stream, count, begin=0):
 
 
 @pytest.mark.parametrize("kind", ["kinesis_local", "kinesalite"])
-def test_a_stream_is_read_whole_through_splits_and_merges(kind, request, stream_name):
+def test_a_stream_is_read_whole_through_splits_and_merges(readers, kind, request, stream_name):
     server = request.getfixturevalue(kind)
     server.create_stream(stream_name, shards=2)
     client = server.client()
@@ -46,86 +41,80 @@ def test_a_stream_is_read_whole_through_splits_and_merges(kind, request, stream_
     put += put_numbered(client, stream_name, 40, 40)
     merge(server, stream_name, "shardId-000000000003", "shardId-000000000001")
     put += put_numbered(client, stream_name, 40, 80)
-    records = list(read_stream(client, stream_name, poll_interval=0.01))
+    records = list(readers.read_stream(client, stream_name, poll_interval=0.01))
     assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
     assert {int(r.data) for r in records} == set(range(120))
-    lineage = fetch_lineage(client, stream_name)
+    lineage = readers.fetch_lineage(client, stream_name)
     for record in records:
-        history = history_of(
-            lineage,
-            partition_key_hash(record.partition_key),
-            record.shard_id,
-            record.sequence_number,
-            aggregated=False,
-        )
-        assert history.verdict == "expected"
-        assert history.number_in_shard
-        assert history.hinted_shard_id == record.shard_id
+        assert partition_key_hash(record.partition_key) in lineage[record.shard_id].hash_key_range
+        assert sequence_hint(record.sequence_number).shard_id == record.shard_id
     # Shards 0 -> 2, 3 -> 4, which shard 1 was merged into: every shard after its parents.
     places = [r.shard_id for r in records]
-    for shard in lineage:
+    for shard in lineage.values():
         for parent in lineage.parents(shard.shard_id):
             last = len(places) - 1 - places[::-1].index(parent.shard_id)
             assert shard.shard_id not in places[:last]
     some = ["shardId-000000000000", "shardId-000000000003"]
-    chosen = list(read_stream(client, stream_name, shard_ids=some, poll_interval=0.01))
+    chosen = list(readers.read_stream(client, stream_name, shard_ids=some, poll_interval=0.01))
     assert chosen == [r for r in records if r.shard_id in some]
     server.delete_stream(stream_name)
 
 
-def test_reading_through_faults_gives_every_record_once(proxy, faulty, client, stream):
+def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, client, stream):
     put = put_numbered(client, stream, 60)
     proxy.on("GetRecords", throttle(), times=2)
     proxy.on("GetRecords", expired_iterator(), after=1, times=1)
     proxy.on("GetRecords", cut_answer(0.4), times=2)
     proxy.on("GetShardIterator", server_error(), times=1)
     proxy.on("GetRecords", cut_before(), times=1)
-    records = list(read_stream(faulty, stream, poll_interval=0.01, sleep=lambda _: None))
+    records = list(readers.read_stream(faulty, stream, poll_interval=0.01, sleep=lambda _: None))
     assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
     assert {c.fault for c in proxy.calls} >= {"throttled", "answer_cut", "cut_before_sending"}
 
 
 @pytest.mark.requirement("MAP-14")
-def test_an_answer_without_records_is_never_the_end_of_a_shard(proxy, faulty, client, stream):
+def test_an_answer_without_records_is_never_the_end_of_a_shard(readers, proxy, faulty, client, stream):
     put_numbered(client, stream, 5)
     proxy.on("GetRecords", cut_answer(0.5))
     with pytest.raises(StreamUnavailable) as caught:
-        list(read_stream(faulty, stream, patience=0.3))
+        list(readers.read_stream(faulty, stream, patience=0.3))
     assert caught.value.code in ("IncompleteAnswer", "ConnectionClosedError", "ResponseStreamingError")
     assert not caught.value.permanent
 
 
-def test_one_record_and_positions(client, stream):
+def test_one_record_and_positions(readers, client, stream):
     (first, *_, last) = put_numbered(client, stream, 30)
-    record = read_record(client, stream, *first)
+    record = readers.read_record(client, stream, *first)
     assert record is not None
     assert record.data == b"0"
-    one_shard = list(read_stream(client, stream, start=last[1], shard_ids=[last[0]], poll_interval=0.01))
+    one_shard = list(
+        readers.read_stream(client, stream, start=last[1], shard_ids=[last[0]], poll_interval=0.01)
+    )
     assert [r.data for r in one_shard] == [b"29"]
     with pytest.raises(UnknownShard):
-        list(read_stream(client, stream, shard_ids=["shardId-000000000077"]))
+        list(readers.read_stream(client, stream, shard_ids=["shardId-000000000077"]))
 
 
-def test_a_record_that_is_not_there(kinesalite, stream_name):
+def test_a_record_that_is_not_there(readers, kinesalite, stream_name):
     kinesalite.create_stream(stream_name)
     client = kinesalite.client()
     (first, *_) = put_numbered(client, stream_name, 3)
-    assert read_record(client, stream_name, *first) is not None
-    assert read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
+    assert readers.read_record(client, stream_name, *first) is not None
+    assert readers.read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
 
 
-def test_from_a_time_on(client, stream):
+def test_from_a_time_on(readers, client, stream):
     put_numbered(client, stream, 5)
     time.sleep(1.2)
     since = datetime.now(timezone.utc)
     time.sleep(0.2)
     put_numbered(client, stream, 5, 5)
-    records = list(read_stream(client, stream, start=since, poll_interval=0.01))
+    records = list(readers.read_stream(client, stream, start=since, poll_interval=0.01))
     assert {int(r.data) for r in records} == set(range(5, 10))
     assert all(r.approximate_arrival_timestamp >= since for r in records)
 
 
-def test_latest_waits_for_what_comes(client, stream):
+def test_latest_waits_for_what_comes(readers, client, stream):
     put_numbered(client, stream, 5)
     naps = []
 
@@ -135,6 +124,6 @@ def test_latest_waits_for_what_comes(client, stream):
             client.put_record(StreamName=stream, Data=b"new", PartitionKey="p", ExplicitHashKey="0")
         time.sleep(0.01)
 
-    reader = read_stream(client, stream, start="LATEST", follow=True, sleep=nap, poll_interval=0.01)
+    reader = readers.read_stream(client, stream, start="LATEST", follow=True, sleep=nap, poll_interval=0.01)
     assert next(reader).data == b"new"
     reader.close()

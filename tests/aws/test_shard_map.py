@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kpl_codec.aws import fetch_lineage, fetch_shard_map
+from kpl_codec.aws.calls import finished
 from kpl_codec.aws.shard_map import run_refresh
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, partition_key_hash
 from kpl_codec.shards.live_shard_map import LiveShardMap, StreamUnavailable
@@ -59,13 +59,13 @@ def listings(proxy):
 
 @pytest.mark.requirement("MAP-6", "SHD-8")
 def test_predictions_are_where_records_land_through_splits_merges_and_update_shard_count(
-    kinesis_local, client, stream
+    readers, kinesis_local, client, stream
 ):
     keys = [0, 1, 4, 5, HALF - 3, HALF - 2, HALF - 1, HALF, HALF + 1, MAX_HASH_KEY - 1, MAX_HASH_KEY]
     keys += [partition_key_hash(f"key-{i}") for i in range(8)]
 
     def check(shards):
-        shard_map = fetch_shard_map(client, stream)
+        shard_map = readers.fetch_shard_map(client, stream)
         assert len(shard_map.open_shards) == len(shard_map) == shards
         assert [shard_map.shard_for(k).shard_id for k in keys] == [
             where_it_lands(client, stream, k) for k in keys
@@ -79,7 +79,7 @@ def test_predictions_are_where_records_land_through_splits_merges_and_update_sha
     client.update_shard_count(StreamName=stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
     kinesis_local.wait_active(stream)
     check(4)
-    lineage = fetch_lineage(client, stream)
+    lineage = readers.fetch_lineage(client, stream)
     assert {s.shard_id for s in lineage.children("shardId-000000000000")} == {
         "shardId-000000000002",
         "shardId-000000000003",
@@ -90,39 +90,39 @@ def test_predictions_are_where_records_land_through_splits_merges_and_update_sha
     )
     # kinesis-local starts the child of a merge at its second parent's number; else its lineage is sound
     assert {defect.code for defect in lineage.defects()} == {"child-not-newer"}
-    assert fetch_shard_map(client, stream, closed=True).shard_for(0).open
+    assert readers.fetch_shard_map(client, stream, closed=True).shard_for(0).open
 
 
 @pytest.mark.requirement("MAP-12")
-def test_a_server_that_ignores_the_filter(kinesalite, stream_name):
+def test_a_server_that_ignores_the_filter(readers, kinesalite, stream_name):
     kinesalite.create_stream(stream_name, shards=1)
     split(kinesalite, stream_name, "shardId-000000000000", HALF)
-    shard_map = fetch_shard_map(kinesalite.client(), stream_name)
+    shard_map = readers.fetch_shard_map(kinesalite.client(), stream_name)
     assert [s.shard_id for s in shard_map.open_shards] == ["shardId-000000000001", "shardId-000000000002"]
     assert len(shard_map) == 3  # the closed parent came too
 
 
 @pytest.mark.requirement("MAP-8")
 @pytest.mark.parametrize("operation", ["ListShards", "DescribeStreamSummary"])
-def test_no_such_stream_is_said_at_once(client, proxy, faulty, operation, stream):
+def test_no_such_stream_is_said_at_once(readers, client, proxy, faulty, operation, stream):
     rule = proxy.on(operation, error("ResourceNotFoundException"))
     with pytest.raises(StreamUnavailable) as caught:
-        fetch_shard_map(faulty, stream)
+        readers.fetch_shard_map(faulty, stream)
     assert rule.acted == 1
     assert caught.value.permanent
     assert (caught.value.code, caught.value.operation) == ("ResourceNotFoundException", operation)
     with pytest.raises(StreamUnavailable):
-        fetch_shard_map(client, "never-made")
+        readers.fetch_shard_map(client, "never-made")
 
 
 @pytest.mark.requirement("MAP-8")
-def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(proxy, faulty, stream):
+def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(readers, proxy, faulty, stream):
     rule = proxy.on("DescribeStreamSummary", error("AccessDeniedException"))
-    assert len(fetch_shard_map(faulty, stream)) == 2
+    assert len(readers.fetch_shard_map(faulty, stream)) == 2
     assert rule.acted == 1
     proxy.on("ListShards", error("AccessDeniedException"))
     with pytest.raises(StreamUnavailable) as caught:
-        fetch_shard_map(faulty, stream)
+        readers.fetch_shard_map(faulty, stream)
     assert caught.value.code == "AccessDeniedException"
 
 
@@ -130,40 +130,40 @@ def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(proxy, f
 @pytest.mark.parametrize(
     "fault", [throttle(), server_error(), server_error(503), cut_before(), cut_answer(0.5), cut_answer(0.9)]
 )
-def test_what_passes_is_tried_again(proxy, faulty, stream, fault, no_wait):
+def test_what_passes_is_tried_again(readers, proxy, faulty, stream, fault, no_wait):
     proxy.on("ListShards", fault, times=2)
-    assert len(fetch_shard_map(faulty, stream, sleep=no_wait)) == 2
+    assert len(readers.fetch_shard_map(faulty, stream, sleep=no_wait)) == 2
     assert len(listings(proxy)) == 3
 
 
 @pytest.mark.requirement("MAP-10")
-def test_an_answer_that_comes_too_late_is_no_answer(kinesis_local, proxy, stream, no_wait):
+def test_an_answer_that_comes_too_late_is_no_answer(readers, kinesis_local, proxy, stream, no_wait):
     from botocore.config import Config
 
     hasty = Config(read_timeout=0.3, retries={"total_max_attempts": 1})
     client = kinesis_local.client(endpoint_url=proxy.endpoint_url, config=hasty)
     rule = proxy.on("ListShards", slow(1.0), times=1)
-    assert len(fetch_shard_map(client, stream, sleep=no_wait)) == 2
+    assert len(readers.fetch_shard_map(client, stream, sleep=no_wait)) == 2
     assert rule.acted == 1
 
 
-def test_giving_up_in_time(proxy, faulty, stream):
+def test_giving_up_in_time(readers, proxy, faulty, stream):
     rule = proxy.on("ListShards", throttle())
     with pytest.raises(StreamUnavailable) as caught:
-        fetch_shard_map(faulty, stream, timeout=0.5)
+        readers.fetch_shard_map(faulty, stream, timeout=0.5)
     assert rule.acted == 1  # a second would have come after a second
     assert caught.value.code == "LimitExceededException"
     assert not caught.value.permanent
 
 
 @pytest.mark.requirement("MAP-13")
-def test_an_auto_stream_is_never_predicted(proxy, faulty, stream):
+def test_an_auto_stream_is_never_predicted(readers, proxy, faulty, stream):
     def auto(answer):
         answer["StreamDescriptionSummary"]["RecordDistributionStrategy"] = "AUTO"
         return answer
 
     proxy.on("DescribeStreamSummary", rewrite(auto))
-    assert fetch_shard_map(faulty, stream).distribution == "AUTO"
+    assert readers.fetch_shard_map(faulty, stream).distribution == "AUTO"
 
 
 @pytest.mark.requirement("MAP-9")
@@ -173,7 +173,7 @@ def test_expired_next_tokens_start_the_listing_again(kinesis_local, proxy, fault
     live = LiveShardMap(stream_name, max_results=2)
     live.refresh(0.0)
     for now in (0.0, 1.0):  # the backoff is over then
-        run_refresh(live, faulty, clock=lambda now=now: now)
+        finished(run_refresh(live, faulty, clock=lambda now=now: now))
     assert live.shard_map is not None
     assert len(live.shard_map) == 7
     calls = listings(proxy)
@@ -188,7 +188,7 @@ def test_expired_next_tokens_start_the_listing_again(kinesis_local, proxy, fault
 
 
 @pytest.mark.requirement("MAP-7")
-def test_a_listing_with_a_hole_never_becomes_the_map(proxy, faulty, stream, no_wait):
+def test_a_listing_with_a_hole_never_becomes_the_map(readers, proxy, faulty, stream, no_wait):
     proxy.on("ListShards", rewrite(lambda a: {**a, "Shards": a["Shards"][1:]}), times=2)
-    assert len(fetch_shard_map(faulty, stream, sleep=no_wait).open_shards) == 2
+    assert len(readers.fetch_shard_map(faulty, stream, sleep=no_wait).open_shards) == 2
     assert len(listings(proxy)) == 3

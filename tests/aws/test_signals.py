@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import _base, as_completed, wait
 from contextlib import suppress
 from itertools import count
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,7 +81,7 @@ def test_signal_handlers_use_the_producer(
 ) -> None:
     """``puts``: what the callbacks of these user records raise."""
     client = ModelClient(latency=0.001)
-    config = ProducerConfig(record_max_buffered_time=20, aggregation_max_size=600, record_ttl=ttl)
+    config = ProducerConfig(record_max_buffered_time_ms=20, aggregation_max_size=600, record_ttl_ms=ttl)
     producer = Producer("s", client=client, config=config)
     futures: list[Any] = []
     sent: Counter[bytes] = Counter()
@@ -120,7 +120,8 @@ def test_signal_handlers_use_the_producer(
 
 FILES = ("/kpl_codec/aws/", _base.__file__, threading.__file__)
 ENDED = DeliveryFuture()
-end_all([(ENDED, Delivery("shard", "1", 0, ()))])
+_ended: Any = SimpleNamespace(token=ENDED)
+end_all([(_ended, Delivery("shard", "1", 0, ()))])
 #: Everything that may wait for the producer, or keep it from going on.
 CALLS: dict[str, Callable[[Producer, Any], object]] = {
     "put": lambda producer, future: producer.put("k", b"more"),
@@ -157,7 +158,7 @@ def test_nothing_waits_for_itself_whatever_is_interrupted(interrupted: str) -> N
 
 def _interrupt(interrupted: str, name: str, line: int, handled: Counter[str], refused: Counter[str]) -> bool:
     """Whether there are so many lines."""
-    config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=10)
+    config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
     producer = Producer("s", client=ModelClient(latency=0.001), config=config)
     futures = [producer.put("k", b"first")]
     left = line
@@ -197,7 +198,7 @@ def _interrupt(interrupted: str, name: str, line: int, handled: Counter[str], re
 @pytest.mark.parametrize("name", ["put when full", "flush", "result", "wait", "close"])
 def test_a_handler_that_has_interrupted_the_log_cannot_wait(name: str) -> None:
     """The producer's threads log, too: they would wait for the lock that the interrupted call has."""
-    config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=10)
+    config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
     log = logging.NullHandler()
     log.lock = threading.RLock()
     logger.addHandler(log)
@@ -221,7 +222,7 @@ def test_a_put_that_ctrl_c_interrupts_keeps_no_room() -> None:
 
 def _ctrl_c_in_put(line: int) -> bool:
     """Whether there are so many lines."""
-    config = ProducerConfig(record_max_buffered_time=0, max_outstanding_records=1)
+    config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=1)
     left = line
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

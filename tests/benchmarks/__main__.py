@@ -21,7 +21,7 @@ from typing import Any
 
 from kpl_codec.node_packages import LocalKinesisError, find_node, install
 
-from . import corpora, memory
+from . import corpora, memory, unframing
 from .tasks import CONTENDERS, LOOKUPS
 
 ROOT = Path(__file__).parents[2]
@@ -197,6 +197,7 @@ def main() -> None:
         finally:
             for contender in everyone:
                 contender.close()
+    unframing.show(options.mib, 2 if options.quick else 40)
     if options.memory:
         memory.show()
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kpl_codec.audit import Kind, Ledger, Row
+from kpl_codec.audit import Ledger, Row
 from kpl_codec.aws import Producer
 from kpl_codec.producer import ProducerConfig
 
@@ -50,7 +50,7 @@ def make(folder: Path, kinesis_records: int) -> None:
         index[shard] += int(rng.integers(1, 4))
         now += 2
         names.append((shard, sequence_number(shard, index[shard], now, int(rng.integers(256)))))
-        rows.append(Row(Kind.DELIVERED, SHARD_IDS[shard], names[-1][1], EACH, now, os.urandom(8)))
+        rows.append(Row("delivered", SHARD_IDS[shard], names[-1][1], EACH, now, os.urandom(8)))
         if len(rows) == GROUP:
             writer.note(rows)
             writer.flush()

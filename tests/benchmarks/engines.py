@@ -37,7 +37,7 @@ def capture(folder: Path, recipe: Recipe) -> int:
 def measure(scratch: Path, engine: str) -> tuple[float, float]:
     """Seconds and CPU seconds of one run."""
     shutil.rmtree(scratch / "out", ignore_errors=True)
-    given = ["--input", str(scratch / "in"), "--shards", str(scratch / "shards.json")]
+    given = [str(scratch / "in"), "--shards", str(scratch / "shards.json")]
     command = [sys.executable, "-m", "kpl_codec.cli.main", "validate", "--quiet", "--engine", engine, *given]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, deaggregate_table
+from kpl_codec.format.hash_keys import partition_key_hash
 
 from .corpora import user_records
 
@@ -64,7 +65,7 @@ def placed(known: kpl.ShardMap) -> tuple[pa.RecordBatch, kpl.ShardMap]:
     """1,000 Kinesis records of 48 user records with one key, on the shard of that key."""
     keys = [f"device-{number}" for number in range(1000)]
     data = [kpl.encode([kpl.UserRecord(key, bytes(100))] * 48) for key in keys]
-    shards = [known.shard_for(kpl.partition_key_hash(key)).shard_id for key in keys]
+    shards = [known.shard_for(partition_key_hash(key)).shard_id for key in keys]
     source = batch(data)
     at = source.schema.get_field_index("shardId")
     return source.set_column(at, "shardId", pa.array(shards)), known

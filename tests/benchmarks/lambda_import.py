@@ -28,7 +28,6 @@ LINES = {
     "kpl_codec.aws_lambda": "import kpl_codec.aws_lambda",
     "  and a first event handled": "import kpl_codec.aws_lambda" + EVENT
     + "assert not kpl_codec.aws_lambda.process_user_records(event, len)['batchItemFailures']",
-    "  with protobuf (no compiled twin)": "import kpl_codec.aws_lambda, kpl_codec.format.protobuf_parser",
     "what the Lambda runtime loads anyway": "import json, logging, re, typing, datetime",
     "both, kpl_codec.aws_lambda after it": "import json, logging, re, typing, datetime, kpl_codec.aws_lambda",
     "aws_kinesis_agg.deaggregator": "import aws_kinesis_agg.deaggregator",

@@ -94,8 +94,8 @@ def read_back(kinesis: Any, stream: str, wanted: set[bytes]) -> Figures:
     stored: set[bytes] = set()
     delivered: set[bytes] = set()
     count = aggregates = size = 0
-    for shard in fetch_lineage(client, stream):
-        raw = list(read_stream(client, stream, shard_ids=[shard.shard_id]))
+    for shard_id, shard in fetch_lineage(client, stream).items():
+        raw = list(read_stream(client, stream, shard_ids=[shard_id]))
         count += len(raw)
         for record in raw:
             if is_aggregated(record.data):

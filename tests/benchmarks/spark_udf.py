@@ -1,12 +1,15 @@
-"""Our Spark functions against a function in Java that does the KCL's work, in whole jobs.
+"""Our Spark functions against functions in Java that do the KCL's work, in whole jobs.
 
-    python -m tests.benchmarks.spark_udf [--corpora abg] [--records 800000] [--rounds 15] [--columns NAMES]
+    python -m tests.benchmarks.spark_udf [--corpora abg] [--records 800000] [--rounds 15] [--shards 64]
 
 * udf: `kcl` as a Java function of Spark SQL that gives an array of structs, and ``explode``;
-* deaggregate, verify: ours, the same four columns (--columns: others).
+* deaggregate: ours, the same four columns;
+* verdict: the Java function, which also finds the expected shard (a TreeMap) and gives the verdict;
+* verify: ours, the same seven columns; every: with all its columns.
 
 The jobs alternate in one session of two cores; wall time, medians; the sink takes every row and keeps none.
-The Java function looks at the hash key of every user record, as `verify` does and `deaggregate` does not.
+All records lie on one shard that has the whole hash key space. With --shards it is closed, and has so many
+children.
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ from .corpora import SHARD, Corpus, corpus
 FILES = 4
 #: Rounds until Java has compiled both ways.
 WARM_UP = 12
-COLUMNS = "partitionKey,explicitHashKey,subSequenceNumber,data"
-_RESULT = "struct<partitionKey: string, explicitHashKey: string, subSequenceNumber: bigint, data: binary>"
+COLUMNS = ["partitionKey", "explicitHashKey", "subSequenceNumber", "data"]
+VERDICT = [*COLUMNS, "expectedShardId", "placement", "kcl"]
+_RESULT = "partitionKey: string, explicitHashKey: string, subSequenceNumber: bigint, data: binary"
+_VERDICT = f"{_RESULT}, expectedShardId: string, placement: string, kcl: string"
 
 
 def write(made: Corpus, folder: Path) -> None:
@@ -49,6 +54,22 @@ def write(made: Corpus, folder: Path) -> None:
             }
         )
         pq.write_table(table, folder / f"{number}.parquet", compression="none")
+
+
+def shards(count: int) -> kpl.ShardMap:
+    """One shard, or a closed one with ``count`` children."""
+    if count == 1:
+        return kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
+    children = [
+        kpl.Shard(f"shardId-{1 + i:012d}", part, SHARD)
+        for i, part in enumerate(kpl.ALL_HASH_KEYS.split(count))
+    ]
+    return kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS, ending_sequence_number="9" * 56), *children])
+
+
+def _counted(rows: Any) -> list[Any]:
+    """How many rows have which verdict."""
+    return sorted(rows.groupBy("expectedShardId", "placement", "kcl").count().collect())
 
 
 def measure(jobs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
@@ -72,17 +93,18 @@ def main() -> None:
     parser.add_argument("--corpora", default="abg")
     parser.add_argument("--records", type=int, default=800_000, help="user records of each corpus, about")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--columns", default=COLUMNS)
+    parser.add_argument("--shards", type=int, default=1, help="how many are open")
+    parser.add_argument("--jobs", default="udf,deaggregate,verdict,verify,every")
     options = parser.parse_args()
-    columns = options.columns.split(",")
-    shard_map = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
+    shard_map = shards(options.shards)
+    told = " ".join(f"{s.hash_key_range.ending_hash_key}={s.shard_id}" for s in shard_map.open_shards)
     with tempfile.TemporaryDirectory() as scratch:
         classes = Path(scratch, "classes")
         classes.mkdir()
         path = kcl.build(classes, spark=True)
         session = local_session("udf", cores=2, settings={"spark.driver.extraClassPath": path})
-        session.udf.registerJavaFunction("kcl", "OpenerUdf", f"array<{_RESULT}>")
-        print("corpus  user records     udf  deaggregate  verify   udf / deaggregate, udf / verify")
+        session.udf.registerJavaFunction("kcl", "OpenerUdf", f"array<struct<{_RESULT}>>")
+        session.udf.registerJavaFunction("verdict", "VerdictUdf", f"array<struct<{_VERDICT}>>")
         for name in options.corpora:
             sample = corpus(name, 1)
             made = corpus(name, options.records / sample.user_records)
@@ -90,21 +112,32 @@ def main() -> None:
             folder.mkdir()
             write(made, folder)
             frames = session.read.parquet(str(folder))
-            jobs: dict[str, Callable[[], Any]] = {
+            verdict = f"explode(verdict(data, shardId, '{told}')) AS made"
+            every: dict[str, Callable[[], Any]] = {
                 "udf": lambda: frames.selectExpr("explode(kcl(data)) AS made").select("made.*"),  # noqa: B023
-                "deaggregate": lambda: deaggregate(frames, columns=columns),  # noqa: B023
-                "verify": lambda: verify(frames, shard_map, columns=columns),  # noqa: B023
+                "deaggregate": lambda: deaggregate(frames, columns=COLUMNS),  # noqa: B023
+                "verdict": lambda: frames.selectExpr(verdict).select("made.*"),  # noqa: B023
+                "verify": lambda: verify(frames, shard_map, columns=VERDICT),  # noqa: B023
+                "every": lambda: verify(frames, shard_map),  # noqa: B023
             }
+            jobs = {job: every[job] for job in options.jobs.split(",")}
             counts = {job().count() for job in jobs.values()}
             if counts != {made.user_records}:
                 raise SystemExit(f"corpus {name}: {counts} rows of {made.user_records}")
+            if {"verdict", "verify"} <= jobs.keys():
+                same = {tuple(map(str, _counted(jobs[job]()))) for job in ("verdict", "verify")}
+                if len(same) > 1:
+                    raise SystemExit(f"corpus {name}: the verdicts differ: {same}")
             seconds = measure(jobs, options.rounds)
-            udf, ours, checked = seconds.values()
             print(
-                f"{name:6} {made.user_records:>13,} {udf:>7.3f} {ours:>12.3f} {checked:>7.3f} "
-                f"{udf / ours:>9.2f} {udf / checked:>18.2f}",
-                flush=True,
+                f"{name} {made.user_records:,}",
+                *(f"{job} {took:.3f}" for job, took in seconds.items()),
+                end="",
             )
+            for one, other in (("udf", "deaggregate"), ("verdict", "verify"), ("every", "verify")):
+                if {one, other} <= jobs.keys():
+                    print(f" {one}/{other} {seconds[one] / seconds[other]:.2f}", end="")
+            print(flush=True)
         session.stop()
 
 

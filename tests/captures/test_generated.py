@@ -33,10 +33,13 @@ def test_generated_and_validated(tmp_path: Path, capsys: Any) -> None:
     given = ["--user-records", "20000", "--per-aggregate", "100", "--shard-count", "3", "--output", str(made)]
     assert main(["generate", *given, "--mixed-every", "40", "--broken-every", "50"]) == 0
     out = tmp_path / "out"
-    given = ["--input", str(made / "capture"), "--shards", str(made / "shards.json"), "--output", str(out)]
+    given = [str(made / "capture"), "--shards", str(made / "shards.json"), "--output", str(out)]
     assert main(["validate", "--quiet", *given]) == 1
     found = pq.read_table(out / "findings")["kind"].to_pylist()
     assert found.count("checksum-mismatch") == 4  # of 200 Kinesis records
     assert found.count("mixed-aggregate") == 4  # one of five is broken as well
     assert pq.read_table(out / "user-records").num_rows == 196 * 100 + 4
-    assert main(["generate", "--user-records", "0", "--output", str(tmp_path / "none")]) == 2
+    assert (
+        main(["generate", "--mixed-every", "2", "--shard-count", "1", "--output", str(tmp_path / "none")])
+        == 2
+    )

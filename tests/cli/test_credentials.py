@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -53,7 +55,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     iam.put_user_policy(UserName="me", PolicyName="p", PolicyDocument=policy("sts:AssumeRole"))
     key = iam.create_access_key(UserName="me")["AccessKey"]
     iam.create_role(RoleName="reader", AssumeRolePolicyDocument=policy("sts:AssumeRole"))
-    iam.put_role_policy(RoleName="reader", PolicyName="p", PolicyDocument=policy("kinesis:*"))
+    iam.put_role_policy(RoleName="reader", PolicyName="p", PolicyDocument=policy("*"))
     kinesis.create_stream(StreamName="orders", ShardCount=1)
     data = encode([UserRecord("a", b"one"), UserRecord("a", b"two")])
     number = kinesis.put_record(StreamName="orders", Data=data, PartitionKey="a")["SequenceNumber"]
@@ -62,6 +64,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         f"[profile me]\naws_access_key_id = {key['AccessKeyId']}\n"
         f"aws_secret_access_key = {key['SecretAccessKey']}\nregion = us-east-1\n"
     )
+    client("s3").create_bucket(Bucket="captures")
     check_rights_after(url, "0")
     with pytest.MonkeyPatch.context() as patch:
         for name in _OTHERS:
@@ -95,6 +98,30 @@ def test_the_role_is_assumed_with_the_profile(
     assert "AccessDenied" in capsys.readouterr().err
     assert main([*command, "--profile", "nobody", "--role-arn", ROLE]) == 2
     assert "nobody" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("SPK-47")
+def test_the_role_reads_and_writes_s3(account: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also in the processes that a command starts, and for what is read of a stream and written to S3."""
+    at = "s3://captures"
+    mine, role = ["--profile", "me"], ["--profile", "me", "--role-arn", ROLE]
+    checked = f"{at}/made/capture --shards {at}/made/shards.json --output {at}/checked --cores 2 --quiet"
+    for line, status in (
+        (f"generate --output {at}/made --user-records 1000 --mixed-every 2", 0),
+        (f"cat {at}/made/capture --limit 1", 0),
+        (f"validate {checked}", 1),
+        (f"findings {at}/checked", 1),
+        (f"keys hot {at}/checked", 0),
+        (f"repair {at}/checked", 0),
+        (f"shards list --shards {at}/made/shards.json", 0),
+        (f"conformance --export {at}/vectors", 0),
+        (f"validate --stream orders --output {at}/of-stream --quiet", 0),
+    ):
+        assert main([*line.split(), *role]) == status, capsys.readouterr().err
+        capsys.readouterr()
+        assert main([*line.split(), *mine]) == 2
+        assert re.search("(?i)access_?denied", capsys.readouterr().err)
+    assert "KPL_CODEC_ROLE_ARN" not in os.environ
 
 
 def test_watch_assumes_the_role(account: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,8 +35,16 @@ def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
     assert f"Of 1,200 delivered user records: {300 + lost + 1} missing." in out
     assert out.splitlines()[-1].endswith("kpl-codec watch --stream NAME")
     folder = tmp_path / "kpl-codec-demo"
-    for name in ("shards.json", "capture", "ledger", "handled.parquet", "results/report.html", "results/findings", "results/user-records"):
+    for name in (
+        "shards.json",
+        "capture",
+        "ledger",
+        "handled.parquet",
+        "results/report.html",
+        "results/findings",
+        "results/user-records",
+    ):
         assert (folder / name).exists()
     # What it says to run next works, on what it left.
-    again = ["--input", str(folder / "capture"), "--shards", str(folder / "shards.json")]
+    again = [str(folder / "capture"), "--shards", str(folder / "shards.json")]
     assert main(["validate", "--quiet", *again, "--output", str(tmp_path / "again")]) == 1

@@ -31,7 +31,7 @@ COMMANDS = [
     "conformance --kind decode --failures --json -- PYTHON program.py",
     "conformance -- PYTHON refuses.py",
     "conformance -- HOSTILE",
-    "conformance --vectors HOSTILE",
+    "conformance --publish HOSTILE --adapter kpl_codec",
     "explain HOSTILE",
     "findings results",
     "findings results --json",
@@ -52,9 +52,9 @@ COMMANDS = [
     "shards list --shards shards.json --json",
     "shards list --shards HOSTILE",
     "shards predict --shards shards.json HOSTILE",
-    "validate --input capture.json --shards shards.json --output new",
-    "validate --input HOSTILE.json --shards shards.json --output other --quiet --json",
-    "validate --input HOSTILE --shards shards.json --output third",
+    "validate capture.json --shards shards.json --output new",
+    "validate HOSTILE.json --shards shards.json --output other --quiet --json",
+    "validate HOSTILE --shards shards.json --output third",
 ]
 #: These read a stream with such keys, and name no other.
 STREAM_COMMANDS = [
@@ -102,7 +102,7 @@ def test_no_command_writes_foreign_text_raw(
     _folder(tmp_path, HOSTILE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
-    main(["validate", "--input", "capture.json", "--shards", "shards.json", "--output", "results", "--quiet"])
+    main(["validate", "capture.json", "--shards", "shards.json", "--output", "results", "--quiet"])
     capsys.readouterr()
     raw = []
     for command in COMMANDS:

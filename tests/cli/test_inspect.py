@@ -11,9 +11,7 @@ import os
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.cli.inspect import unwrap
 from kpl_codec.cli.main import main
-from kpl_codec.cli.source import UsageError
 
 from ..spec.vectors import wild
 
@@ -47,18 +45,14 @@ def test_every_way_in_gives_the_same_picture(capsys, tmp_path, monkeypatch):
         assert run(capsys, way) == expected
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TWO)))
     assert run(capsys, "-") == expected
-    assert run(capsys, b64, "--format", "base64") == expected
 
 
-def test_text_that_only_looks_like_base64_is_taken_as_it_is():
-    assert unwrap(b"abcd", "auto") == b"abcd"
-    assert unwrap(b"abcd", "base64") == b"i\xb7\x1d"
-    assert unwrap(b"abcd", "hex") == b"\xab\xcd"
-    assert unwrap(TWO, "auto") == TWO
-    assert unwrap(b"abcd", "raw") == b"abcd"
-    for written in ("hex", "base64"):
-        with pytest.raises(UsageError):
-            unwrap(b"a\xff", written)
+@pytest.mark.parametrize("data", [b"abcd", b"a\xff", b"", base64.b64encode(TWO)[:-1]])
+def test_what_only_looks_like_base64_or_hex_is_taken_as_it_is(capsys, tmp_path, data):
+    path = tmp_path / "record"
+    path.write_bytes(data)
+    for raw in ([], ["--raw"]):
+        assert run(capsys, path, *raw).startswith(f"{len(data)} bytes: plain")
 
 
 def test_the_defect_is_marked_where_it_is(capsys):
@@ -98,7 +92,7 @@ def test_a_record_is_taken_out_of_a_capture(capsys, tmp_path, monkeypatch):
     assert run(capsys, path, "--sequence-number", "9") == expected
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
     assert run(capsys, "-", "--sequence-number", "9") == expected
-    assert run(capsys, path, "--format", "raw").startswith(f"{path.stat().st_size} bytes: plain")
+    assert run(capsys, path, "--raw").startswith(f"{path.stat().st_size} bytes: plain")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +115,7 @@ def test_a_capture_is_never_a_plain_record(text, argv, told, capsys, tmp_path):
 def test_a_frame_turned_into_text_is_said_to_be_one(wrap, capsys, tmp_path):
     path = tmp_path / "record"
     path.write_bytes(wrap(base64.b64encode(TWO)))
-    out = run(capsys, path, "--format", "raw", code=1)
+    out = run(capsys, path, "--raw", code=1)
     assert "encoded frame" in out
     assert "plain record  an aggregated record as base64" in out
 

@@ -3,6 +3,7 @@ same answers, the same files. The S3 is moto's, over HTTP."""
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import logging
@@ -10,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,16 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
+import kpl_codec.aws.s3
 from kpl_codec import UserRecord, encode
 from kpl_codec.captures import Location
-from kpl_codec.cli.main import main
+from kpl_codec.cli.main import COMMANDS as NAMES
+from kpl_codec.cli.main import _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
+
+from .test_streams import nobody
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
 BUCKET = "captures"
@@ -35,8 +41,11 @@ MAP = ShardMap(
 COMMANDS = [
     ("cat AT/in/", 1),
     ("cat AT/in/shardId-000000000000.json", 0),
+    ("conformance --adapter kpl_codec --kind hash-key --export AT/vectors/", 0),
+    ("conformance --adapter kpl_codec --kind hash-key --publish AT/published/", 0),
     ("findings AT/out/", 1),
     ("findings AT/out/ --json", 1),
+    ("findings AT/out/ --json --limit 1", 1),
     ("generate --output AT/generated/ --user-records 100", 0),
     ("inspect AT/frame.bin", 0),
     ("inspect AT/in/shardId-000000000001.json --sequence-number 9", 1),
@@ -44,13 +53,12 @@ COMMANDS = [
     ("keys allocate 2 --shards AT/shards.json", 0),
     ("keys hash --keys-from AT/keys.txt", 0),
     ("keys hot AT/out/", 0),
-    ("keys skew --shard-count 2 a b", 0),
+    ("keys skew --shards AT/shards.json --keys-from AT/keys.txt", 0),
     ("repair AT/out/", 0),
     ("shards history --shards AT/shards.json", 0),
     ("shards list --shards AT/shards.json", 0),
-    ("shards predict --shards AT/shards.json a", 0),
-    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/", 1),
-    ("validate --quiet --input AT/in/ --shards AT/shards.json --output AT/new/", 1),
+    ("shards predict --shards AT/shards.json --keys-from AT/keys.txt", 0),
+    ("validate --quiet AT/in/ --shards AT/shards.json --output AT/new/", 1),
 ]
 
 
@@ -76,7 +84,7 @@ def write_capture(folder: Location) -> None:
     """Of two shards, with an aggregate that the KCL drops and a broken one."""
     users = [UserRecord(f"customer-{n}", b"%d" % n) for n in range(20)]
     frame = encode(users)
-    for shard, frames in zip(MAP, ([frame, b"plain"], [frame[:-1] + b"\0"]), strict=True):
+    for shard, frames in zip(MAP.values(), ([frame, b"plain"], [frame[:-1] + b"\0"]), strict=True):
         records = [
             {"SequenceNumber": str(9 + n), "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
             for n, data in enumerate(frames)
@@ -89,7 +97,7 @@ def write_capture(folder: Location) -> None:
 
 
 def write_results(place: str) -> None:
-    given = ["--input", f"{place}/in", "--shards", f"{place}/shards.json", "--output", f"{place}/out"]
+    given = [f"{place}/in", "--shards", f"{place}/shards.json", "--output", f"{place}/out"]
     assert main(["validate", "--quiet", *given]) == 1
 
 
@@ -144,6 +152,44 @@ def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
     assert results[0] == results[1]
 
 
+@pytest.mark.server
+@pytest.mark.slow
+def test_the_demo_goes_to_s3(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(f"demo --user-records 100 --output s3://{BUCKET}/demo/".split()) == 0
+    assert f"kpl-codec validate s3://{BUCKET}/demo/capture" in capsys.readouterr().out
+    names = set(held(Location(f"s3://{BUCKET}/demo")))
+    assert {"shards.json", "results/report.html", "results/shards.json"} <= names
+
+
+def arguments_that_are_paths(parser: argparse.ArgumentParser, command: str) -> Iterator[tuple[str, str]]:
+    """Each with its command: an option, or the name of what stands alone."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from arguments_that_are_paths(inner, f"{command} {name}")
+        elif action.metavar in ("PATH", "DIR", "FILE", "DATA"):
+            yield command, action.option_strings[0] if action.option_strings else action.metavar
+
+
+def test_every_argument_that_is_a_path_is_tried() -> None:
+    """Above: an option with AT behind it, or AT with none before it."""
+    tried = {("demo", "--output")}
+    for line, _ in COMMANDS:
+        words = line.split()
+        command = " ".join(words[: 2 if words[0] in ("keys", "shards") else 1])
+        for before, word in pairwise(words):
+            if word.startswith("AT/"):
+                tried.add((command, before if before.startswith("--") and before != "--quiet" else ""))
+    wanted = {
+        (command, name if name.startswith("--") else "")
+        for top in NAMES
+        for command, name in arguments_that_are_paths(
+            _parser([top])._subparsers._group_actions[0].choices[top], top
+        )  # type: ignore[union-attr, index]
+    }
+    assert wanted == tried
+
+
 def test_a_capture_in_s3_is_named_as_it_was_given(places: list[str]) -> None:
     write_results(places[1])
     rows = held(Location(places[1]) / "out/findings")
@@ -159,32 +205,46 @@ def test_a_bucket_that_is_not_there_is_told(s3: Any, capsys: pytest.CaptureFixtu
     assert "no such file or folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9", "check the network"),
-        ("AWS_ENDPOINT_URL_S3", "http://no-such-host.invalid", "check the network"),
-        ("AWS_ACCESS_KEY_ID", "", "give --profile"),
-    ],
-)
-def test_a_store_that_cannot_be_reached_is_told_within_15_seconds(
-    name: str,
-    value: str,
-    said: str,
-    s3: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.requirement("MAP-24")
+@pytest.mark.parametrize("line", sorted({line for line, _ in COMMANDS}))
+def test_a_store_that_cannot_be_reached_is_told(
+    line: str, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(name, value)
+    """With shorter times to wait, and without them in the next test."""
+    for name, seconds in (("_CONNECT", 0.2), ("_READ", 0.2)):
+        monkeypatch.setattr(kpl_codec.aws.s3, name, seconds)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    began = time.monotonic()
-    for line in ("cat AT", "validate --input x --shards AT --output y", "findings AT", "repair AT"):
-        assert main(line.replace("AT", f"s3://{BUCKET}/x").split()) == 2
-        assert said in capsys.readouterr().err
-    assert time.monotonic() - began < 4 * 15
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    words = line.replace("AT", f"s3://{BUCKET}/x").split()
+    for kind in ("closed", "dns", "silent", "hole") if line.startswith("cat") else ("hole",):
+        with nobody(kind) as options, monkeypatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
+            began = time.monotonic()
+            assert main(words) == 2
+            assert time.monotonic() - began < 5
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "check the network, the region, and AWS_ENDPOINT_URL_S3" in said.err, (kind, said.err)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
+    assert main(words) == 2
+    assert "; give --profile" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("MAP-24", "SPK-97")
+@pytest.mark.parametrize("kind", ["silent", "hole"])
+def test_a_store_that_never_answers_is_given_up_within_15_seconds(
+    kind: str, s3: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with nobody(kind) as options:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
+        began = time.monotonic()
+        assert main(["cat", f"s3://{BUCKET}/x"]) == 2
+        assert 3 < time.monotonic() - began < 15
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.endswith(" ...")
+    assert "check the network" in last
 
 
 def test_a_profile_has_the_credentials_for_s3(
@@ -200,7 +260,7 @@ def test_a_profile_has_the_credentials_for_s3(
     real = module._file_system
     monkeypatch.setattr(module, "_file_system", lambda *given: keys.append(given[0]) or real(*given))
     before = dict(os.environ)
-    given = f"--input {places[1]}/in --shards {places[1]}/shards.json --output {places[1]}/theirs".split()
+    given = f"{places[1]}/in --shards {places[1]}/shards.json --output {places[1]}/theirs".split()
     assert main(["validate", "--quiet", *given, "--profile", "theirs"]) == 1
     assert set(keys) == {"theirs"}
     assert dict(os.environ) == before

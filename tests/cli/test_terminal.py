@@ -219,9 +219,6 @@ def test_the_extras_of_each_package_are_those_of_the_project() -> None:
     [
         ("--data-size", "2000000"),
         ("--data-size", "0", "--per-aggregate", "10000000", "--user-records", "10000000"),
-        ("--mixed-every", "-1"),
-        ("--broken-every", "-1"),
-        ("--data-size", "-1"),
     ],
 )
 def test_generate_refuses_what_no_kinesis_record_holds(
@@ -238,11 +235,12 @@ def test_generate_refuses_what_no_kinesis_record_holds(
         "cat captured.json --limit 0",
         "cat captured.json --limit -1",
         "findings results --limit -1",
-        "inspect 00 --max-nodes 0",
-        "keys hot captured.json --top many",
+        "inspect 00 --limit 0",
+        "keys hot captured.json --limit many",
         "validate --stream orders --output new --follow --interval 0",
         "conformance --timeout soon",
         "demo --user-records 0",
+        "generate --output new --mixed-every -1",
     ],
 )
 def test_a_number_that_makes_no_sense_is_refused_at_once(
@@ -251,5 +249,5 @@ def test_a_number_that_makes_no_sense_is_refused_at_once(
     with pytest.raises(SystemExit, match="2"):
         main(arguments.split())
     (told,) = capsys.readouterr().err.splitlines()
-    refused = r"kpl-codec: argument \S+: '\S+' is no (whole number of \d or more|number of seconds above 0) "
+    refused = r"kpl-codec: argument \S+: '\S+' is no (whole number of \d+ or more|duration such as) "
     assert re.match(refused, told)

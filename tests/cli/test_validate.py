@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def validate(folder: Path, output: str, *argv: str) -> int:
-    given = ["--input", str(folder / "capture.json"), "--shards", str(folder / "shards.json")]
+    given = [str(folder / "capture.json"), "--shards", str(folder / "shards.json")]
     return main(["validate", *given, "--output", str(folder / output), "--quiet", *argv])
 
 

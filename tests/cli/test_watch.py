@@ -134,7 +134,7 @@ def test_a_port_in_use_is_named(kinesis_local, stream):
     ("option", "value"),
     [
         ("--max-calls", "0"),
-        ("--max-shard-bytes", "nan"),
+        ("--max-bytes", "nan"),
         ("--page", "99999"),
         ("--page", "-1"),
         ("--share", "much"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.deaggregation.fingerprints import SIGNS, fingerprint
 from kpl_codec.format.frame import join_frame
+from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.testing import strategies as kpl_st
 
 from ..spec.vectors import REPOSITORY, VECTORS, Written, wild
@@ -135,7 +136,7 @@ def test_a_swap_is_the_same_for_a_key_s_records():
 
 
 ONE_KEY = kpl.encode(
-    [kpl.UserRecord("k", b"1", str(kpl.partition_key_hash("k"))), kpl.UserRecord("k", b"2", "5")]
+    [kpl.UserRecord("k", b"1", str(partition_key_hash("k"))), kpl.UserRecord("k", b"2", "5")]
 )
 
 

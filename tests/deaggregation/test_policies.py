@@ -122,7 +122,7 @@ def test_report_names_mixed_aggregates_and_what_the_kcl_loses() -> None:
             [record(mixed), record(whole), record(foreign)], "report", shard_map=kpl.ShardMap(SPLIT)
         )
     )
-    assert [(r.placement.verdict.value, r.placement.aggregate, r.kcl) for r in rows if r.placement] == [
+    assert [(r.placement.verdict, r.placement.aggregate, r.kcl) for r in rows if r.placement] == [
         ("expected", "mixed", "dropped"),
         ("stray", "mixed", "dropped"),
         ("expected", "whole", "delivered"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.compiled import speedups
-from kpl_codec.format.size import AggregateSize
+from kpl_codec.format.codec import PythonBuilder, is_canonical
 from kpl_codec.limits import MAGIC
+from kpl_codec.producer import ProducerConfig
+from kpl_codec.producer.pending import Preparation
 
-SIZES = [AggregateSize] if speedups is None else [AggregateSize, speedups.AggregateSize]
+BUILDERS = list(dict.fromkeys([PythonBuilder, kpl.AggregatedRecordBuilder]))
 
 keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=256)
 hash_keys = st.one_of(st.none(), st.integers(0, 2**128 - 1).map(str))
@@ -45,7 +47,7 @@ def test_decode_inverts_encode(records: list[kpl.UserRecord]) -> None:
     assert decoded == kpl.decode(data) != kpl.decode(kpl.encode([*records, kpl.UserRecord("k", b"")]))
     assert decoded != records
     assert kpl.is_aggregated(data)
-    assert kpl.is_canonical(data)
+    assert is_canonical(data)
 
 
 @given(st.lists(st.lists(user_records, min_size=1, max_size=4), max_size=20))
@@ -66,20 +68,20 @@ def test_a_refused_user_record_is_told_with_its_group() -> None:
 
 
 @pytest.mark.requirement("ENC-6")
-@pytest.mark.parametrize("counter", SIZES)
-def test_size_claimed_is_size_written_where_a_number_takes_one_byte_more(counter: Any) -> None:
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_size_claimed_is_size_written_where_a_number_takes_one_byte_more(builder: Any) -> None:
     """Lengths of keys, data, user records and tags, and indices into both tables, around 2^7 and 2^14."""
     lengths = [edge + step for edge in (2**7, 2**14) for step in range(-12, 3)]
     for length in (*lengths, 2**13, 2**20):
         tags = kpl.Tag("t" * length), kpl.Tag("t", "v" * length)
         for one in (kpl.UserRecord("k", bytes(length)), kpl.UserRecord("k", b"", None, tags)):
-            assert counter().add(one) == len(kpl.encode([one]))
-    counted = counter()
+            assert builder().size_with(one) == len(kpl.encode([one]))
+    counted = builder()
     many = [kpl.UserRecord(f"{number:0128}", b"", str(number)) for number in range(2**14 + 2)]
     for number, record in enumerate(many, 1):
-        claimed = counted.add(record)
+        counted.add(record)
         if 126 <= number <= 131 or number >= 2**14 - 1:
-            assert claimed == len(kpl.encode(many[:number]))
+            assert counted.size == len(kpl.encode(many[:number]))
 
 
 @pytest.mark.requirement("ENC-5", "ENC-6")
@@ -139,8 +141,7 @@ def test_other_buffers_decode_too() -> None:
 
 
 @pytest.mark.requirement("MSG-7")
-def test_the_default_that_stands_for_absence_is_an_index_like_any_other() -> None:
-    # schema.ABSENT on the wire must not be taken for "no explicit hash key"
+def test_the_largest_index_is_an_index_like_any_other() -> None:
     index = b"\x10" + b"\xff" * 9 + b"\x01"
     record = b"\x08\x00" + index + b"\x1a\x01x"
     for table in (b"", b"\x12\x015"):
@@ -243,3 +244,32 @@ def test_all_kinds_of_bytes_are_bytes() -> None:
         assert kpl.is_aggregated(kind(data))
         assert kpl.explain(kind(data)) == kpl.explain(data)
         assert kpl.decode(kind(data)) == kpl.decode(data)
+
+
+@pytest.mark.requirement("ENC-1")
+@given(user_records, st.integers(-1, 2**128) | st.sampled_from([-1, 0, 2**128 - 1, 2**128]))
+def test_an_explicit_hash_key_is_a_text_or_a_number_everywhere(record: kpl.UserRecord, number: int) -> None:
+    key, data, _, tags = record
+    text = record._replace(explicit_hash_key=str(number))
+    prepare = Preparation(ProducerConfig())
+    if 0 <= number < 2**128:
+        same = kpl.UserRecord(key, data, number, tags)
+        assert same == text
+        assert kpl.encode([same]) == kpl.encode([text])
+        assert prepare(key, data, number, tags).record == prepare(key, data, str(number), tags).record == text
+        assert kpl.effective_hash_key(key, number) == kpl.effective_hash_key(key, str(number)) == number
+        return
+    ways: list[Callable[[], object]] = [
+        lambda: kpl.UserRecord(key, data, number, tags),
+        lambda: kpl.encode([text]),
+        lambda: kpl.AggregatedRecordBuilder().add(text),
+        lambda: prepare(key, data, number, tags),
+        lambda: prepare(key, data, str(number), tags),
+    ]
+    for way in ways:
+        with pytest.raises(kpl.EncodeError) as caught:
+            way()
+        assert (caught.value.code, caught.value.field) == ("explicit-hash-key", "explicit_hash_key")
+    for given_key in (number, str(number)):
+        with pytest.raises(kpl.HashKeyError):
+            kpl.effective_hash_key(key, given_key)

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.format.hash_keys import explicit_hash_key_value, java_integer
+from kpl_codec.format.hash_keys import (
+    explicit_hash_key_value,
+    format_hash_key,
+    hash_key_from_bytes,
+    hash_key_to_bytes,
+    java_integer,
+    parse_hash_key,
+    partition_key_hash,
+)
 
 HALF = 170141183460469231731687303715884105728
 MAX = 340282366920938463463374607431768211455
@@ -36,9 +44,9 @@ ARTICLE = [
 
 @pytest.mark.requirement("KEY-1", "KEY-2")
 def test_the_article_on_explicit_hash_keys() -> None:
-    assert [kpl.partition_key_hash(str(n)) for n in range(1, 15)] == ARTICLE
+    assert [partition_key_hash(str(n)) for n in range(1, 15)] == ARTICLE
     for n, first, second in [(14, 3, 11), (24, 9, 15), (49, 23, 26), (99, 45, 54)]:
-        low = sum(kpl.partition_key_hash(str(x)) < HALF for x in range(1, n + 1))
+        low = sum(partition_key_hash(str(x)) < HALF for x in range(1, n + 1))
         assert (low, n - low) == (first, second)
 
 
@@ -46,7 +54,7 @@ def test_the_article_on_explicit_hash_keys() -> None:
 def test_the_article_on_shard_assignment() -> None:
     key = "partition-key-0001"
     assert hashlib.md5(key.encode()).hexdigest() == "b7681e2243f62f440887b6d38c002537"
-    assert kpl.partition_key_hash(key) == 243789333289005976465737331408549979447
+    assert partition_key_hash(key) == 243789333289005976465737331408549979447
     two, four = kpl.ALL_HASH_KEYS.split(2), kpl.ALL_HASH_KEYS.split(4)
     assert two == [kpl.HashKeyRange(0, HALF - 1), kpl.HashKeyRange(HALF, MAX)]
     assert four == [
@@ -55,7 +63,7 @@ def test_the_article_on_shard_assignment() -> None:
         kpl.HashKeyRange(HALF, 255211775190703847597530955573826158591),
         kpl.HashKeyRange(255211775190703847597530955573826158592, MAX),
     ]
-    assert [kpl.partition_key_hash(key) in r for r in four] == [False, False, True, False]
+    assert [partition_key_hash(key) in r for r in four] == [False, False, True, False]
 
 
 @pytest.mark.requirement("KEY-7")
@@ -122,25 +130,25 @@ def test_java_integers_of_any_length() -> None:
 )
 def test_aws_writes_hash_keys_canonically(text: object) -> None:
     with pytest.raises(kpl.HashKeyError):
-        kpl.parse_hash_key(text)  # type: ignore[arg-type]
+        parse_hash_key(text)  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("KEY-1", "KEY-5", "KEY-6")
 @given(st.integers(0, MAX), st.integers(0, MAX))
 def test_the_three_forms_of_a_hash_key(a: int, b: int) -> None:
-    assert kpl.parse_hash_key(kpl.format_hash_key(a)) == a
-    assert kpl.hash_key_from_bytes(kpl.hash_key_to_bytes(a)) == a
-    assert (kpl.hash_key_to_bytes(a) < kpl.hash_key_to_bytes(b)) == (a < b)
+    assert parse_hash_key(format_hash_key(a)) == a
+    assert hash_key_from_bytes(hash_key_to_bytes(a)) == a
+    assert (hash_key_to_bytes(a) < hash_key_to_bytes(b)) == (a < b)
 
 
 @pytest.mark.requirement("KEY-1", "KEY-6")
 @pytest.mark.parametrize("number", [-1, 2**128])
 def test_numbers_outside_the_space(number: int) -> None:
-    for form in (kpl.format_hash_key, kpl.hash_key_to_bytes):
+    for form in (format_hash_key, hash_key_to_bytes):
         with pytest.raises(kpl.HashKeyError):
             form(number)
     with pytest.raises(kpl.HashKeyError):
-        kpl.hash_key_from_bytes(b"x" * 15)
+        hash_key_from_bytes(b"x" * 15)
 
 
 @pytest.mark.requirement("KEY-4")

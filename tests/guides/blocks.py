@@ -20,6 +20,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,11 +67,13 @@ class Run:
         code = compile("\n" * block.line + block.text, "guide", "exec", dont_inherit=True)
         before = os.getcwd()
         os.chdir(self.folder)  # as a reader would
+        sys.path.insert(0, str(self.folder))
         try:
             with contextlib.redirect_stdout(out):
                 exec(code, self.names)
         finally:
             os.chdir(before)
+            sys.path.remove(str(self.folder))
         self.printed = out.getvalue()
 
     def _sh(self, block: Block) -> None:

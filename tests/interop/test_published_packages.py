@@ -232,8 +232,7 @@ def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> N
 @pytest.mark.requirement("CNF-3")
 def test_the_table_in_the_spec_is_today_s() -> None:
     results = [
-        conformance.run(programs.command(name), load(conformance.vector_files()))
-        for name in programs.NAMES
+        conformance.run(programs.command(name), load(conformance.vector_files())) for name in programs.NAMES
     ]
     text = (REPOSITORY / "spec/09-conformance.md").read_text()
     (committed,) = re.findall(r"```\n(.*?)\n```", text, re.DOTALL)

@@ -39,8 +39,8 @@ def test_a_timeline_has_a_line_for_every_shard(life, width):
     stream, _ = life
     lineage = Lineage(stream.shards)
     lines = timeline(lineage, width).splitlines()[1:]
-    assert [line.split()[0] for line in lines] == [short_id(s.shard_id) for s in lineage]
-    assert [">" in line for line in lines] == [s.open for s in lineage]
+    assert [line.split()[0] for line in lines] == [short_id(shard_id) for shard_id in lineage]
+    assert [">" in line for line in lines] == [s.open for s in lineage.values()]
     for line, span in zip(lines, spans(lineage), strict=True):
         assert "█" in line
         assert (span.end is None) == span.shard.open

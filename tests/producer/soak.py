@@ -19,7 +19,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from kpl_codec import deaggregate
-from kpl_codec.producer import Delivery, Outcome, ProducerConfig, ProducerCore
+from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
 from kpl_codec.producer.kinesis_record import PutRecordsRequest
 from kpl_codec.producer.limiter import TokenBucket
 from kpl_codec.producer.outcomes import MAY_BE_STORED
@@ -28,7 +28,7 @@ from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 from .model import ModelError, ModelStream
 
 #: Outcomes after which a copy may be there that nobody could tell of. (What is misplaced no KCL gets.)
-EXPLAINS = (MAY_BE_STORED | {Outcome.PLACEMENT_UNKNOWN}) - {Outcome.DELIVERED, Outcome.MISPLACED}
+EXPLAINS = (MAY_BE_STORED | {"placement-unknown"}) - {"delivered", "misplaced"}
 THROTTLED = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "Rate exceeded"}
 BROKEN = {"ErrorCode": "InternalFailure"}
 SENSELESS: list[Any] = [None, "x", [], {"Records": {}}, {"Records": [{"ShardId": ["x"]}]}, {"Shards": 5}]

@@ -58,7 +58,7 @@ def test_what_has_expired_leaves_and_all_others_stay_as_if_they_had_been_alone(
         pending.expires_at = 1.0 if expired else 2.0
     outgoing = Outgoing("shard", None, "a", 10**6, pendings[0])
     assert all([outgoing.add(pending) for pending in pendings[1:]])
-    outgoing.max_size = 1  # what has fitted stays
+    outgoing.aggregate.max_size = 1  # what has fitted stays
     assert outgoing.take_expired(1.0) == [p for p in pendings if p.expires_at == 1.0]
     left = [pending for pending in pendings if pending.expires_at == 2.0]
     assert outgoing.records == left
@@ -251,8 +251,8 @@ def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: 
         ("k", "text", None, "data-type"),
         ("k", b"x", "007", "explicit-hash-key"),
         ("k", b"x", str(2**128), "explicit-hash-key"),
-        ("k", b"x", 2**128, "hash-key"),
-        ("k", b"x", -1, "hash-key"),
+        ("k", b"x", 2**128, "explicit-hash-key"),
+        ("k", b"x", -1, "explicit-hash-key"),
     ],
 )
 def test_what_cannot_be_written_is_refused_when_put(key: str, data: bytes, ehk: str, code: str) -> None:

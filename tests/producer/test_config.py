@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 
@@ -15,12 +16,12 @@ KPL = {
     "aggregation_max_count": (4294967295, 1, 2**63 - 1),
     "aggregation_max_size": (51200, 64, 10485760),
     "collection_max_count": (500, 1, 500),
-    "connect_timeout": (6000, 100, 300000),
+    "connect_timeout_ms": (6000, 100, 300000),
     "max_connections": (24, 1, 256),
     "rate_limit": (150, 1, 2**63 - 1),
-    "record_max_buffered_time": (100, 0, 2**63 - 1),
-    "record_ttl": (30000, 100, 2**63 - 1),
-    "request_timeout": (6000, 100, 600000),
+    "record_max_buffered_time_ms": (100, 0, 2**63 - 1),
+    "record_ttl_ms": (30000, 100, 2**63 - 1),
+    "request_timeout_ms": (6000, 100, 600000),
 }
 
 
@@ -91,10 +92,12 @@ def test_strict_order_is_refused_with_what_would_break_it(other: str) -> None:
 def test_the_specification_names_every_setting() -> None:
     chapter = (Path(__file__).parents[2] / "spec" / "05-producer.md").read_text()
     assert {name for name in ProducerConfig.__dataclass_fields__ if name not in chapter} == set()
+    times = {name for name in RANGES if re.search("time|ttl", name)}
+    assert times == {name for name in RANGES if name.endswith("_ms")} > {"record_ttl_ms"}
 
 
 def kpl_name(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
+    return "".join(part.capitalize() for part in name.removesuffix("_ms").split("_"))
 
 
 @pytest.mark.requirement("PRD-45")
@@ -132,7 +135,7 @@ def test_a_properties_file_with_a_mistake_is_refused(text: str) -> None:
 def test_a_name_that_the_kpl_does_not_have_is_a_warning(name: str) -> None:
     with pytest.warns(UserWarning, match=name):
         config = ProducerConfig.from_kpl_properties(f"{name} = 5\nRecordTtl = 20000")
-    assert config == ProducerConfig(record_ttl=20000)
+    assert config == ProducerConfig(record_ttl_ms=20000)
 
 
 @pytest.mark.requirement("PRD-45")

@@ -8,7 +8,7 @@ from kpl_codec.producer import Delivery
 
 from .bench import HIGH, LOW, Bench, data_of
 
-FEW = {"aggregation_min_count": 3, "aggregation_max_buffered_time": 2000}
+FEW = {"aggregation_min_count": 3, "aggregation_max_buffered_time_ms": 2000}
 
 
 def sent(bench: Bench, wait: float = 0.0) -> list[list[bytes]]:
@@ -74,7 +74,7 @@ def test_a_flush_and_a_retry_do_not_wait() -> None:
 
 @pytest.mark.requirement("PRD-37", "PRD-48")
 def test_nothing_waits_longer_than_half_its_time_to_live() -> None:
-    bench = Bench(aggregation_min_count=100, aggregation_max_buffered_time=10**15, record_ttl=4000)
+    bench = Bench(aggregation_min_count=100, aggregation_max_buffered_time_ms=10**15, record_ttl_ms=4000)
     warm(bench)
     bench.put(b"1", LOW)
     assert sent(bench, 1.9) == []

@@ -41,7 +41,7 @@ def steps_of_waiting_tasks(tasks: int) -> int:
 
     async def main() -> None:
         client = AsyncModelClient(ModelClient(1))
-        config = ProducerConfig(max_outstanding_records=10, record_max_buffered_time=0)
+        config = ProducerConfig(max_outstanding_records=10, record_max_buffered_time_ms=0)
         async with AsyncProducer("s", client=client, config=config) as producer:  # type: ignore[arg-type]
             await producer.wait_ready(10)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.producer import ShardLoad, UniformStickyPartitioner
+from kpl_codec.producer.partitioner import UniformStickyPartitioner
 
 from . import partitioning_simulation as simulation
 
@@ -45,46 +45,18 @@ def of(shards: str, **settings: object) -> UniformStickyPartitioner:
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=12))
 def test_frequencies_are_exactly_longest_plus_one_minus_queue(queues: list[int]) -> None:
     partitioner = of("abcdefghijkl"[: len(queues)])
-    partitioner.update_load(
-        {shard: ShardLoad(queue) for shard, queue in zip(partitioner.shards, queues, strict=True)}, 0.0
-    )
+    partitioner.update_queues(dict(zip(partitioner.shards, queues, strict=True)))
     weights = [max(queues) + 1 - queue for queue in queues]
     if len(set(queues)) == 1:
         weights = [1] * len(queues)
     assert cycle(partitioner, sum(weights)) == dict(zip(partitioner.shards, weights, strict=True))
 
 
-@pytest.mark.requirement("PRT-4")
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 200))), min_size=2, max_size=8)
-)
-def test_a_shard_that_takes_nothing_for_too_long_is_not_drawn(loads: list[tuple[int, int | None]]) -> None:
-    now, timeout = 200.0, 50.0
-    partitioner = of("abcdefgh"[: len(loads)], availability_timeout=timeout)
-    partitioner.update_load(
-        {s: ShardLoad(q, w) for s, (q, w) in zip(partitioner.shards, loads, strict=True)}, now
-    )
-    available = {
-        shard: queue
-        for shard, (queue, waiting) in zip(partitioner.shards, loads, strict=True)
-        if waiting is None or now - waiting <= timeout
-    }
-    longest = max(available.values(), default=0) + 1
-    drawn = cycle(partitioner, sum(longest - queue for queue in available.values()) or len(loads))
-    assert set(drawn) == set(available or partitioner.shards)
-    if available and len(available) < len(loads):
-        assert drawn == {shard: longest - queue for shard, queue in available.items()}
-
-
-@pytest.mark.requirement("PRT-4", "PRT-5")
+@pytest.mark.requirement("PRT-5")
 def test_switched_off_every_shard_is_alike() -> None:
-    loads = {"a": ShardLoad(9, 0.0)}
-    off = of("abc", adaptive=False, availability_timeout=1.0)
-    off.update_load(loads, 100.0)
+    off = of("abc", adaptive=False)
+    off.update_queues({"a": 9})
     assert cycle(off, 3) == {"a": 1, "b": 1, "c": 1}
-    never = of("abc", availability_timeout=0.0)
-    never.update_load(loads, 100.0)
-    assert cycle(never, 21) == {"a": 1, "b": 10, "c": 10}
 
 
 @pytest.mark.requirement("PRT-1")
@@ -126,8 +98,6 @@ def test_a_shard_that_is_gone_is_left_at_once() -> None:
 def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="sticky_size"):
         UniformStickyPartitioner(0, Counting())
-    with pytest.raises(ValueError, match="availability_timeout"):
-        UniformStickyPartitioner(1, Counting(), availability_timeout=-1)
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +109,12 @@ def both_series() -> dict[int, list[simulation.Result]]:
 @pytest.mark.requirement("PRT-8")
 def test_the_kips_ordering_shows(both_series: dict[int, list[simulation.Result]]) -> None:
     for rate, results in both_series.items():
-        old, uniform, adaptive, timeout = results
+        old, uniform, adaptive = results
         offered = rate * simulation.RECORD_SIZE / 2**20
         assert old.throughput < uniform.throughput < adaptive.throughput * 1.005
-        assert old.average > uniform.average > adaptive.average > timeout.average
-        assert old.p99 > uniform.p99 > adaptive.p99 > timeout.p99
-        assert old.p999 > uniform.p999 > adaptive.p999 > timeout.p999
+        assert old.average > uniform.average > adaptive.average
+        assert old.p99 > uniform.p99 > adaptive.p99
+        assert old.p999 > uniform.p999 > adaptive.p999
         assert adaptive.throughput == pytest.approx(offered, rel=0.01)
         slow = [result.size["shard-0"] for result in results]
         assert slow == sorted(slow, reverse=True)

@@ -38,8 +38,8 @@ def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
 ) -> None:
     """Records of an aggregate expire one after the other, while it waits for a connection or a backoff."""
     bench = Bench(
-        record_ttl=1000,
-        record_max_buffered_time=buffered,
+        record_ttl_ms=1000,
+        record_max_buffered_time_ms=buffered,
         ordering="partition-key",
         max_connections=connections,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.report.model import Report
-from kpl_codec.report.page import write_page
+from kpl_codec.report.page import render_page
 
 from . import examples
 from .browser import Browser
@@ -41,6 +41,12 @@ class _Made(dict[str, Any]):
         return self[name]
 
 
+def written(report: Report, path: Path) -> str:
+    """The page's address."""
+    path.write_text(render_page(report), encoding="utf-8")
+    return path.as_uri()
+
+
 @pytest.fixture(scope="session")
 def reports() -> dict[str, Report]:
     return _Made(lambda name: EXAMPLES[name]())
@@ -50,4 +56,4 @@ def reports() -> dict[str, Report]:
 def pages(reports: dict[str, Report], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Addresses of the written pages."""
     folder: Path = tmp_path_factory.mktemp("pages")
-    return _Made(lambda name: write_page(reports[name], folder / f"{name}.html").as_uri())
+    return _Made(lambda name: written(reports[name], folder / f"{name}.html"))

@@ -15,12 +15,11 @@ from selenium.webdriver import Keys
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report.counters import Tally
 from kpl_codec.report.model import Report
-from kpl_codec.report.page import write_page
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
 from .browser import Browser, Page
-from .conftest import EXAMPLES
+from .conftest import EXAMPLES, written
 from .examples import HOSTILE, report_of
 
 pytestmark = pytest.mark.timeout(400)  # the first may have to install the browser
@@ -232,7 +231,7 @@ def test_a_shard_without_user_records_is_not_black(browser: Browser, tmp_path: P
     if timed:
         tally.add_cell(1_700_000_000, shards[0].shard_id, 5, 50, 0)
         tally.add_cell(1_700_000_060, shards[9].shard_id, 0, 0, 3)
-    address = write_page(report_of(tally, ShardMap(shards)), tmp_path / "page.html").as_uri()
+    address = written(report_of(tally, ShardMap(shards)), tmp_path / "page.html")
     with browser.page(address) as page:
         fills = page.evaluate(
             "[...document.querySelectorAll('#map svg rect')].map(r => getComputedStyle(r).fill)"

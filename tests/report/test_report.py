@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ from kpl_codec.pictures.labels import percent, size
 from kpl_codec.report.counters import Tally
 from kpl_codec.report.layout import summary_text
 from kpl_codec.report.model import Report
-from kpl_codec.report.page import render_page, write_page
+from kpl_codec.report.page import render_page
 from kpl_codec.report.summary import verdict
 from kpl_codec.report.whole import findings_of_the_whole
 from kpl_codec.shards.shard import Shard
@@ -99,8 +98,8 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
     def found(counts: list[int]) -> tuple[list[str | None], float | None]:
         tally = Tally()
         tally.kinesis_records = sum(counts)
-        for shard, count in zip(FOUR, counts, strict=True):
-            tally.add_group(shard.shard_id, shard.shard_id, "expected", "delivered", count, 0, "1")
+        for shard_id, count in zip(FOUR, counts, strict=True):
+            tally.add_group(shard_id, shard_id, "expected", "delivered", count, 0, "1")
         skewed = kinds_of(findings_of_the_whole(tally, FOUR)).get("skewed-shard", [])
         return [f.shard_id for f in skewed], report_of(tally, FOUR).skew
 
@@ -116,7 +115,7 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
 def test_the_fullest_shard_is_the_one_with_most_on_it_not_the_one_that_gets_most_from_now_on() -> None:
     tally = Tally()
     tally.kinesis_records = 1000
-    first, second = (shard.shard_id for shard in list(FOUR)[:2])
+    first, second = list(FOUR)[:2]
     for lies_on, belongs_to, count in ((first, first, 300), (first, second, 500), (second, second, 200)):
         tally.add_group(lies_on, belongs_to, "expected", "delivered", count, 0, "1")
     assert report_of(tally, FOUR).skew == pytest.approx(800 / 500)
@@ -306,24 +305,6 @@ def test_the_page_says_when_it_is_not_complete_or_has_no_map(reports: dict[str, 
     assert "Not complete" in render_page(ended_early)
     assert "Not complete" in summary_text(ended_early)
     assert "There was no shard map" in render_page(report_of(Tally(), None))
-
-
-def test_a_page_is_written_whole_or_not_at_all(
-    tmp_path: Path, reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = write_page(reports["clean"], tmp_path / "report.html")
-    before = target.read_text(encoding="utf-8")
-    assert before == render_page(reports["clean"])
-
-    def full_disk(*_: object, **__: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full_disk)
-    with pytest.raises(OSError, match="No space"):
-        write_page(reports["full"], target)
-    assert target.read_text(encoding="utf-8") == before
-    monkeypatch.undo()
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_rendering_is_the_same_every_time(reports: dict[str, Report]) -> None:

@@ -20,7 +20,6 @@ from kpl_codec.report.counters import Tally
 from kpl_codec.report.model import About
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from kpl_codec.shards.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
-from kpl_codec.shards.placement import Verdict
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 from tests.examples import examples
@@ -334,7 +333,7 @@ def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPat
     one = Tally()
     for index in range(400):
         shard = f"s{index % 50}"
-        one.add_group(shard, f"e{index % 20}", str(Verdict.STRAY), "dropped", 1, 10, str(index))
+        one.add_group(shard, f"e{index % 20}", "stray", "dropped", 1, 10, str(index))
         one.add_cell(index * 7, shard, 1, 10, 1)
         one.add_finding(Finding("stray", shard_id=shard, sequence_number=str(index), user_records=1))
     assert len(one.shards) == 6

@@ -1,4 +1,4 @@
-"""Lineage: ancestors, which shard was open then, and verdicts on records of the past."""
+"""Lineage: ancestors, ends and defects."""
 
 from __future__ import annotations
 
@@ -10,19 +10,12 @@ from hypothesis import strategies as st
 
 from kpl_codec.errors import HashKeyError, ShardMapError, UnknownShard
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
-from kpl_codec.shards.history import history_of
 from kpl_codec.shards.lineage import Lineage
-from kpl_codec.shards.placement import Verdict
-from kpl_codec.shards.sequence_numbers import SequenceNumberError
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
 from ..steps import steps
 from .model import BEGIN, ModelStream, replace, sequence_number
-
-keys = st.one_of(
-    st.integers(0, MAX_HASH_KEY), st.sampled_from([0, 1, 2**126, 2**127 - 1, 2**127, MAX_HASH_KEY])
-)
 
 
 @st.composite
@@ -54,29 +47,6 @@ def naive_ancestors(shards, shard_id):
         found |= more
 
 
-@pytest.mark.requirement("LIN-6", "LIN-7", "LIN-9")
-@given(streams(), keys)
-def test_every_second_of_a_life_is_answered_right(life, key):
-    stream, then = life
-    lineage = Lineage(stream.shards)
-    assert lineage.defects() == ()
-    for second, open_shards in then.items():
-        (truth,) = [s for s in open_shards if key in s.hash_key_range]
-        created = int((lineage.created(truth.shard_id) - BEGIN).total_seconds())
-        index = int(truth.shard_id[-12:])
-        number = sequence_number(index, created, second, index=7)
-        assert lineage.shard_at_sequence_number(key, number).shard_id == truth.shard_id
-        assert lineage.shard_at_time(key, BEGIN + timedelta(seconds=second)).shard_id == truth.shard_id
-        history = history_of(lineage, key, truth.shard_id, number, aggregated=True)
-        assert history.verdict is Verdict.EXPECTED
-        assert history.shard_then.shard_id == truth.shard_id
-        assert history.number_in_shard
-        assert history.hinted_shard_id == truth.shard_id
-        assert truth.shard_id in {s.shard_id for s in history.chain}
-    assert lineage.shard_at_time(key, BEGIN) is None
-    assert lineage.shard_at_sequence_number(key, 0) is None
-
-
 @given(streams(), st.randoms(use_true_random=False))
 def test_ancestors_and_order_equal_the_plain_ones(life, rng):
     stream, _ = life
@@ -84,7 +54,7 @@ def test_ancestors_and_order_equal_the_plain_ones(life, rng):
     rng.shuffle(shuffled)
     lineage = Lineage(shuffled)
     assert lineage == Lineage(stream.shards)
-    order = [s.shard_id for s in lineage]
+    order = list(lineage)
     for shard in stream.shards:
         ancestors = {s.shard_id for s in lineage.ancestors(shard.shard_id)}
         assert ancestors == naive_ancestors(stream.shards, shard.shard_id)
@@ -133,7 +103,7 @@ def test_walks_visit_only_the_shards_they_are_about():
         )
         for n in range(count)
     ]
-    lineage = ShardMap(shards).lineage
+    lineage = ShardMap(shards)
 
     few, all_of_them = (
         steps(lineage.ancestors, shards[5].shard_id),
@@ -150,12 +120,12 @@ def test_lineage_grows_by_listings_and_forgets_nothing(life, data):
     stream, then = life
     lineage = Lineage(())
     for second in sorted(then):
-        lineage = Lineage([*lineage, *then[second]])  # AT_LATEST listings, one after the other
-    assert {s.shard_id for s in lineage} == {s.shard_id for s in stream.shards}
+        lineage = Lineage([*lineage.values(), *then[second]])  # AT_LATEST listings, one after the other
+    assert set(lineage) == {s.shard_id for s in stream.shards}
     for shard in stream.shards:
         assert lineage.hash_key_range(shard.shard_id) == shard.hash_key_range
-    whole = Lineage([*lineage, *stream.shards])  # and FROM_TRIM_HORIZON tells the ends
-    assert [s.open for s in whole] == [s.open for s in stream.shards]
+    whole = Lineage([*lineage.values(), *stream.shards])  # and FROM_TRIM_HORIZON tells the ends
+    assert [s.open for s in whole.values()] == [s.open for s in stream.shards]
     expired = data.draw(st.integers(0, len(stream.shards) - 1))
     partial = Lineage(stream.shards[expired:])  # the oldest have expired
     assert {d.code for d in partial.defects()} == set()
@@ -168,83 +138,23 @@ def one_split() -> tuple[ModelStream, Lineage]:
     return stream, Lineage(stream.shards)
 
 
-LOW, HIGH = 5, MAX_HASH_KEY - 5
-P, A, B = (f"shardId-{n:012d}" for n in range(3))
+P = "shardId-000000000000"
 
 
-@pytest.mark.requirement("LIN-8", "LIN-9", "PLC-1", "PLC-2", "PLC-3")
-@pytest.mark.parametrize(
-    ("key", "shard", "number", "aggregated", "verdict", "then"),
-    [
-        # written before the split (at 51), on the parent: right at the time
-        (LOW, P, sequence_number(0, 0, 10, 1), True, Verdict.EXPECTED, P),
-        (LOW, A, sequence_number(1, 51, 60, 1), True, Verdict.EXPECTED, A),
-        # the parent holds a record with a number that only a child can have given out
-        (LOW, P, sequence_number(1, 51, 60, 1), True, Verdict.ON_PARENT, A),
-        # a child holds a record with a number of the parent's days
-        (LOW, A, sequence_number(0, 0, 10, 1), True, Verdict.ON_CHILD, P),
-        (HIGH, A, sequence_number(1, 51, 60, 1), True, Verdict.STRAY, B),
-        (HIGH, A, sequence_number(1, 51, 60, 1), False, Verdict.EXPLICIT_HASH_KEY_IMPLIED, B),
-        (LOW, "shardId-000000000009", sequence_number(9, 51, 60, 1), True, Verdict.UNKNOWN_SHARD, A),
-        (LOW, None, sequence_number(1, 51, 60, 1), True, Verdict.UNKNOWN_SHARD, A),
-        (None, A, sequence_number(1, 51, 60, 1), False, Verdict.UNKNOWN_SHARD, None),
-        (LOW, A, None, True, Verdict.EXPECTED, None),
-    ],
-)
-def test_verdicts(key, shard, number, aggregated, verdict, then):
-    _, lineage = one_split()
-    history = history_of(lineage, key, shard, number, aggregated=aggregated)
-    assert history.verdict is verdict
-    assert (history.shard_then.shard_id if history.shard_then else None) == then
-
-
-@pytest.mark.requirement("PLC-1")
-def test_an_auto_stream_accuses_nobody():
-    stream, _ = one_split()
-    lineage = Lineage(stream.shards, "AUTO")
-    history = history_of(lineage, HIGH, A, sequence_number(1, 51, 60), aggregated=True)
-    assert history.verdict is Verdict.DISTRIBUTION_AUTO
-    assert ShardMap(stream.shards, "AUTO").lineage == lineage
-
-
-@pytest.mark.requirement("LIN-4")
-def test_a_number_before_its_shard_is_noticed():
-    _, lineage = one_split()
-    assert history_of(lineage, LOW, A, sequence_number(0, 0, 10), aggregated=True).number_in_shard is False
-    assert history_of(lineage, LOW, A, None, aggregated=True).number_in_shard is None
-    hint = history_of(lineage, LOW, A, sequence_number(2, 51, 60), aggregated=True).hinted_shard_id
-    assert hint == B  # a hint, and no verdict of its own
-
-
-@pytest.mark.requirement("LIN-6")
-def test_starting_numbers_that_do_not_grow_give_no_answer():
+def test_a_child_that_begins_with_its_parent_is_odd():
     """kinesis-local starts the child of a merge where its second parent started."""
     stream = ModelStream(2, now=0)
     stream.merge(0)
     start = stream.shards[1].starting_sequence_number
     lineage = Lineage([*stream.shards[:2], replace(stream.shards[2], starting_sequence_number=start)])
-    assert lineage.shard_at_sequence_number(HIGH, sequence_number(1, 0, 0, 1)) is None
-    assert lineage.shard_at_sequence_number(LOW, sequence_number(0, 0, 0, 1)) is not None
     assert [d.code for d in lineage.defects()] == ["child-not-newer"]
 
 
-@pytest.mark.requirement("LIN-6")
-def test_ending_numbers_are_not_looked_at():
-    """kinesis-local gives every closed shard the ending number 2^63 - 1."""
-    stream, _ = one_split()
-    odd = [replace(stream.shards[0], ending_sequence_number=str(2**63 - 1)), *stream.shards[1:]]
-    assert Lineage(odd).shard_at_sequence_number(LOW, sequence_number(0, 0, 10, 1)).shard_id == P
-
-
-def test_no_numbers_no_answer_and_bad_ones_are_refused():
+def test_what_is_not_known_has_no_answer():
     shard = Shard("shardId-000000000000", ALL_HASH_KEYS)
     lineage = Lineage([shard])
-    assert lineage.shard_at_sequence_number(0, "5") is None
-    assert lineage.shard_at_time(0, BEGIN) is None
     assert lineage.created(shard.shard_id) is None
-    assert Lineage([replace(shard, starting_sequence_number="odd")]).shard_at_sequence_number(0, "5") is None
-    with pytest.raises(SequenceNumberError):
-        history_of(lineage, 0, None, "05", aggregated=False)
+    assert Lineage([replace(shard, starting_sequence_number="odd")]).created(shard.shard_id) is None
     with pytest.raises(HashKeyError):
         lineage.chain(-1)
     for method in (lineage.__getitem__, lineage.parents, lineage.ancestors, lineage.created):
@@ -272,7 +182,7 @@ def test_no_numbers_no_answer_and_bad_ones_are_refused():
 def test_a_listing_that_contradicts_is_refused(change):
     stream, lineage = one_split()
     with pytest.raises(ShardMapError) as caught:
-        Lineage([*lineage, replace(stream.shards[0], **change)])
+        Lineage([*lineage.values(), replace(stream.shards[0], **change)])
     assert caught.value.code == "duplicate"
     assert caught.value.shard_ids == (P,)
 

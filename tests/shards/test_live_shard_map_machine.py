@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kpl_codec.format.hash_keys import HashKeyRange
-from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, State
+from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed
 from tests.examples import examples
 
 from .model import ModelStream
@@ -180,7 +180,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     def changed(self, event):
         if event.recreated:
             self.seen.clear()
-        self.seen |= {s.shard_id: s.hash_key_range for s in event.shard_map}
+        self.seen |= {i: s.hash_key_range for i, s in event.shard_map.items()}
         started = self.live._known.listed_at
         assert started == self.begun
         # Each range was open at some moment while the listing ran.
@@ -203,11 +203,11 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         shard_map = self.live.shard_map
         for key in KEYS:
             predicted = self.live.predict(key)
-            if self.live.state is not State.READY:
+            if self.live.state != "READY":
                 # Only shards are predicted that no report is about, and no other shard disputes.
                 assert predicted is None or key in self.live.shard(predicted).hash_key_range
             else:
-                (linear,) = [s.shard_id for s in shard_map if s.open and key in s.hash_key_range]
+                (linear,) = [s.shard_id for s in shard_map.values() if s.open and key in s.hash_key_range]
                 assert predicted == linear
                 if self.last_reshard < self.live._known.listed_at:
                     assert predicted == self.stream.shard_for(key).shard_id
@@ -230,7 +230,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
                 timer = self.live.timer()
                 self.now = max(self.now + 1, timer or 0)
                 if self.live._refresh is None and timer is None:
-                    if self.live.state is State.READY and self.last_reshard < self.live._known.listed_at:
+                    if self.live.state == "READY" and self.last_reshard < self.live._known.listed_at:
                         return
                     self.live.refresh(self.now)
                     self.begun = self.now

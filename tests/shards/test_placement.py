@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.shards import verify_placement
 from kpl_codec.shards.placement import Judge
 
 from .test_shard_map import HALF, MERGED, SPLIT, shard
@@ -16,7 +19,7 @@ EXPIRED = kpl.ShardMap([shard(1, 0, HALF - 1, closed=True), shard(5, 0, 2**128 -
 OLD = kpl.ShardMap([shard(0, 0, 2**128 - 1), shard(1, 0, HALF - 1, 0, closed=True)])
 
 
-@pytest.mark.requirement("PLC-1", "PLC-2", "PLC-3", "PLC-4", "SHD-4")
+@pytest.mark.requirement("LIN-8", "PLC-1", "PLC-2", "PLC-3", "PLC-4", "SHD-4")
 @pytest.mark.parametrize(
     ("hash_key", "shard_id", "shard_map", "aggregated", "verdict", "expected", "in_range"),
     [
@@ -49,26 +52,32 @@ def test_the_table(hash_key, shard_id, shard_map, aggregated, verdict, expected,
 def test_a_single_range_stands_in_for_a_map() -> None:
     judge = Judge(None, kpl.HashKeyRange(0, 5)).on(None)
     inside, outside = judge.place(5, certain=True), judge.place(6, certain=True)
-    assert (inside.verdict, outside.verdict) == (kpl.Verdict.EXPECTED, kpl.Verdict.STRAY)
+    assert (inside.verdict, outside.verdict) == ("expected", "stray")
+
+
+@pytest.mark.requirement("LIN-4")
+@given(st.none() | st.integers(0, 2**190).map(str), st.sampled_from(ID[:4]))
+def test_what_a_sequence_number_hints_at_changes_no_verdict(number, shard_id) -> None:
+    record = kpl.KinesisRecord("a", b"", number, shard_id)
+    without = record._replace(sequence_number=None)
+    assert verify_placement(record, MERGED_MAP) == verify_placement(without, MERGED_MAP)
 
 
 @pytest.mark.requirement("PLC-2", "KEY-4")
 def test_records_are_judged_by_their_effective_hash_key() -> None:
     low = kpl.KinesisRecord("a", b"", "1", ID[1])  # md5("a") is in the lower half
-    assert kpl.verify_placement(low, SPLIT_MAP).verdict is kpl.Verdict.EXPECTED
-    assert (
-        kpl.verify_placement(low._replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
-    )
+    assert verify_placement(low, SPLIT_MAP).verdict == "expected"
+    assert verify_placement(low._replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
     # a producer that knows its explicit hash key gets a plain answer
     sent = low._replace(explicit_hash_key=str(HALF))
-    assert kpl.verify_placement(sent, SPLIT_MAP).verdict is kpl.Verdict.STRAY
+    assert verify_placement(sent, SPLIT_MAP).verdict == "stray"
     nameless = kpl.KinesisRecord(None, b"", "1", ID[1])
-    assert kpl.verify_placement(nameless, SPLIT_MAP).verdict is kpl.Verdict.UNKNOWN_SHARD
+    assert verify_placement(nameless, SPLIT_MAP).verdict == "unknown-shard"
     user_record = next(
         kpl.deaggregate(
             [kpl.KinesisRecord("x", kpl.encode([kpl.UserRecord("a", b"", str(HALF))]), "1", ID[1])]
         )
     )
-    assert kpl.verify_placement(user_record, SPLIT_MAP).verdict is kpl.Verdict.STRAY
+    assert verify_placement(user_record, SPLIT_MAP).verdict == "stray"
     with pytest.raises(kpl.HashKeyError):
-        kpl.verify_placement(low._replace(explicit_hash_key="x"), SPLIT_MAP)
+        verify_placement(low._replace(explicit_hash_key="x"), SPLIT_MAP)

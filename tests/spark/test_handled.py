@@ -13,7 +13,7 @@ from kpl_codec.audit.handled import read_handled
 from kpl_codec.audit.judge import judge
 from kpl_codec.audit.names import Names, runs_of
 from kpl_codec.audit.tally import Tally
-from kpl_codec.ledger import Kind, Row
+from kpl_codec.ledger import Row
 from kpl_codec.spark import handled_runs
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -24,7 +24,7 @@ SCHEMA = "shardId string, sequenceNumber string, subSequenceNumber long, data st
 def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
     chance = random.Random(1)
     rows = [
-        Row(Kind.DELIVERED, f"shardId-{n % 3:012d}", str(10**55 + n), chance.randint(1, 30), 0)
+        Row("delivered", f"shardId-{n % 3:012d}", str(10**55 + n), chance.randint(1, 30), 0)
         for n in range(300)
     ]
     table = [

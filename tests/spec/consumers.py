@@ -11,6 +11,7 @@ from aws_kinesis_agg.deaggregator import iter_deaggregate_records
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
+from kpl_codec.format.hash_keys import partition_key_hash
 
 from .vectors import Written
 
@@ -87,4 +88,4 @@ def compared(given: Iterable[Row], found: Iterable[Row]) -> Counter[str]:
 def _hashed(row: Row) -> tuple[str, bytes, str]:
     """With the effective hash key; the explicit one where it is no number."""
     key, data, explicit = row
-    return key, data, str(kpl.partition_key_hash(key)) if explicit is None else explicit
+    return key, data, str(partition_key_hash(key)) if explicit is None else explicit

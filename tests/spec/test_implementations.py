@@ -12,6 +12,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
 from kpl_codec.format import wire
+from kpl_codec.format.codec import is_canonical
 from kpl_codec.format.disguises import disguise_of
 
 from .consumers import Row, compared, from_aws_kinesis_agg, from_kcl, from_report, put, range_of
@@ -57,7 +58,7 @@ def test_fluent_bit_gives_user_records_the_keys_of_others():
             given.partition_key: user.partition_key for given, user in zip(case.inputs, users, strict=True)
         }
         assert sorted(table) == sorted(table.values())
-        assert kpl.is_canonical(output.data)
+        assert is_canonical(output.data)
         assert output.partition_key == users.partition_key_table[0]
         swapped += sum(given != user for given, user in table.items())
         for given, user in zip(case.inputs, users, strict=True):

@@ -30,7 +30,7 @@ SHARD = {"ShardId": "s", "HashKeyRange": ALL, "SequenceNumberRange": {"StartingS
         (kpl.UserRecord("a", "text"), "data-type", "data"),  # type: ignore[arg-type]
         (kpl.UserRecord("a", bytearray(b"x")), "data-type", "data"),  # type: ignore[arg-type]
         (kpl.UserRecord("a", None), "data-type", "data"),  # type: ignore[arg-type]
-        (kpl.UserRecord("a", b"", 5), "explicit-hash-key", "explicit_hash_key"),  # type: ignore[arg-type]
+        (kpl.UserRecord("a", b"", True), "explicit-hash-key", "explicit_hash_key"),
         (kpl.UserRecord("a", b"", "+5"), "explicit-hash-key", "explicit_hash_key"),
         (kpl.UserRecord("a", b"", "007"), "explicit-hash-key", "explicit_hash_key"),
         (kpl.UserRecord("a", b"", str(2**128)), "explicit-hash-key", "explicit_hash_key"),

@@ -54,11 +54,11 @@ def test_plain_data_is_plain(data: bytes) -> None:
 @given(kst.reshard_histories())
 def test_histories_are_streams(history: kst.ReshardHistory) -> None:
     for before, after in zip(history.maps, history.maps[1:], strict=False):
-        for shard in before:
+        for shard in before.values():
             assert after[shard.shard_id].hash_key_range == shard.hash_key_range
             if not shard.open:
                 assert after[shard.shard_id] == shard
-    for shard in history.now:
+    for shard in history.now.values():
         covered = [p.hash_key_range for p in history.now.parents(shard.shard_id)] or [ALL_HASH_KEYS]
         assert any(shard.hash_key_range.overlaps(keys) for keys in covered)
         assert len(shard.starting_sequence_number or "") == 56

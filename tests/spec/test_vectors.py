@@ -10,8 +10,11 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
-from kpl_codec.format.codec import AggregatedRecordBuilder
+from kpl_codec.format.codec import AggregatedRecordBuilder, is_canonical
 from kpl_codec.format.disguises import disguise_of
+from kpl_codec.format.hash_keys import format_hash_key, hash_key_from_bytes, hash_key_to_bytes, parse_hash_key
+from kpl_codec.schema_registry import SchemaFrameError, frame, unframe
+from kpl_codec.shards import verify_placement
 
 from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
 
@@ -46,7 +49,7 @@ def test_decode(vector: Vector) -> None:
     if "user_records" in vector:
         assert list(kpl.decode(data)) == list(map(user_record, vector["user_records"]))
         assert kpl.is_aggregated(data)
-        assert kpl.is_canonical(data) == explanation.canonical == vector["canonical"]
+        assert is_canonical(data) == explanation.canonical == vector["canonical"]
         assert explanation.sound
         return
     with pytest.raises(kpl.DecodeError) as caught:
@@ -118,18 +121,18 @@ def test_hash_key(vector: Vector) -> None:
             kpl.effective_hash_key(*keys)
         return
     hash_key = kpl.effective_hash_key(*keys)
-    assert kpl.format_hash_key(hash_key) == vector["hash_key"]
-    assert kpl.hash_key_to_bytes(hash_key).hex() == vector["column"]
-    assert kpl.hash_key_from_bytes(bytes.fromhex(vector["column"])) == hash_key
+    assert format_hash_key(hash_key) == vector["hash_key"]
+    assert hash_key_to_bytes(hash_key).hex() == vector["column"]
+    assert hash_key_from_bytes(bytes.fromhex(vector["column"])) == hash_key
 
 
 @pytest.mark.parametrize("vector", of_kind("hash-key-text"))
 def test_hash_key_text(vector: Vector) -> None:
     if "error" in vector:
         with pytest.raises(kpl.HashKeyError):
-            kpl.parse_hash_key(vector["input"]["text"])
+            parse_hash_key(vector["input"]["text"])
     else:
-        assert kpl.format_hash_key(kpl.parse_hash_key(vector["input"]["text"])) == vector["hash_key"]
+        assert format_hash_key(parse_hash_key(vector["input"]["text"])) == vector["hash_key"]
 
 
 @pytest.mark.parametrize("vector", of_kind("hash-key-range"))
@@ -157,8 +160,11 @@ def test_shard_map(vector: Vector) -> None:
         assert found.shard_for(int(hash_key)).shard_id == shard_id
     unknown = {shard: list(missing) for shard, missing in found.unknown_parents.items()}
     assert unknown == vector["unknown_parents"]
-    for shard in found:
-        assert found[shard.shard_id] is shard
+    for shard_id, shard in found.items():
+        assert shard_id in found
+        assert found[shard_id] is found.get(shard_id) is shard
+        assert shard.shard_id == shard_id
+    assert len(found) == len(list(found))
     with pytest.raises(kpl.UnknownShard):
         found["shardId-of-another-stream"]
 
@@ -171,12 +177,12 @@ def test_placement(vector: Vector) -> None:
         record = kpl.DeaggregatedRecord(
             given["partition_key"], b"", given["explicit_hash_key"], (), "1", 0, True, given["shard_id"], None
         )
-        found = kpl.verify_placement(record, shard_map)
+        found = verify_placement(record, shard_map)
     else:
         plain = kpl.KinesisRecord(
             given["partition_key"], b"", "1", given["shard_id"], None, given["explicit_hash_key"]
         )
-        found = kpl.verify_placement(plain, shard_map)
+        found = verify_placement(plain, shard_map)
     assert found.verdict == vector["verdict"]
     assert found.expected_shard_id == vector["expected_shard_id"]
     assert found.in_range == vector["in_range"]
@@ -206,7 +212,7 @@ def row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
         "tags": [{"key": key, "value": value} for key, value in record.tags] or None,
         "defects": [defect.code for defect in record.defects] or None,
         "kcl": record.kcl,
-        "placement": placement.verdict.value if placement is not None else None,
+        "placement": placement.verdict if placement is not None else None,
         "aggregate": placement.aggregate if placement is not None else None,
     }
     return {**fields, **{name: value for name, value in optional.items() if value is not None}}
@@ -243,3 +249,17 @@ def test_deaggregate(vector: Vector, given_as: Any) -> None:
         found = {name: getattr(counts, name) for name in vector["counts"]}
         assert {name: dict(v) if isinstance(v, dict) else v for name, v in found.items()} == vector["counts"]
     assert rows == vector["rows"]
+
+
+@pytest.mark.parametrize("vector", of_kind("schema-frame"))
+def test_schema_frames(vector: Vector) -> None:
+    data = bytes.fromhex(vector["input"]["data"])
+    if "error" in vector:
+        with pytest.raises(SchemaFrameError) as caught:
+            unframe(data)
+        assert facts(caught.value, vector["error"]) == vector["error"]
+        return
+    version, payload = unframe(data)
+    assert (version, payload.hex()) == (vector["schema_version_id"], vector["payload"])
+    if version is not None:
+        assert frame(payload, version, compress=data[1] == 5) == data

@@ -13,12 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 import kpl_codec as kpl
 from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_lambda
-from kpl_codec.adapters.json_stream import Defect, json_documents
-from kpl_codec.aws import AsyncProducer, Producer, fetch_lineage, fetch_shard_map, read_stream
-from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
+from kpl_codec.aws import AsyncProducer, Producer, aio, fetch_lineage, fetch_shard_map, read_stream
+from kpl_codec.aws.queues import find_queue
+from kpl_codec.aws_lambda import Poison, aio_queues, process_user_records, process_window, user_records
+from kpl_codec.aws_lambda.batch import Once
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
-from kpl_codec.deaggregation import kcl
-from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerConfig, ProducerFull
+from kpl_codec.aws_lambda.queues import process_queue_records
+from kpl_codec.deaggregation import Node
+from kpl_codec.deaggregation import Outcome as KclOutcome
+from kpl_codec.producer import Attempt, Delivery, DeliveryError, ProducerConfig, ProducerFull
+from kpl_codec.shards import Lineage
 from kpl_codec.spark import KinesisDataSource, deaggregate, verify
 from kpl_codec.testing import strategies as kpl_st
 from kpl_codec.testing.local_kinesis import LocalKinesis
@@ -51,6 +55,23 @@ def window_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return process_window(event, count)
 
 
+def consume_a_queue(client: Any, once: Once) -> int:
+    def handle(record: kpl.DeaggregatedRecord) -> None:
+        print(record.record_id)
+
+    queue = find_queue(client, "orders-queue")
+    counts = process_queue_records(client, queue, handle, once=once, visibility=60, batch=None)
+    return counts.acknowledged
+
+
+async def consume_it_on_asyncio(client: Any) -> int:
+    async def handle(records: list[kpl.DeaggregatedRecord]) -> None:
+        print(len(records))
+
+    counts = await aio_queues.process_queue_records(client, "arn", handle, batch=10, concurrency=4)
+    return counts.user_records
+
+
 def firehose_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     def upper(record: kpl.DeaggregatedRecord) -> Transformed | None:
         return Transformed(record.data.upper(), {"tenant": "a"}) if record.data else None
@@ -78,7 +99,7 @@ def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedR
         records = from_get_records(answer, shard_id="shardId-000000000000")
         deaggregated = kpl.deaggregate(records, "report", shard_map=shard_map)
         for record in deaggregated:
-            if record.placement is not None and record.placement.verdict is not kpl.Verdict.EXPECTED:
+            if record.placement is not None and record.placement.verdict != "expected":
                 place: str | None = record.placement.expected_shard_id
                 print(place, record.kcl == "dropped", [defect.offset for defect in record.defects])
             yield record
@@ -89,10 +110,19 @@ def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedR
 def whole_stream() -> int:
     client = boto3.client("kinesis")
     shard_map = fetch_shard_map(client, "orders")
-    lineage: kpl.Lineage = fetch_lineage(client, "orders")
+    lineage: Lineage = fetch_lineage(client, "orders")
     shard: kpl.Shard = shard_map.shard_for(kpl.effective_hash_key("customer-17"))
+    print(shard.shard_id in shard_map, {i: shard.open for i, shard in shard_map.items()})
     print(shard.hash_key_range.size, [child.shard_id for child in lineage.children(shard.shard_id)])
     return sum(len(record.data) for record in kpl.deaggregate(read_stream(client, "orders")))
+
+
+async def whole_stream_with_asyncio(client: object) -> int:
+    shard_map: kpl.ShardMap = await aio.fetch_shard_map(client, "orders", closed=True)
+    lineage: Lineage = await aio.fetch_lineage(client, "orders")
+    record: kpl.KinesisRecord | None = await aio.read_record(client, "orders", "shardId-000000000000", "1")
+    print(len(shard_map), len(lineage.children("shardId-000000000000")), record)
+    return sum([len(record.data) async for record in aio.read_stream(client, "orders", follow=True)])
 
 
 def captures(text: str) -> None:
@@ -102,8 +132,6 @@ def captures(text: str) -> None:
         else:
             when: datetime | None = item.approximate_arrival_timestamp
             print(item.data, when)
-    for found in json_documents([text.encode()]):
-        print(found.code if isinstance(found, Defect) else found.value)
     event: dict[str, Any] = to_lambda(kinesis_records(text), stream_arn="arn")
     print(event)
 
@@ -112,7 +140,7 @@ def captures(text: str) -> None:
 
 
 def produce() -> None:
-    config = ProducerConfig(record_ttl=60_000, ordering="partition-key", reshard_proof=True)
+    config = ProducerConfig(record_ttl_ms=60_000, ordering="partition-key", reshard_proof=True)
     with Producer("orders", config=config) as producer:
         try:
             future = producer.put("customer-17", b"data", tags=(kpl.Tag("trace", "1"),))
@@ -123,13 +151,21 @@ def produce() -> None:
             delivery: Delivery = future.result(timeout=10)
         except DeliveryError as error:
             first: Attempt = error.attempts[0]
-            print(error.outcome is Outcome.EXPIRED, first.code)
+            print(error.outcome == "expired", first.code)
         else:
             print(delivery.shard_id, delivery.sequence_number)
 
 
+async def keep_undelivered(error: DeliveryError) -> None:
+    key: str | None = error.user_record.partition_key
+    data: bytes = error.user_record.data
+    print(key, len(data), error.user_record.explicit_hash_key, error.may_be_stored)
+    with Producer("dead-letters", on_undelivered=lambda error: print(error.reason)) as producer:
+        producer.put(*error.user_record)
+
+
 async def produce_async() -> None:
-    async with AsyncProducer("orders") as producer:
+    async with AsyncProducer("orders", on_undelivered=keep_undelivered) as producer:
         delivery = await (await producer.put("customer-17", b"data"))
         print(delivery.sub_sequence_number)
 
@@ -177,7 +213,7 @@ def say(data: bytes) -> str:
 
 def write(records: list[kpl.UserRecord]) -> bytes:
     try:
-        return kpl.encode(records)
+        return kpl.encode([*records, kpl.UserRecord("key", b"data", 2**127)])
     except kpl.AggregateFull as error:
         return bytes(error.size - error.max_size)
     except kpl.EncodeError as error:
@@ -188,8 +224,8 @@ def write(records: list[kpl.UserRecord]) -> bytes:
 def explained(data: bytes) -> None:
     explanation = kpl.explain(data)
     for _, node in explanation.root.walk():
-        assert_type(node, kpl.Node)
-    outcome: kcl.Outcome = kcl.outcome(data, kpl.ALL_HASH_KEYS)
+        assert_type(node, Node)
+    outcome: KclOutcome = kpl.explain(data, hash_key_range=kpl.ALL_HASH_KEYS).kcl
     if outcome.reason == "out-of-range":
         print(explanation.kind == "broken frame", outcome)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Run:
         self._capsys = capsys
 
     def __call__(self, *more: str) -> int:
-        given = ("--input", str(self.input), "--shards", str(self.shards), "--output", str(self.output))
+        given = (str(self.input), "--shards", str(self.shards), "--output", str(self.output))
         status = main(["validate", "--quiet", "--engine", "local", *given, *more])
         captured = self._capsys.readouterr()
         self.out, self.err = captured.out, captured.err
@@ -83,6 +84,36 @@ def test_a_clean_capture(run: Run) -> None:
     assert kpl.ShardMap.from_json((run.output / "shards.json").read_text()) == MAP
     assert (run.output / "summary.txt").read_text().strip() in run.out
     assert not (run.output / "_work").exists()
+
+
+@pytest.mark.requirement("SPK-94")
+def test_without_user_records_all_else_is_the_same(run: Run) -> None:
+    """Everything that can be wrong (and a copy that repair put), with them and without."""
+    users = sorted_by_shard(100)
+    mixed = users[LOWER][:10] + users[UPPER][:10]
+    copy = users[LOWER][0]._replace(tags=(kpl.Tag("kpl_codec.repair", f"{LOWER}/10/0"),))
+    lines = [
+        json.dumps(answer(kpl.encode(mixed), kpl.encode(users[LOWER][20:]), shard=LOWER, first=10)),
+        json.dumps(
+            answer(kpl.encode([copy]), kpl.encode(users[LOWER])[:-1], b"plain", shard=LOWER, first=20)
+        ),
+        json.dumps(answer(framed(b"\x0a\x01k"), kpl.encode(users[UPPER]), shard=UPPER, first=30)),
+        "{",
+    ]
+    (run.input / "a.jsonl").write_text("\n".join([*lines, lines[0]]))
+    results = []
+    for more in ((), ("--no-user-records",)):
+        assert run("--json", *more) == 1
+        assert (run.output / "user-records").exists() == (not more)
+        told = json.loads(run.out)
+        del told["generated"]
+        results.append((told, run.findings()))
+        shutil.rmtree(run.output)
+    assert results[0] == results[1]
+    assert {kind["kind"] for kind in results[0][1]} >= {"mixed-aggregate", "duplicate", "no-user-records"}
+    assert run("--no-user-records") == 1
+    assert "user-records/" not in run.out
+    assert main(["repair", str(run.output)]) == 2
 
 
 @pytest.mark.requirement("SPK-14", "SPK-17", "SPK-18", "PLC-5")
@@ -155,7 +186,7 @@ def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> 
     assert run() == 2
     assert "there is no file in it" in run.err
     (run.input / "a.jsonl").write_text(json.dumps(answer(b"x")))
-    assert run("--input", str(tmp_path / "missing")) == 2
+    assert run(str(tmp_path / "missing")) == 2
     assert "missing" in run.err
     gap = json.loads(MAP.to_json())
     gap["Shards"][1]["HashKeyRange"]["StartingHashKey"] = str(HALF + 5)
@@ -178,7 +209,7 @@ def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> 
     assert "not-empty (name another folder, or remove this one)" in run.err
     assert (run.output / "mine.txt").read_text() == "keep me"
     with pytest.raises(SystemExit) as caught:
-        main(["validate", "--input", "x"])
+        main(["validate", "x"])
     assert caught.value.code == 2
 
 

@@ -54,8 +54,11 @@ def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -
     capture(tmp_path / "in", 40)
     (tmp_path / "shards.json").write_text(MAP.to_json())
     code = (
+        "import threading\n"
         "from kpl_codec.validation import LocalEngine, local, read_shard_map, validate\n"
         "local.IN_PROCESS_BYTES = 0\n"
+        "do = local._Worker.do\n"
+        "local._Worker.do = lambda worker, number: (do(worker, number), threading.Event().wait())\n"
         f"validate([{str(tmp_path / 'in')!r}], read_shard_map({str(tmp_path / 'shards.json')!r}), "
         f"{str(tmp_path / 'out')!r}, engine=LocalEngine(cores=2), task_bytes=1000)\n"
     )
@@ -87,12 +90,14 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
     (tmp_path / "shards.json").write_text(MAP.to_json())
     code = (
         # A shell that starts something in the background has it ignore Ctrl-C.
-        "import signal, sys\n"
+        "import signal, sys, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from kpl_codec.cli.main import main\n"
         "from kpl_codec.validation import local\n"
         "local.IN_PROCESS_BYTES = 0\n"
-        f"sys.exit(main(['validate', '--quiet', '--input', {str(tmp_path / 'in')!r}, '--shards', "
+        "do = local._Worker.do\n"
+        "local._Worker.do = lambda worker, number: (do(worker, number), time.sleep(0.2))\n"  # 12 s for all
+        f"sys.exit(main(['validate', '--quiet', {str(tmp_path / 'in')!r}, '--shards', "
         f"{str(tmp_path / 'shards.json')!r}, '--output', {str(tmp_path / 'out')!r}, '--cores', '2']))\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
@@ -147,7 +152,7 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -
 @pytest.mark.requirement("SPK-40")
 def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
     capture(run.input, 1)
-    given = ["--input", str(run.input), "--shards", str(run.shards), "--output", str(run.output)]
+    given = [str(run.input), "--shards", str(run.shards), "--output", str(run.output)]
     code = (
         "import sys\n"
         "class Missing:\n"

@@ -99,11 +99,11 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
         capture.mkdir()
         shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
         (tmp_path / "shards.json").write_text(shard_map.to_json())
-        for shard in shard_map:
+        for shard in shard_map.values():
             records = read_stream(stream.client, stream.name, shard_ids=[shard.shard_id])
             answer = to_get_records(records, dump=True)
             (capture / f"{shard.shard_id}.json").write_text(json.dumps(answer))
-        given = ["--input", str(capture), "--shards", str(tmp_path / "shards.json")]
+        given = [str(capture), "--shards", str(tmp_path / "shards.json")]
         assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
     assert repair(stream, tmp_path / "out") == 0
     # Of other shards: those of two streams that are made within one second are equal in all that is known.
@@ -176,7 +176,7 @@ def test_captures_of_two_streams_are_not_put_to_one(tmp_path: Path, capsys: Any)
     mixed = kpl.encode([kpl.UserRecord(f"key-{number}", b"x") for number in range(20)])
     pages = [{**answer(mixed), "StreamName": name} for name in ("orders", "payments")]
     (tmp_path / "capture.jsonl").write_text("\n".join(map(json.dumps, pages)))
-    given = ["--input", str(tmp_path / "capture.jsonl"), "--shards", str(tmp_path / "shards.json")]
+    given = [str(tmp_path / "capture.jsonl"), "--shards", str(tmp_path / "shards.json")]
     assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
     assert main(["repair", "--quiet", str(tmp_path / "out")]) == 2
     assert "several streams" in capsys.readouterr().err
@@ -194,7 +194,7 @@ def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any
     shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
     (tmp_path / "shards.json").write_text(shard_map.to_json())
     capture.write_text(json.dumps(answer(kpl.encode(users), shard=shard_map.open_shards[0].shard_id)))
-    given = ["--input", str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
+    given = [str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
     assert main(["validate", "--quiet", *given]) == 1
     assert repair(stream, out) == 0
     assert re.search(r"23 +put", capsys.readouterr().out)

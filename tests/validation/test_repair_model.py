@@ -94,7 +94,6 @@ class RepairMachine(RuleBasedStateMachine):
                 line = {"StreamName": "orders", "ShardId": record.shard_id, "Records": [entry]}
                 lines.write(json.dumps(line) + "\n")
         given = [
-            "--input",
             str(run / "in"),
             "--shards",
             str(run / "shards.json"),

@@ -52,9 +52,17 @@ class Stream:
         )
         self.server.wait_active(self.name)
 
-    def validate(self, output: Path, *more: str) -> int:
-        given = ["--stream", self.name, "--endpoint-url", self.server.endpoint_url, "--region", "us-east-1"]
-        return main(["validate", "--quiet", *given, "--output", str(output), *more])
+    def validate(self, output: Path, *more: str, quiet: bool = True) -> int:
+        given = [
+            *["--quiet"] * quiet,
+            "--stream",
+            self.name,
+            "--endpoint-url",
+            self.server.endpoint_url,
+            "--region",
+            "us-east-1",
+        ]
+        return main(["validate", *given, "--output", str(output), *more])
 
 
 def read(output: Path) -> Counter[bytes]:
@@ -97,7 +105,7 @@ def test_a_shard_is_read_up_to_one_moment(stream: Stream) -> None:
 
 
 @pytest.mark.requirement("SPK-19")
-@pytest.mark.parametrize("more", ["--follow --engine local", "--once", "--input x"])
+@pytest.mark.parametrize("more", ["--follow --engine local", "--once", "x"])
 def test_options_that_do_not_go_together(tmp_path: Path, more: str, capsys: Any) -> None:
     given = ["--stream", "orders", "--output", str(tmp_path / "out"), *more.split()]
     try:

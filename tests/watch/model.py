@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import kpl_codec as kpl
+from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.live_shard_map import Failure
 from kpl_codec.watch import Call, Watch, WatchFinding
 
@@ -140,6 +141,6 @@ def key_on(shard: kpl.Shard, number: int = 0) -> str:
     """A partition key that hashes onto ``shard``; another one for another number."""
     for attempt in range(100_000):
         key = f"k{number}-{attempt}"
-        if kpl.partition_key_hash(key) in shard.hash_key_range:
+        if partition_key_hash(key) in shard.hash_key_range:
             return key
     raise AssertionError("no key")

@@ -69,7 +69,7 @@ def test_a_sample_looks_at_no_period_twice_and_counts_those_it_missed(times, gap
     stream = ModelStream(open_map(2))
     Traffic(stream, rate=5, naive=0.3).fill(START - 60, START + 400)
     watches, told = in_runs(stream, times, share=0.1, period=20.0)
-    for shard in stream.shard_map:
+    for shard in stream.shard_map.values():
         minutes = watches[-1].last_hour.minutes(shard.shard_id).values()
         # 10 slots of 2 s a period: looked at and missed periods add up to the time gone by.
         periods = sum(minute.stands_for_ms for minute in minutes) / 20_000
@@ -131,7 +131,7 @@ def test_a_stream_made_anew_between_two_runs_is_noticed():
     import kpl_codec as kpl
 
     def numbered(start: str) -> kpl.ShardMap:
-        return kpl.ShardMap(shard._replace(starting_sequence_number=start) for shard in open_map(2))
+        return kpl.ShardMap(shard._replace(starting_sequence_number=start) for shard in open_map(2).values())
 
     stream = ModelStream(numbered("1" + "0" * 20))
     Traffic(stream, rate=5, naive=0.5).fill(START - 60, START + 60)

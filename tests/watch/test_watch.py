@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.format.records import answered_record
 from kpl_codec.watch import Call, LastHour, Limits, Look, Watch, seconds_to_find
 from kpl_codec.watch.reading import Sampled
@@ -84,7 +85,7 @@ def test_a_naive_aggregator_is_named_with_its_shards_and_its_number():
     assert first.last_seen - START < seconds_to_find(0.02 * 80, 0.05, period=20)
     told += run(watch, stream, START + 60, START + 600)
     found = [f for f in watch.last_hour.findings() if f.kind == "naive-aggregator"]
-    assert {f.shard_id for f in found} == {s.shard_id for s in stream.shard_map}
+    assert {f.shard_id for f in found} == set(stream.shard_map)
     for finding in found:
         assert (finding.severity, finding.cause) == ("critical", "across-shards")
         assert finding.writer == "first-key"
@@ -188,7 +189,7 @@ def test_budgets_hold_even_when_the_server_says_no(calls, shard_calls, odds, cod
     largest = max((size for _, _, size in stream.sizes), default=0)
     # Answers under way when a budget ran out: at most one of each shard.
     holds([(at, float(size)) for at, _, size in stream.sizes], limits.bytes, 3 * largest)
-    for shard in stream.shard_map:
+    for shard in stream.shard_map.values():
         holds([(at, 1.0) for at, s in stream.calls if s == shard.shard_id], shard_calls, 1e-6)
         sizes = [(at, float(size)) for at, s, size in stream.sizes if s == shard.shard_id]
         holds(sizes, limits.shard_bytes, largest)
@@ -226,7 +227,7 @@ def split_map(before: kpl.ShardMap) -> kpl.ShardMap:
     return kpl.ShardMap(
         [
             closed,
-            *(shard for shard in before if shard.shard_id != first.shard_id),
+            *(shard for shard in before.values() if shard.shard_id != first.shard_id),
             kpl.Shard(f"shardId-{number:012d}", low, first.shard_id),
             kpl.Shard(f"shardId-{number + 1:012d}", high, first.shard_id),
         ]
@@ -246,7 +247,7 @@ def test_what_a_split_catches_is_told_at_once_and_to_the_record():
     child = after["shardId-000000000002"]
     stale = aggregate(after, before.open_shards[0], SOUND)
     keys = [key_on(before.open_shards[0], n % 7) for n in range(10)]
-    assert len({kpl.partition_key_hash(k) in child.hash_key_range for k in keys}) == 2
+    assert len({partition_key_hash(k) in child.hash_key_range for k in keys}) == 2
     for at in (100.3, 100.9):
         stream.put(child.shard_id, START + at, "a", stale)
     stream.shard_map = after
@@ -391,7 +392,7 @@ def test_a_shard_that_lived_between_two_maps_is_read():
     ]
     after = kpl.ShardMap(
         [
-            *(shard for shard in once if shard != child),
+            *(shard for shard in once.values() if shard != child),
             child._replace(ending_sequence_number="9" * 30),
             *grandchildren,
         ]

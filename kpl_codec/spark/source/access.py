@@ -57,7 +57,7 @@ class Access:
     def pace(self) -> Pace:
         """A pace that takes what the options allow on a shard."""
         options = self.options
-        return Pace(options.calls_per_second, options.bytes_per_second, clock=self.clock, sleep=self.sleep)
+        return Pace(options.calls_per_second, options.bytes_per_second, clock=self.clock)
 
     def cursor(self, shard_id: str, place: Place, pace: Pace, consumer: str | None = None) -> ShardCursor:
         """A cursor at a place. ``consumer``: the ARN of the consumer that subscribes, None to poll."""

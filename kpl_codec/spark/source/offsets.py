@@ -240,11 +240,11 @@ def with_listed(offset: StreamOffset, lineage: Lineage, listed: int | None = Non
         for key, ends in offset.shards.items()
         if key in lineage or not ends.drained
     }
-    for shard in lineage:
+    for shard_id, shard in lineage.items():
         # SPK-55: "A shard seen for the first time after the query began MUST be read from its first
         # record."
-        ends = shards.get(shard.shard_id, BatchEnd(TRIM_HORIZON, since=offset.listed))
-        shards[shard.shard_id] = with_beginning(ends, shard)
+        ends = shards.get(shard_id, BatchEnd(TRIM_HORIZON, since=offset.listed))
+        shards[shard_id] = with_beginning(ends, shard)
     return StreamOffset(offset.stream, shards, listed)
 
 

@@ -104,6 +104,7 @@ OPTIONS: Final = _table(
     ("placement", "false", _FLAG),
     ("tags", "false", _FLAG),
     ("maxDecompressedSize", None, _number(1)),
+    ("unframe", "false", _FLAG),
     ("failOnDataLoss", "true", _FLAG),
     ("maxFetchRecordsPerShard", "0", _limit()),
     ("maxSecondsPerShard", "600", _limit(1000)),

@@ -75,6 +75,7 @@ class Options:
     placement: bool
     tags: bool
     max_decompressed_size: int | None
+    unframe: bool
     fail_on_data_loss: bool
     max_records: int | None
     max_span: int | None
@@ -109,10 +110,9 @@ def parse_options(options: Mapping[str, str]) -> Options:
     if stream.region not in (None, values["region"] or stream.region):
         expected = f"{stream.region}, where the stream of this ARN is"
         raise OptionError(option="region", value=values["region"], expected=expected)
-    if values["policy"] == "none" and (
-        values["placement"] or values["tags"] or values["maxDecompressedSize"]
-    ):
-        expected = "strict, kcl or report with placement, tags or maxDecompressedSize"
+    opening = ("placement", "tags", "maxDecompressedSize", "unframe")
+    if values["policy"] == "none" and any(map(values.get, opening)):
+        expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
         raise OptionError(option="policy", value="none", expected=expected)
     return Options(
         stream_name=stream.name,
@@ -124,6 +124,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         placement=values["placement"],
         tags=values["tags"],
         max_decompressed_size=values["maxDecompressedSize"],
+        unframe=values["unframe"],
         fail_on_data_loss=values["failOnDataLoss"],
         max_records=values["maxFetchRecordsPerShard"],
         max_span=values["maxSecondsPerShard"],
@@ -171,9 +172,9 @@ def _producer(values: Mapping[str, Any]) -> ProducerConfig:
     try:
         return ProducerConfig(
             aggregation_enabled=values["sink.aggregationEnabled"],
-            record_max_buffered_time=values["sink.recordMaxBufferedTimeMs"],
+            record_max_buffered_time_ms=values["sink.recordMaxBufferedTimeMs"],
             max_connections=values["sink.maxConnections"],
-            record_ttl=values["sink.recordTtl"],
+            record_ttl_ms=values["sink.recordTtl"],
             ordering=values["sink.ordering"],
             compression=values["sink.compression"],
         )

@@ -62,8 +62,7 @@ class Planner:
 
     def check(self, option: str, position: Position) -> None:
         """Raise OptionError for a position that names a shard that is not listed, or a time to come."""
-        shard_ids = [shard.shard_id for shard in self.lineage()]
-        check_position(option, position, shard_ids, self._access.now_ms())
+        check_position(option, position, self.lineage(), self._access.now_ms())
 
     def begin_at(self, position: Position) -> StreamOffset:
         """The start of every present shard, before the first batch.
@@ -83,13 +82,12 @@ class Planner:
 
         shards: dict[str, BatchEnd]
         if isinstance(position, Place):
-            shards = {shard.shard_id: begin(position) for shard in lineage}
+            shards = {shard_id: begin(position) for shard_id in lineage}
         else:
             named = {shard_id: begin(place) for shard_id, place in position.items()}
             above = {shard.shard_id for key in named if key in lineage for shard in lineage.ancestors(key)}
             others = {
-                shard.shard_id: replace(begin(TRIM_HORIZON), drained=shard.shard_id in above)
-                for shard in lineage
+                shard_id: replace(begin(TRIM_HORIZON), drained=shard_id in above) for shard_id in lineage
             }
             shards = {**others, **named}
         shards = {key: with_beginning(ends, lineage[key]) for key, ends in shards.items()}
@@ -126,14 +124,13 @@ class Planner:
             )
             return with_beginning(tip, lineage[shard_id])
 
-        shard_ids = [shard.shard_id for shard in lineage]
-        return StreamOffset(self._stream, self.each(tip_of, shard_ids), self._listed)
+        return StreamOffset(self._stream, self.each(tip_of, lineage), self._listed)
 
     def stop_at_tip(self) -> None:
         """From now on `advance` stops at the present end of the stream (Trigger.AvailableNow)."""
         # SPK-58: "Under Trigger.AvailableNow a query MUST read every record that was there when it
         # started and none that came after, and then end."
-        shard_ids = [shard.shard_id for shard in self.lineage(fresh=True)]
+        shard_ids = [*self.lineage(fresh=True)]
         self._tips = self.each(lambda shard_id: self.shard(shard_id).tip(), shard_ids)
         for shard_id in shard_ids:
             self.shard(shard_id).forget()  # recently idle shards are asked, too

@@ -83,7 +83,7 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         # SPK-62: "A batch read MUST give every record from its starting position to its ending position,
         # whatever splits and merges lie between, and none that arrived after it was planned."
         planner, options = self.planner, self.options
-        shard_ids = [shard.shard_id for shard in planner.lineage(fresh=True)]
+        shard_ids = [*planner.lineage(fresh=True)]
         planner.check("startingPosition", options.starting_position)
         planner.check("endingPosition", options.ending_position)
         starts = _by_shard(options.starting_position, shard_ids)

@@ -53,7 +53,14 @@ def arrow_schema(options: Options) -> pa.Schema:
     kinesis = pa.schema(KINESIS_FIELDS)
     if options.policy == "none":
         return kinesis
-    return output_schema(kinesis, options.policy, placement=options.placement, tags=options.tags)
+    return output_schema(
+        kinesis,
+        options.policy,
+        placement=options.placement,
+        tags=options.tags,
+        unframe=options.unframe,
+        dictionaries=False,
+    )
 
 
 @dataclass
@@ -88,7 +95,7 @@ def shared_out(pieces: list[Piece], most: int | None = None) -> list[tuple[Piece
 
 def name_of(lineage: Lineage) -> str:
     """The same for listings that name the same shards, open and closed, as the same."""
-    text = "".join(f"{shard.shard_id} {shard.open}\n" for shard in lineage)
+    text = "".join(f"{shard_id} {shard.open}\n" for shard_id, shard in lineage.items())
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -132,8 +139,7 @@ class PieceReader:
     ) -> Generator[list[dict[str, Any]], None, bool]:
         """The records of a piece, read from ``begin`` on. ``first``: the record that must come first;
         ``left``: how many records are asked for. True: that place is gone, and loss is allowed."""
-        last = int(piece.end.sequence_number)
-        waits_since: float | None = None
+        end, waits_since = piece.end.sequence_number, None
         with closing(self._access.cursor(piece.shard_id, begin, pace, self._consumer)) as cursor:
             while True:
                 limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
@@ -144,20 +150,17 @@ class PieceReader:
                         raise
                     self._report_loss(piece, piece.start, GONE[error.code], error.reason)
                     return True
-                if answer.records:
-                    numbers = [record["SequenceNumber"] for record in answer.records]
-                    if first is not None and numbers[0] != first:
+                numbers = [record["SequenceNumber"] for record in answer.records]
+                if numbers:
+                    if first not in (None, numbers[0]):
                         self._report_loss(piece, piece.start, "trimmed", "the record is past retention")
                     first = waits_since = None
-                    left = None if left is None else left - len(numbers)
-                    if inside := _within(piece, answer.records):
-                        yield inside
-                    if int(numbers[-1]) >= last:
-                        if piece.end.sequence_number not in numbers:
-                            self._report_loss(
-                                piece, piece.end, "record-missing", "the batch should end there"
-                            )
-                        return False
+                    left = left and left - len(numbers)
+                    yield from _within(piece, answer.records)
+                if numbers and int(numbers[-1]) >= int(end):
+                    if end not in numbers:
+                        self._report_loss(piece, piece.end, "record-missing", "the batch should end there")
+                    return False
                 if answer.at_tip(limit):
                     # The driver has seen the end of this piece, but this reader may not see it yet.
                     now = self._access.clock()
@@ -178,10 +181,12 @@ class PieceReader:
             yield kinesis_batch(stream, piece.shard_id, records)
 
 
-def _within(piece: Piece, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records that are in a piece: where its start is gone, those before it come, too."""
+def _within(piece: Piece, records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The records that are in a piece, if any: where its start is gone, those before it come, too."""
     low, high = piece.start.lowest, piece.end.lowest
-    return [record for record in records if low <= int(record["SequenceNumber"]) < high]
+    inside = [record for record in records if low <= int(record["SequenceNumber"]) < high]
+    if inside:
+        yield inside
 
 
 def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -241,6 +246,8 @@ class TaskReader:
             shard_map=shard_map,
             tags=options.tags,
             max_decompressed_size=options.max_decompressed_size,
+            unframe=options.unframe,
+            dictionaries=False,
             max_batch_bytes=options.max_batch_bytes,
         )
         for batch in source:

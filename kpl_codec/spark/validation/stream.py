@@ -31,6 +31,7 @@ from ...report.counters import Tally
 from ...report.scan import findings_batch
 from ...report.whole import findings_of_the_whole
 from ...shards.shard_map import ShardMap
+from ...validation.check import check
 from ...validation.repaired import Repaired
 from ...validation.results import OutputError, Validation, check_output, write_report
 from ...validation.task import gather, judged, make_folders, part_name, work_folder, write_users
@@ -79,7 +80,8 @@ def _judge_and_write(
 
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
-        rows = judged(map(_captured, batches), shard_map, work, name, repaired=Repaired())
+        checked = check(map(_captured, batches), shard_map)
+        rows = judged(checked, shard_map, work, name, repaired=Repaired())
         yield count_batch(write_users(rows, shard_map, users, name))
 
     return run

@@ -19,6 +19,7 @@
 | `non_canonical_records` | `Aggregate`: the same user records in other bytes that are as legal |
 | `defective_frames` | `DefectiveFrame`: a sound aggregate with one named thing wrong |
 | `plain_data` | data that is no aggregate, look-alikes among it |
+| `schema_frames`, `broken_schema_frames`, `unframed_data` | data with the frame of a Schema Registry |
 | `shard_maps` | open shards that tile the hash key space |
 | `reshard_histories` | `ReshardHistory`: splits and merges, with sequence numbers as Kinesis writes them |
 
@@ -43,6 +44,7 @@ with needing_extras("kpl_codec.testing.strategies"):
         tags,
         user_records,
     )
+    from .schema_frames import SchemaFrame, broken_schema_frames, schema_frames, unframed_data
     from .shards import ReshardHistory, reshard_histories, shard_maps
 
 __all__ = [
@@ -50,7 +52,9 @@ __all__ = [
     "Aggregate",
     "DefectiveFrame",
     "ReshardHistory",
+    "SchemaFrame",
     "aggregated_records",
+    "broken_schema_frames",
     "defective_frames",
     "explicit_hash_keys",
     "hash_keys",
@@ -58,7 +62,9 @@ __all__ = [
     "partition_keys",
     "plain_data",
     "reshard_histories",
+    "schema_frames",
     "shard_maps",
     "tags",
+    "unframed_data",
     "user_records",
 ]

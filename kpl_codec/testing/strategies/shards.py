@@ -107,9 +107,9 @@ def shard_maps(
     @st.composite
     def build(draw: st.DrawFn) -> ShardMap:
         history = draw(reshard_histories(max_shards=max_shards, max_reshards=3))
-        closed = [shard.shard_id for shard in history.now if not shard.open]
+        closed = [shard_id for shard_id, shard in history.now.items() if not shard.open]
         expired = draw(st.sets(st.sampled_from(closed))) if closed else set()
-        listed = [shard for shard in history.now if shard.shard_id not in expired]
+        listed = [shard for shard_id, shard in history.now.items() if shard_id not in expired]
         return ShardMap(listed, distribution)
 
     return build()

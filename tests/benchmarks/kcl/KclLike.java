@@ -1,7 +1,6 @@
 import com.google.protobuf.InvalidProtocolBufferException;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
@@ -25,11 +24,12 @@ final class KclLike implements Opener<KclLike.UserRecord> {
             boolean aggregated,
             String partitionKey,
             String explicitHashKey,
-            ByteBuffer data) {}
+            ByteBuffer data,
+            BigInteger hashKey) {}
 
     @Override
     public UserRecord kinesisRecord(String sequenceNumber, ByteBuffer data) {
-        return new UserRecord(sequenceNumber, 0, false, "outer", null, data);
+        return new UserRecord(sequenceNumber, 0, false, "outer", null, data, null);
     }
 
     @Override
@@ -50,6 +50,11 @@ final class KclLike implements Opener<KclLike.UserRecord> {
     @Override
     public ByteBuffer data(UserRecord userRecord) {
         return userRecord.data();
+    }
+
+    @Override
+    public BigInteger hashKey(UserRecord userRecord) {
+        return userRecord.aggregated() ? userRecord.hashKey() : Opener.hashKey(userRecord.partitionKey(), null);
     }
 
     /** None if one of them is outside the range. */
@@ -77,9 +82,7 @@ final class KclLike implements Opener<KclLike.UserRecord> {
             String explicitHashKey = record.hasExplicitHashKeyIndex()
                     ? explicitHashKeys.get((int) record.getExplicitHashKeyIndex())
                     : null;
-            BigInteger hashKey = explicitHashKey != null
-                    ? new BigInteger(explicitHashKey)
-                    : new BigInteger(1, md5(partitionKey.getBytes(StandardCharsets.UTF_8)));
+            BigInteger hashKey = Opener.hashKey(partitionKey, explicitHashKey);
             if (hashKey.compareTo(LOWEST) < 0 || hashKey.compareTo(HIGHEST) > 0) {
                 found.clear();
                 return found;
@@ -90,7 +93,8 @@ final class KclLike implements Opener<KclLike.UserRecord> {
                     true,
                     partitionKey,
                     explicitHashKey,
-                    ByteBuffer.wrap(record.getData().toByteArray())));
+                    ByteBuffer.wrap(record.getData().toByteArray()),
+                    hashKey));
         }
         return found;
     }

@@ -1,5 +1,8 @@
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.List;
 
 /** One way to do a KCL consumer's work. T: its Kinesis records and user records. */
@@ -32,4 +35,21 @@ interface Opener<T> {
     long subSequenceNumber(T userRecord);
 
     ByteBuffer data(T userRecord);
+
+    /** Its effective hash key. */
+    default BigInteger hashKey(T userRecord) {
+        return hashKey(partitionKey(userRecord), explicitHashKey(userRecord));
+    }
+
+    static BigInteger hashKey(String partitionKey, String explicitHashKey) {
+        if (explicitHashKey != null) {
+            return new BigInteger(explicitHashKey);
+        }
+        try {
+            byte[] text = partitionKey.getBytes(StandardCharsets.UTF_8);
+            return new BigInteger(1, MessageDigest.getInstance("MD5").digest(text));
+        } catch (NoSuchAlgorithmException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
 }

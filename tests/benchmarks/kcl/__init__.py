@@ -22,7 +22,7 @@ _JAR = "/usr/share/java/protobuf.jar"
 
 
 def build(folder: Path, *, spark: bool = False) -> str:
-    """Compiles into ``folder``; gives the class path. ``spark``: with the function for Spark, which needs
+    """Compiles into ``folder``; gives the class path. ``spark``: with the functions for Spark, which need
     pyspark. Raises OSError, CalledProcessError."""
     jar = os.environ.get("PROTOBUF_JAVA", _JAR)
     if not Path(jar).exists():
@@ -41,7 +41,7 @@ def build(folder: Path, *, spark: bool = False) -> str:
         import pyspark
 
         needed.append(str(Path(pyspark.__file__).parent / "jars" / "*"))
-        names.append("OpenerUdf")
+        names += ["OpenerUdf", "VerdictUdf"]
     sources = [*folder.glob("kpl_codec/*.java"), *(HERE / f"{name}.java" for name in names)]
     path = os.pathsep.join(needed)
     subprocess.run(["javac", "-d", str(folder), "-cp", path, *map(str, sources)], check=True)

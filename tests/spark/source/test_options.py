@@ -60,6 +60,7 @@ def test_an_empty_text_is_the_default(name: str) -> None:
         ({"stream": "s", "policy": "lenient"}, "policy"),
         ({"stream": "s", "policy": "none", "placement": "true"}, "policy"),
         ({"stream": "s", "policy": "none", "maxDecompressedSize": "100"}, "policy"),
+        ({"stream": "s", "policy": "none", "unframe": "true"}, "policy"),
         ({"stream": "s", "maxDecompressedSize": "-1"}, "maxDecompressedSize"),
         ({"stream": "s", "maxDecompressedSize": "gzip"}, "maxDecompressedSize"),
         ({"stream": "s", "startingPosition": "yesterday"}, "startingPosition"),

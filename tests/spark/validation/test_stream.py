@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,11 @@ def test_following_goes_on_where_it_stopped(spark: Any, stream: Stream, tmp_path
     stream.split()
     stream.put(10)
     stream.put(3, naive=True)
-    assert stream.validate(out, "--follow", "--once") == 1
+    capsys.readouterr()
+    assert stream.validate(out, "--follow", "--once", "--json", quiet=False) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)["totals"]["userRecords"] == sum(stream.sent.values())
+    assert "so far: 43 Kinesis records, 430 user records" in said.err
     assert read(out) == stream.sent  # none missing, none twice
     assert stream.validate(out, "--follow", "--once") == 1
     assert read(out) == stream.sent
@@ -31,7 +36,9 @@ def test_following_goes_on_where_it_stopped(spark: Any, stream: Stream, tmp_path
     assert f"{sum(stream.sent.values())}" in summary.replace(",", "")
     assert (out / "report.html").exists()
     assert len(list((out / "totals").glob("*.json"))) <= 2
-    assert "so far" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert f"Results: {out}" in said.out
+    assert "so far" not in said.err
 
 
 @pytest.mark.slow

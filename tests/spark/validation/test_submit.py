@@ -29,7 +29,7 @@ def test_spark_submit(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps(answer(b"x", b"y", shard=LOWER)) + "\n{")
     (tmp_path / "shards.json").write_text(MAP.to_json())
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-    given = ["--input", str(tmp_path / "a.jsonl"), "--shards", str(tmp_path / "shards.json")]
+    given = [str(tmp_path / "a.jsonl"), "--shards", str(tmp_path / "shards.json")]
     done = subprocess.run(
         [submit, "--master", "local[1]", job, "validate", *given, "--output", str(tmp_path / "out")],
         env={

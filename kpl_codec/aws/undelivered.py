@@ -1,0 +1,140 @@
+"""User records that were not delivered, on their way through the caller's ``on_undelivered``.
+
+    results ──▶ take ──▶ held: waiting, then called one after the other ──▶ their futures
+                  └── delivered ──────────────────────────────────────────▶ their futures
+
+So a user record that was not delivered ends when ``on_undelivered`` has returned: until then it counts as
+outstanding, its future has no result, and flush and close wait for it.
+Specification: spec/05-producer.md, PRD-63 to PRD-65.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ..producer import DeliveryError, Pending, ProducerConfig
+from .producer_log import logger
+
+Result = tuple[Pending, Any]
+#: What both producers take as ``on_undelivered``.
+OnUndelivered = Callable[[DeliveryError], object]
+
+#: Seconds after which a call that has not returned is told.
+SLOW: Final = 10.0
+#: What a call of it may not do.
+NOT_IN_HOOK: Final = "on_undelivered must not wait for its own producer; let another thread or task do it"
+
+
+class Undelivered:
+    """``function``: the caller's; None: nothing is held. ``dropped``: how many of those held have no room.
+
+    The thread producer uses it with its lock held, but for `call` and `tell`.
+    """
+
+    def __init__(self, function: OnUndelivered | None, clock: Callable[[], float]) -> None:
+        self.function = function
+        self.held: set[Pending] = set()
+        self.dropped = 0
+        #: The thread or task that calls it now.
+        self.caller: object = None
+        self._clock = clock
+        self._waiting: list[Result] = []
+        self._called_at: float | None = None
+        self._raised: Counter[str] = Counter()
+
+    def take(self, results: list[Result]) -> list[Result]:
+        """Hold those that were not delivered. Returns the others."""
+        # PRD-64: "on_undelivered MUST be called exactly once for each user record that ends without being
+        # delivered, with its DeliveryError, before its future has a result."
+        if self.function is None or not any(isinstance(result, DeliveryError) for _, result in results):
+            return results
+        kept = [result for result in results if isinstance(result[1], DeliveryError)]
+        self._waiting += kept
+        self.held.update([pending for pending, _ in kept])
+        self.dropped += sum(error.outcome == "dropped" for _, error in kept)
+        return [result for result in results if not isinstance(result[1], DeliveryError)]
+
+    def may_drop(self, config: ProducerConfig, more: int = 0) -> bool:
+        """Whether a user record without room may be held, too, beside those and ``more``."""
+        return self.function is None or self.dropped + more < config.max_outstanding_records
+
+    @property
+    def may_start(self) -> bool:
+        """Whether somebody has to begin with calling."""
+        return bool(self._waiting) and self.caller is None
+
+    def next(self, caller: object) -> list[Result]:
+        """Those to call it for now. Without any nobody calls it any more."""
+        batch, self._waiting = self._waiting, []
+        self.caller = caller if batch else None
+        return batch
+
+    def release(self, batch: list[Result]) -> None:
+        """It has returned for all of these."""
+        self.held.difference_update([pending for pending, _ in batch])
+        self.dropped -= sum(error.outcome == "dropped" for _, error in batch)
+
+    def call(self, error: DeliveryError) -> Any:
+        """Call it; what it has given."""
+        assert self.function is not None
+        self._called_at = self._clock()
+        # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
+        # record its delivery or its result; both MUST be told in the log."
+        try:
+            return self.function(error)
+        except BaseException as raised:  # noqa: BLE001 - see above
+            self.has_raised(raised)
+        finally:
+            self._called_at = None
+
+    def call_all(self, left: Iterator[Result]) -> list[Any]:
+        """Call it for each; what it has given."""
+        return [self.call(error) for _, error in left]
+
+    async def finish(self, given: Any) -> None:
+        """Await what it has given, if that can be awaited."""
+        if not hasattr(given, "__await__"):
+            return
+        self._called_at = self._clock()
+        try:
+            await given
+        except Exception as raised:  # noqa: BLE001 - as in `call`
+            self.has_raised(raised)
+        finally:
+            self._called_at = None
+
+    def has_raised(self, raised: BaseException) -> None:
+        """Remember what is wrong with it, without the text of the error, which may repeat data."""
+        trace = raised.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = f" in {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}" if trace else ""
+        self._raised[f"{type(raised).__name__}{place}"] += 1
+
+    def tell(self) -> None:
+        """Log what it has raised; and, once, that a call has not returned for long."""
+        raised, self._raised = self._raised, Counter()
+        for what, count in raised.items():
+            logger.error(
+                "on_undelivered failed for %d user records: %s", count, what, extra={"user_records": count}
+            )
+        if self._called_at is not None and self._clock() >= self._called_at + SLOW:
+            self._called_at = None
+            logger.warning(
+                "on_undelivered has not returned for %d s; %d user records wait for it",
+                SLOW,
+                len(self.held),
+                extra={"user_records": len(self.held)},
+            )
+
+
+def log_not_called(user_records: int) -> None:
+    """For an event loop that ends before it was called for all."""
+    if user_records:
+        logger.error(
+            "on_undelivered was not called for %d user records: its event loop ends",
+            user_records,
+            extra={"user_records": user_records},
+        )

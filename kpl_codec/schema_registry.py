@@ -1,0 +1,200 @@
+"""The frame that AWS Glue Schema Registry puts around a user record's data: which schema wrote it.
+
+    byte 0       3, the version of the frame
+    byte 1       0: the payload as it is; 5: the payload as one zlib stream
+    bytes 2-17   the schema version id, a UUID, most significant byte first
+    bytes 18-    the payload: Avro without a container, JSON text, or Protobuf after its message index
+
+The KPL frames a user record's data before it aggregates, the KCL takes the frame off after it has
+deaggregated. Knows bytes only; `kpl_codec.aws.SchemaRegistry` fetches definitions. Specification:
+spec/13-schema-registry.md, GSR-1 to GSR-9.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from .errors import DecodeError, EncodeError, KplError
+from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
+from .lazy import needing_extras
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+HEADER_SIZE: Final = 18
+#: How framed data begins: with a payload as it is, and with one in zlib.
+PLAIN, ZLIB = b"\x03\x00", b"\x03\x05"
+
+
+class SchemaFrameError(DecodeError):
+    """A frame of the Schema Registry whose payload cannot be had. ``code``:
+
+    schema-frame-damaged (its zlib stream is damaged, cut short, or has bytes behind its end),
+    schema-frame-too-large (more than ``max_size`` bytes). ``schema_version_id``: as its header says.
+    """
+
+    code: Literal["schema-frame-damaged", "schema-frame-too-large"]
+    requirement = "GSR-3"
+    schema_version_id: str
+    max_size: int | None = None
+    concerns = (
+        "Readers of this user record. The KCL hands it on framed, with a warning; where its zlib stream was "
+        "cut short, AWS's deserializer never returns."
+    )
+    todo = "Find its writer by the schema version; raise `max_decompressed_size` if payloads may be so large."
+
+    def describe(self) -> str:
+        """The text without the place."""
+        what = "zlib stream that is damaged, cut short, or has bytes behind it"
+        if self.code == "schema-frame-too-large":
+            what = f"payload of more than {self.max_size} bytes"
+        return f"frame of schema version {self.schema_version_id}: {what}"
+
+
+class PayloadError(KplError, ValueError):
+    """A payload that its schema does not describe. ``data_format``: AVRO, JSON or PROTOBUF."""
+
+    code: str = "payload"
+    requirement = "GSR-9"
+    schema_version_id: str
+    data_format: str
+    text = "payload is no {data_format} of schema version {schema_version_id}"
+    concerns = "Readers of this user record: its writer used another schema than its frame says."
+    todo = "Find its writer; the bytes of the payload are the record's data."
+
+
+class SchemaRefused(EncodeError):
+    """A user record that cannot be framed as its caller asked. ``reason``: why."""
+
+    code: str = "schema"
+    requirement = "GSR-8"
+    field: str = "schema"
+    reason: str
+    text = "user record refused: {reason}"
+    todo = "Give a schema version id of Glue, and compression none or zlib."
+
+
+class Unframed(NamedTuple):
+    """``data`` without its frame, and the schema version that the frame named; None: it had no frame."""
+
+    schema_version_id: str | None
+    data: bytes
+
+
+class Schema(NamedTuple):
+    """A schema version as Glue describes it. ``data_format``: AVRO, JSON or PROTOBUF."""
+
+    schema_version_id: str
+    data_format: str
+    definition: str
+
+
+def is_framed(data: bytes) -> bool:
+    """Whether ``data`` begins like a frame. Other data may do so, too, by chance."""
+    # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed, and all
+    # other data MUST be left as it is."
+    return len(data) >= HEADER_SIZE and data.startswith((PLAIN, ZLIB))
+
+
+@lru_cache(1024)
+def version_id_text(version_id: bytes) -> str:
+    """The schema version id of 16 bytes as text."""
+    # GSR-2: "The schema version id MUST be the UUID of bytes 2 to 17, the most significant byte first, as
+    # text in lower case with hyphens."
+    digits = version_id.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False) -> bytes:
+    """``data`` framed as the KPL does it; ``compress``: its payload in zlib, whether or not that is smaller.
+
+    Raises ValueError for a text that is no UUID.
+    """
+    # GSR-6: "A writer MUST write 03, then 00 and the payload or 05 and the payload in zlib, with the schema
+    # version id between them, also around an empty payload."
+    return _header(schema_version_id, compress) + (zlib.compress(data) if compress else data)
+
+
+@lru_cache(1024)
+def _header(schema_version_id: UUID | str, compress: bool) -> bytes:
+    from uuid import UUID  # readers need not load it
+
+    version = schema_version_id if isinstance(schema_version_id, UUID) else UUID(schema_version_id)
+    return (ZLIB if compress else PLAIN) + version.bytes
+
+
+def unframe(
+    data: bytes, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE, *, as_kcl: bool = False
+) -> Unframed:
+    """What is in a frame, and by which schema; ``data`` itself where it has none.
+
+    ``max_decompressed_size``: of a payload in zlib, in bytes; it holds at most one more. ``as_kcl``: bytes
+    behind the zlib stream are left out, as by the KCL. Raises SchemaFrameError; ValueError for a size below
+    1.
+    """
+    check_max_size(max_decompressed_size)
+    if not is_framed(data):
+        return Unframed(None, data)
+    version_id = version_id_text(bytes(data[2:HEADER_SIZE]))
+    if data.startswith(PLAIN):
+        return Unframed(version_id, data[HEADER_SIZE:])
+    unpacker = zlib.decompressobj()
+    try:
+        made = unpacker.decompress(data[HEADER_SIZE:], max_decompressed_size + 1)
+    except zlib.error:
+        raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id) from None
+    # GSR-3: "A payload in zlib that is damaged, cut short, followed by other bytes, or larger than the
+    # reader's limit MUST be an error that says which; it MUST NOT be shortened."
+    if len(made) > max_decompressed_size:
+        raise SchemaFrameError(
+            code="schema-frame-too-large", schema_version_id=version_id, max_size=max_decompressed_size
+        )
+    if not unpacker.eof or (unpacker.unused_data and not as_kcl):
+        raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id)
+    return Unframed(version_id, made)
+
+
+def decode_payload(schema: Schema, data: bytes) -> Any:
+    """The value in an unframed payload: of JSON and Avro what Python has for it, of Protobuf its bytes.
+
+    Avro needs the extra ``avro``. Raises PayloadError, ModuleNotFoundError.
+    """
+    # GSR-9: "A payload MUST be decoded by the schema version that its frame names; one that this does not
+    # describe MUST be an error, and one of an unknown format its bytes."
+    try:
+        if schema.data_format == "JSON":
+            import json
+
+            return json.loads(data)
+        if schema.data_format == "AVRO":
+            return _avro(schema.definition, data)
+    except ModuleNotFoundError:
+        raise
+    except Exception:  # noqa: BLE001 - fastavro raises whatever a wrong byte leads to; its text holds data
+        pass
+    else:
+        return data
+    raise PayloadError(schema_version_id=schema.schema_version_id, data_format=schema.data_format)
+
+
+def _avro(definition: str, data: bytes) -> Any:
+    from io import BytesIO
+
+    with needing_extras("decode_payload"):
+        import fastavro
+    source = BytesIO(data)
+    value = fastavro.schemaless_reader(source, _parsed(definition), None)
+    if source.read(1):
+        raise ValueError("bytes behind the value")
+    return value
+
+
+@lru_cache(64)
+def _parsed(definition: str) -> Any:
+    import json
+
+    import fastavro
+
+    return fastavro.parse_schema(json.loads(definition))

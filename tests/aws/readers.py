@@ -1,0 +1,61 @@
+"""The readers of both skins as plain functions: those of boto3, and those of aiobotocore in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+
+from kpl_codec import aws
+from kpl_codec.aws import aio
+
+
+class Asyncio:
+    """`kpl_codec.aws.aio` with the names of `kpl_codec.aws`. Takes a client of boto3, and makes another that
+    calls the same server."""
+
+    def __getattr__(self, name: str) -> Any:
+        def call(client: Any, *arguments: Any, **options: Any) -> Any:
+            async def main() -> Any:
+                async with of_asyncio(client) as other:
+                    return await getattr(aio, name)(other, *arguments, **options)
+
+            return asyncio.run(main())
+
+        return call
+
+    def read_stream(self, client: Any, stream: str, **options: Any) -> Iterator[Any]:
+        async def records() -> AsyncGenerator[Any, None]:
+            async with of_asyncio(client) as other:
+                async for record in aio.read_stream(other, stream, **options):
+                    yield record
+
+        reading, loop = records(), asyncio.new_event_loop()
+        try:
+            while True:
+                yield loop.run_until_complete(reading.__anext__())
+        except StopAsyncIteration:
+            return
+        finally:
+            loop.run_until_complete(reading.aclose())
+            loop.close()
+
+
+def of_asyncio(client: Any) -> Any:
+    config = client.meta.config
+    return get_session().create_client(
+        "kinesis",
+        region_name=client.meta.region_name,
+        endpoint_url=client.meta.endpoint_url,
+        config=AioConfig(
+            connect_timeout=config.connect_timeout,
+            read_timeout=config.read_timeout,
+            retries={"total_max_attempts": 1},
+        ),
+    )
+
+
+READERS = {"boto3": aws, "aiobotocore": Asyncio()}

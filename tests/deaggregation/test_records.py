@@ -1,0 +1,120 @@
+"""A DeaggregatedRecord is the same to its user whoever made it: compiled code, Python, or the user."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import sys
+import tracemalloc
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.compiled import speedups
+from kpl_codec.testing import strategies as kst
+from tests.examples import examples
+
+MAP = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
+NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
+
+
+def opened(frame: bytes, policy: Any = "report", shard_map: kpl.ShardMap | None = MAP) -> list[Any]:
+    record = kpl.KinesisRecord("outer", frame, "7", "shardId-000000000000", NOW)
+    return list(kpl.deaggregate([record], policy, shard_map=shard_map))
+
+
+frames = st.one_of(
+    kst.aggregated_records(max_records=6).map(lambda made: made.data),
+    kst.defective_frames(max_records=4).map(lambda made: made.data),
+    st.integers(400, 460).map(lambda size: kpl.encode([kpl.UserRecord("a" * 30, bytes(size), "5" * 20)])),
+)
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(frames, st.sampled_from(["report", "kcl"]), st.sampled_from([None, MAP]))
+def test_it_is_the_named_tuple_of_its_fields(
+    frame: bytes, policy: str, shard_map: kpl.ShardMap | None
+) -> None:
+    records = opened(frame, policy, shard_map)
+    for record in records:
+        made = kpl.DeaggregatedRecord(*record)
+        assert isinstance(record, kpl.DeaggregatedRecord)
+        assert isinstance(record, tuple)
+        assert record == made
+        assert made == record == tuple(made)
+        assert not record < made
+        assert not made < record
+        assert hash(record) == hash(made)
+        assert repr(record) == repr(made)
+        assert (len(record), record[-3], record[:3]) == (len(made), made.kcl, made[:3])
+        assert [getattr(record, name) for name in made._fields] == list(made)
+        assert record._asdict() == made._asdict()
+        assert record._replace(data=b"new") == made._replace(data=b"new")
+        assert ("stream", *made) == ("stream",) + record  # noqa: RUF005 - what users write
+        assert record + ("end",) == (*made, "end")  # noqa: RUF005
+        assert made in records
+        with pytest.raises(AttributeError):
+            record.data = b"new"  # type: ignore[misc]
+        with pytest.raises(AttributeError):
+            record.dta  # type: ignore[attr-defined]  # noqa: B018
+    assert records == [kpl.DeaggregatedRecord(*record) for record in records]
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(kst.aggregated_records(max_records=3).map(lambda made: made.data))
+def test_copies_and_pickles_are_equal(frame: bytes) -> None:
+    for record in opened(frame):
+        for same in (copy.copy(record), copy.deepcopy(record)):
+            assert same == record
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            same = pickle.loads(pickle.dumps(record, protocol))
+            assert same == record
+            assert type(same) is kpl.DeaggregatedRecord
+
+
+def test_it_matches_as_a_class_and_as_a_sequence() -> None:
+    (record,) = opened(kpl.encode([kpl.UserRecord("key", b"data")]))
+    match record:
+        case kpl.DeaggregatedRecord("key", data, sub_sequence_number=0):
+            assert data == b"data"
+        case _:
+            pytest.fail("no match by class")
+    match record:
+        case (pk, data, None, *rest):
+            assert (pk, data, len(rest)) == ("key", b"data", 10)
+        case _:
+            pytest.fail("no match by position")
+
+
+@pytest.mark.parametrize("key", ["key", "key-%032d"])
+def test_a_list_of_user_records_takes_little_more_than_their_data(key: str) -> None:
+    """Under 72 bytes each in the compiled path, besides data and keys; the collector skips them."""
+    if speedups is None:
+        pytest.skip("Python's tuples are larger")
+    keys = [key % number if "%" in key else key for number in range(5000)]
+    frame = kpl.encode([kpl.UserRecord(key, bytes(100)) for key in keys])
+    tracemalloc.start()
+    records = opened(frame, shard_map=None)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < len(records) * (100 + 72) + sum(map(len, set(keys))) + 10_000
+    assert not any(map(gc.is_tracked, records))
+
+
+@pytest.mark.parametrize("size", [10, 448, 449, 100_000])
+def test_a_kept_user_record_keeps_no_frame(size: int) -> None:
+    frame = kpl.encode([kpl.UserRecord("key", bytes(size)) for _ in range(1 + 1_000_000 // size)])
+    used = sys.getrefcount(frame)
+    tracemalloc.start()
+    record = opened(frame)[0]
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert sys.getrefcount(frame) == used
+    assert held < size + 20_000
+    assert record.data == bytes(size)

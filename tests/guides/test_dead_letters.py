@@ -1,0 +1,129 @@
+"""The spool of the guide: whatever stops a replay, or cut its file off, each user record is put again."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.format.records import Tag
+from kpl_codec.producer import DeliveryError, Put
+
+from .blocks import blocks
+
+GUIDE = Path(__file__).parents[2] / "spec" / "guides" / "dead-letters.md"
+
+
+@pytest.fixture(scope="module")
+def module() -> dict[str, Any]:
+    """The guide's spool.py, with smaller batches."""
+    if sys.platform == "win32":
+        pytest.skip("flock")
+    (block,) = [block for block in blocks(GUIDE.read_text()) if block.options.get("file") == "spool.py"]
+    names: dict[str, Any] = {}
+    exec(block.text.replace("BATCH = 500", "BATCH = 3"), names)
+    return names
+
+
+class Stopped(Exception):
+    pass
+
+
+class Producer:
+    """Stops the replay after so many calls; some user records fail again."""
+
+    def __init__(self, spool: Any, calls: int, fails: int) -> None:
+        self.put_again: list[Put] = []
+        self._ended = 0
+        self._spool, self._left, self._fails = spool, calls, fails
+
+    def put(self, *arguments: Any) -> None:
+        self._call()
+        self.put_again.append(Put(*arguments))
+
+    def flush(self) -> None:
+        self._call()
+        for put in self.put_again[self._ended :]:
+            if self._fails:
+                self._fails -= 1
+                self._spool(failed(put))
+        self._ended = len(self.put_again)
+
+    def _call(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Stopped
+
+
+def failed(put: Put) -> DeliveryError:
+    return DeliveryError(user_record=put, outcome="expired", code="expired")
+
+
+PUTS = st.lists(
+    st.builds(
+        Put,
+        st.sampled_from([None, "k", "\u00e9\n"]),
+        st.binary(max_size=9),
+        st.sampled_from([None, "7"]),
+        st.sampled_from([(), (Tag("a", None), Tag("b", "c"))]),
+    ),
+    max_size=12,
+)
+
+
+@given(PUTS, st.lists(st.integers(0, 9), max_size=5), st.integers(0, 5))
+def test_a_replay_that_is_stopped_goes_on_and_repeats_one_batch(
+    module: dict[str, Any], puts: list[Put], stops: list[int], fails: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ended = module["DiskSpool"](folder)
+        for put in puts:
+            ended(failed(put))
+        assert ended.replay(Producer(ended, 0, 0)) == 0  # its process lives
+        if ended.file is not None:
+            ended.file.close()
+        spool = module["DiskSpool"](folder)
+        again: list[Put] = []
+        delivered: Counter[Put] = Counter()
+        for calls in [*stops, 10**9]:
+            before = spool.file
+            producer = Producer(spool, calls, fails if before is None else 0)
+            with suppress(Stopped):
+                spool.replay(producer)
+            again += producer.put_again
+        spool_left = module["DiskSpool"](folder)
+        if spool.file is not None:
+            spool.file.close()
+        last = Producer(spool_left, 10**9, 0)
+        spool_left.replay(last)
+        delivered.update([*again, *last.put_again])
+        assert delivered.keys() == set(puts)
+        assert all(delivered[put] >= count for put, count in Counter(puts).items())
+        # A stop repeats one batch at most; what failed again comes once more.
+        assert delivered.total() <= len(puts) + 3 * len(stops) + min(fails, len(puts)) * (1 + len(stops))
+        assert not list(Path(folder).iterdir())
+
+
+@given(PUTS.filter(len), st.data())
+def test_a_file_that_was_cut_off_gives_all_whole_lines(
+    module: dict[str, Any], puts: list[Put], data: Any
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        spool = module["DiskSpool"](folder)
+        for put in puts:
+            spool(failed(put))
+        spool.file.close()
+        (path,) = Path(folder).iterdir()
+        whole = path.read_bytes()
+        cut = data.draw(st.integers(0, len(whole)))
+        path.write_bytes(whole[:cut])
+        producer = Producer(spool, 10**9, 0)
+        module["DiskSpool"](folder).replay(producer)
+        assert producer.put_again == puts[: whole[:cut].count(b"\n")]
