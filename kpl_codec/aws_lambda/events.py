@@ -20,7 +20,6 @@ from ..adapters.shapes import shape_of
 from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..errors import CaptureError
-from ..ledger import Ledger
 from .batch import (
     AfterFailure,
     Batch,
@@ -36,6 +35,7 @@ from .batch import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..ledger import Ledger
     from ..shards.shard_map import ShardMap
 
 
