@@ -77,8 +77,10 @@ def test_copies_and_pickles_are_equal(frame: bytes) -> None:
             assert type(same) is kpl.DeaggregatedRecord
 
 
-@settings(deadline=None, max_examples=examples(100))
-@given(frames, st.sampled_from(["report", "kcl"]), st.booleans())
+@pytest.mark.parametrize("policy", ["report", "kcl"])
+@pytest.mark.parametrize("queued", [True, False])
+@settings(deadline=None, max_examples=examples(200))
+@given(frame=frames)
 def test_each_says_of_which_kinesis_record_it_is(frame: bytes, policy: Any, queued: bool) -> None:
     record = kpl.KinesisRecord("outer", frame, "7", "shardId-000000000000", NOW)
     if queued:
