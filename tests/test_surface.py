@@ -20,8 +20,10 @@ ROOT = Path(__file__).parents[1]
 
 #: What is promised (spec/guides/versions.md): the ``__all__`` of these modules, or what they define.
 PUBLIC = (
-    "", ".errors", ".aws", ".aws.aio", ".producer", ".aws_lambda", ".aws_lambda.aio", ".aws_lambda.firehose",
-    ".aws_lambda.parser", ".aws_lambda.powertools", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
+    "", ".errors", ".aws", ".aws.aio", ".aws.only", ".aws.queues", ".producer", ".aws_lambda",
+    ".aws_lambda.aio", ".aws_lambda.aio_queues", ".aws_lambda.firehose", ".aws_lambda.parser",
+    ".aws_lambda.powertools",
+    ".aws_lambda.queues", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
     ".adapters", ".arrow", ".spark", ".shards", ".deaggregation", ".format.compression", ".format.hash_keys",
     ".schema_registry",
     ".validation", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
