@@ -16,11 +16,11 @@ from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
-from ..shards.stream import stream_of
 from .main import CLEAN, FINDINGS
-from .options import add_aws, add_limit, add_paths, add_since, add_stream, add_until
+from .options import add_aws, add_limit, add_only, add_paths, add_since, add_stream, add_until
 from .progress import waiting
-from .source import client_of, paths_or_stream
+from .queue import add_queue, check_queue, of_queue
+from .source import client_of, glue_of, paths_or_stream, places_of
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -28,10 +28,10 @@ _EPILOG = """\
 Captures are what validate reads: GetRecords answers, Lambda and Firehose events, JSON Lines, Parquet of the
 Spark connectors, raw frames; compressed or not.
 
-Prints a JSON object for each user record: streamName, shardId, sequenceNumber, subSequenceNumber,
-partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64;
-defects if it has any; schemaVersionId with --unframe; with --decode payload instead of data. What is not
-known is left out. What cannot be read is named on standard error.
+Prints a JSON object for each user record: streamName, shardId, sequenceNumber (of a queue recordId alone),
+subSequenceNumber, partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is
+UTF-8, else dataBase64; defects if it has any; schemaVersionId with --unframe; with --decode payload instead
+of data. What is not known is left out. What cannot be read is named on standard error.
 
 --decode asks Glue (glue:GetSchemaVersion) for each schema version once; AWS_ENDPOINT_URL_GLUE is another
 Glue. Avro needs kpl-codec's extra avro.
@@ -49,6 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--follow", action="store_true", help="go on with new records of the stream, until interrupted")
     add_since(parser, "beginning; with --follow: latest")
     add_until(parser)
+    add_only(parser)
+    add_queue(parser)
     add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
     add("--shard-id", action="append", metavar="ID", help="only records of this shard; repeatable")
     add_limit(parser, "user records")
@@ -62,12 +64,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
     paths_or_stream(args)
+    check_queue(args)
     unreadable: list[str] = []
-    records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
+    if args.queue:
+        records = of_queue(args)
+    else:
+        records = _of_stream(args, unreadable) if args.stream else _of_files(args.paths, unreadable)
     decode = _decoder(args) if args.decode else None
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     shown = defective = 0
-    what = f"following {args.stream}" if args.follow else f"reading {args.stream or ', '.join(args.paths)}"
+    what = (
+        f"following {args.stream}"
+        if args.follow
+        else f"reading {args.stream or args.queue or ', '.join(args.paths)}"
+    )
     with waiting(f"{what}, nothing to show yet") as something:
         try:
             for stream, record in _user_records(records, max_size, args.unframe or args.decode):
@@ -96,9 +106,18 @@ def run(args: argparse.Namespace) -> int:
 # -- where records come from ----------------------------------------------------------------------
 
 
-def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:
+def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
+    from ..aws.only import Gone, read_only
     from ..aws.reading import POLL_INTERVAL, read_stream
 
+    if args.only:
+        for item in read_only(client_of(args), args.stream, places_of(args.only)):
+            if isinstance(item, Gone):
+                unreadable.append("gone")
+                note(f"kpl-codec: {item.place.sequence_number}: gone: {item.reason}")
+            else:
+                yield args.stream, item
+        return
     records = read_stream(
         client_of(args),
         args.stream,
@@ -107,7 +126,7 @@ def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRe
         shard_ids=args.shard_id,
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
-    return ((args.stream, record) for record in records)
+    yield from ((args.stream, record) for record in records)
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
@@ -140,13 +159,10 @@ def _user_records(
 
 def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
     """Gives the payload of a user record as JSON has it; None, and a code more, where it cannot be had."""
-    from ..aws.client import kinesis_client
     from ..aws.schema_registry import SchemaRegistry, SchemaUnavailable
     from ..schema_registry import PayloadError
 
-    region = args.region or (stream_of(args.stream).region if args.stream else None)
-    settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
-    registry = SchemaRegistry(kinesis_client(service="glue", **settings))
+    registry = SchemaRegistry(glue_of(args), patience=4.0)
     told: set[str] = set()
 
     def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:
@@ -155,9 +171,11 @@ def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str
         try:
             value = registry.decode(record)
         except (SchemaUnavailable, PayloadError) as error:
+            if error.code == "schema-unreachable":  # the next schema cannot be reached either
+                raise
             codes.append(error.code)
             if str(error) not in told:
-                note(f"kpl-codec: {error}")
+                note(str(error))
             told.add(str(error))
             return None
         return None if isinstance(value, bytes) else json.loads(json.dumps(value, default=_plain))
@@ -212,6 +230,7 @@ def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) ->
         "streamName": stream,
         "shardId": record.shard_id,
         "sequenceNumber": record.sequence_number,
+        "recordId": record.record_id,
         "subSequenceNumber": record.sub_sequence_number if record.aggregated else None,
         "partitionKey": record.partition_key,
         "explicitHashKey": record.explicit_hash_key,

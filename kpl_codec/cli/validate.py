@@ -16,6 +16,7 @@ from .options import (
     add_aws,
     add_fail_on,
     add_json,
+    add_only,
     add_paths,
     add_quiet,
     add_shards_file,
@@ -24,7 +25,15 @@ from .options import (
     duration,
 )
 from .progress import progress, spark_errors, waiting
-from .source import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
+from .source import (
+    UsageError,
+    client_of,
+    connection,
+    load_shard_map,
+    location_of,
+    paths_or_stream,
+    places_of,
+)
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
@@ -57,18 +66,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how the stream of --shards distributes records (default: %(default)s)",
     )
     add("--output", required=True, metavar="DIR", help="a new or empty folder for the results, also in S3")
-    add(
-        "--no-user-records",
-        dest="user_records",
-        action="store_false",
-        help="write findings and report only: half of the time, no data of yours in the results, no repair",
-    )
+    text = "write findings and report only: half of the time, no data of yours in the results, no repair"
+    add("--no-user-records", dest="user_records", action="store_false", help=text)
     add_fail_on(parser)
     add_json(parser)
     add_quiet(parser)
     stream = parser.add_argument_group("a stream")
     add_stream(stream, "check this stream instead of captures")
     add_since(stream, "beginning")
+    add_only(stream)
     text = "go on with new records; resumes in the folder of an earlier --follow"
     stream.add_argument("--follow", action="store_true", help=text)
     text = "with --follow: end when all records of now are read"
@@ -154,6 +160,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
+                only=places_of(args.only) if args.only else None,
                 user_records=args.user_records,
             )
         return validate(args.paths, shard_map, args.output, engine=engine, user_records=args.user_records)
