@@ -16,7 +16,7 @@ import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from .errors import DecodeError, KplError
+from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
 from .lazy import needing_extras
 
@@ -65,6 +65,17 @@ class PayloadError(KplError, ValueError):
     todo = "Find its writer; the bytes of the payload are the record's data."
 
 
+class SchemaRefused(EncodeError):
+    """A user record that cannot be framed as its caller asked. ``reason``: why."""
+
+    code: str = "schema"
+    requirement = "GSR-8"
+    field: str = "schema"
+    reason: str
+    text = "user record refused: {reason}"
+    todo = "Give a schema version id of Glue, and compression none or zlib."
+
+
 class Unframed(NamedTuple):
     """``data`` without its frame, and the schema version that the frame named; None: it had no frame."""
 
@@ -101,12 +112,17 @@ def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False)
 
     Raises ValueError for a text that is no UUID.
     """
+    # GSR-6: "A writer MUST write 03, then 00 and the payload or 05 and the payload in zlib, with the schema
+    # version id between them, also around an empty payload."
+    return _header(schema_version_id, compress) + (zlib.compress(data) if compress else data)
+
+
+@lru_cache(1024)
+def _header(schema_version_id: UUID | str, compress: bool) -> bytes:
     from uuid import UUID  # readers need not load it
 
     version = schema_version_id if isinstance(schema_version_id, UUID) else UUID(schema_version_id)
-    # GSR-6: "A writer MUST write 03, then 00 and the payload or 05 and the payload in zlib, with the schema
-    # version id between them, also around an empty payload."
-    return b"".join((ZLIB if compress else PLAIN, version.bytes, zlib.compress(data) if compress else data))
+    return (ZLIB if compress else PLAIN) + version.bytes
 
 
 def unframe(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import botocore.loaders
@@ -14,7 +15,7 @@ import pytest
 from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from . import examples
+from . import examples, queue_model
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
 
@@ -81,6 +82,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_xdist_auto_num_workers() -> int:
     """``-n auto``: three more than there are cores, for most of the tests' time is waiting for servers."""
     return (os.cpu_count() or 1) + 3
+
+
+@pytest.fixture(scope="session")
+def newest_boto3(pytestconfig: pytest.Config) -> Path:
+    """A folder with the first boto3 that this library knows to have queues, and what that needs: aiobotocore
+    holds the environment's own below it. It is installed once."""
+    assert pytestconfig.cache is not None
+    return queue_model.newest_boto3(pytestconfig.cache.mkdir("kpl-codec-boto3"))
 
 
 @pytest.fixture

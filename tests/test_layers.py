@@ -39,7 +39,7 @@ ALLOWED = {
     "schema_registry": {"fastavro"},
     "arrow": {"pyarrow", "numpy"},
     "captures": {"pyarrow"},
-    "validation": {"pyarrow"},
+    "validation": {"pyarrow", "numpy"},
     "_build": {"setuptools", "Cython"},
     "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "opentelemetry", "pyarrow"},
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},

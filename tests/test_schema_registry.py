@@ -19,6 +19,7 @@ from kpl_codec.schema_registry import (
     PayloadError,
     Schema,
     SchemaFrameError,
+    SchemaRefused,
     decode_payload,
     frame,
     is_framed,
@@ -157,6 +158,47 @@ def test_compression_outside_the_frame_is_undone_first() -> None:
     assert told(deaggregate(stream_of([outside]), unframe=True, max_decompressed_size=999)) == [
         (VERSION, b"data" * 9)
     ]
+
+
+# -- the producer ---------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("GSR-6", "GSR-8")
+@pytest.mark.parametrize("aggregation", [True, False])
+@pytest.mark.parametrize("compression", ["none", "zlib"])
+def test_a_producer_frames_what_is_put_with_a_schema(aggregation: bool, compression: Any) -> None:
+    from .producer.bench import LOW, Bench
+
+    bench = Bench(compression=compression, aggregation_enabled=aggregation)
+    put = {b"one": VERSION, b"two" * 90: uuid.UUID(int=7), b"bare": None, b"": VERSION}
+    for data, version in put.items():
+        bench.put(data, LOW, schema=version)
+    bench.core.flush()
+    for call in bench.puts():
+        bench.serve(call)
+    found = list(deaggregate(bench.stream.stored, max_decompressed_size=999))
+    assert [record.data[1:2] for record in found if is_framed(record.data)] == [
+        b"\x00" if compression == "none" else b"\x05"
+    ] * 3
+    opened = deaggregate(bench.stream.stored, unframe=True, max_decompressed_size=999)
+    assert sorted(told(opened), key=str) == sorted(
+        ((version and str(version), data) for data, version in put.items()), key=str
+    )
+
+
+@pytest.mark.requirement("GSR-8", "PRD-5")
+def test_a_producer_refuses_what_it_cannot_frame() -> None:
+    from .producer.bench import Bench
+
+    with pytest.raises(SchemaRefused, match="no UUID"):
+        Bench().put(b"x", schema="orders")
+    with pytest.raises(SchemaRefused, match="zlib, not gzip"):
+        Bench(compression="gzip").put(b"x", schema=VERSION)
+    with pytest.raises(kpl.EncodeError, match="data-type"):
+        Bench().put("text", schema=VERSION)  # type: ignore[arg-type]
+    Bench(aggregation_enabled=False).put(bytes(2**20 - 1), schema=None)
+    with pytest.raises(kpl.EncodeError, match="takes"):
+        Bench(aggregation_enabled=False).put(bytes(2**20 - 1), schema=VERSION)
 
 
 # -- payloads -------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 import kpl_codec as kpl
 from kpl_codec import adapters, aws_lambda
 from kpl_codec.aws_lambda import aio
-from kpl_codec.aws_lambda.events import Unit, units
+from kpl_codec.aws_lambda.batch import Unit
+from kpl_codec.aws_lambda.events import units
 from kpl_codec.aws_lambda.firehose import transform_user_records
 from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import KinesisUserRecord, UserRecordBatchProcessor, user_record_event

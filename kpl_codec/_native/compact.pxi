@@ -4,7 +4,7 @@ cdef enum:
     MOST_INSIDE = 448  # Python's quick allocator has blocks of up to 512 bytes
     ROOM = 6  # of it in the fields, which then are 64 bytes
     OUTSIDE = 0xFFFF  # the size of data for which a pointer to bytes is inside
-    WIDTH = 13  # fields of a DeaggregatedRecord
+    WIDTH = 14  # fields of a DeaggregatedRecord
 
 cdef dict NUMBERS = {}  # of a DeaggregatedRecord's fields, by name
 

@@ -22,7 +22,7 @@ cdef class FrameRows(JudgedFrames):
     with some hundred user records; one that the KCL drops (1); one that Python must open (2). The last two have
     no rows.
 
-    ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the last field of a row by the kind of its
+    ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
     aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
     `judge` is called before the first run.
     ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `judge`.
@@ -53,7 +53,7 @@ cdef class FrameRows(JudgedFrames):
         cdef tuple record
         cdef bytes data
         record_type, self.row_type, self.placement_type = types
-        for kind, width in zip(types, (7, WIDTH, 6)):
+        for kind, width in zip(types, (8, WIDTH, 6)):
             check_row_type(kind, width)
         if not NUMBERS:
             NUMBERS.update(zip(self.row_type._fields, range(WIDTH)))
@@ -62,7 +62,7 @@ cdef class FrameRows(JudgedFrames):
         self.records = []
         for i in range(min(<size_t>len(records), <size_t>MOST_RECORDS)):
             item = <object>PyList_GET_ITEM(records, i)
-            if not isinstance(item, record_type) or PyTuple_GET_SIZE(item) != 7:
+            if not isinstance(item, record_type) or PyTuple_GET_SIZE(item) != 8:
                 raise TypeError(item)
             record = <tuple>item
             item = <object>PyTuple_GET_ITEM(record, 1)
@@ -251,7 +251,7 @@ cdef class FrameRows(JudgedFrames):
         items[7], items[8] = PyTuple_GET_ITEM(source, 3), PyTuple_GET_ITEM(source, 4)
         items[9], items[10] = placement, <PyObject *>none
         items[11] = PyTuple_GET_ITEM(self.fates, <Py_ssize_t>kind)
-        items[12] = <PyObject *>None
+        items[12], items[13] = <PyObject *>None, PyTuple_GET_ITEM(source, 7)
         return new_row(self.row_type, items, WIDTH, atoms)
 
     cdef PyObject *key(self, size_t number) except NULL:

@@ -9,7 +9,15 @@
 Specification: spec/06-lambda.md, CAP-1 to CAP-12.
 """
 
-from .reading import captured, from_get_records, from_kcl, from_lambda, from_raw, kinesis_records
+from .reading import (
+    captured,
+    from_get_records,
+    from_kcl,
+    from_lambda,
+    from_queue_records,
+    from_raw,
+    kinesis_records,
+)
 from .shapes import Shape
 from .writing import to_firehose, to_get_records, to_lambda
 
@@ -19,6 +27,7 @@ __all__ = [
     "from_get_records",
     "from_kcl",
     "from_lambda",
+    "from_queue_records",
     "from_raw",
     "kinesis_records",
     "to_firehose",

@@ -28,6 +28,7 @@ _IDENTITIES = (
     ("sequenceNumber", "sequence_number"),
     ("SequenceNumber", "sequence_number"),
     ("recordId", "record_id"),
+    ("RecordId", "record_id"),
 )
 _TEXT_IS_JSON = "text is read as JSON: of a file give the content, and base64 to base64.b64decode"
 
@@ -64,7 +65,7 @@ class _Reader:
             if key in source:
                 yield from self.walk(source[key], dot + key, shard_id)
                 return
-        held = [key for key in ("Records", "records") if key in source]
+        held = [key for key in ("Records", "records", "QueueRecords") if key in source]
         for key in held:
             records = source[key]
             if not isinstance(records, (list, tuple)):
@@ -78,7 +79,11 @@ class _Reader:
             elif source.get("action") is not None:
                 shard_id = self._kcl_shard_id or shard_id
             for index, record in enumerate(records):
-                yield self._record(record, f"{dot}{key}[{index}]", shard_id)
+                if isinstance(record, Mapping) and {"messageId", "body"} <= record.keys():
+                    # SQS's Lambda event: what somebody put into the queue is the body, as text.
+                    yield from self.walk(record["body"], f"{dot}{key}[{index}].body", shard_id)
+                else:
+                    yield self._record(record, f"{dot}{key}[{index}]", shard_id)
         if held:
             return
         if source.get("action") in _KCL_ACTIONS:
@@ -196,6 +201,12 @@ def from_lambda(event: Any) -> Iterator[KinesisRecord]:
 def from_get_records(answer: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
     """The records of one or more GetRecords answers, live or dumped as JSON."""
     return kinesis_records(answer, shard_id=shard_id, shape="boto3")
+
+
+def from_queue_records(answer: Any) -> Iterator[KinesisRecord]:
+    """The records of one or more answers of ReceiveQueueRecords or ReceiveDeadLetterQueueRecords, live or
+    dumped as JSON. They have a ``record_id``, but no shard and no sequence number."""
+    return kinesis_records(answer, shape="queue")
 
 
 def from_kcl(messages: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:

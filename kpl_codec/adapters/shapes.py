@@ -6,11 +6,12 @@
     pipes               "eventSource", no "kinesis"        base64   seconds
     analytics           "kinesis{Stream,Firehose}RecordMetadata"  base64   milliseconds
     firehose            "recordId"                         base64   milliseconds
+    queue               "RecordId" or "ReceiptHandle"      bytes, or base64 in a JSON dump; seconds
     boto3               "Data" or "SequenceNumber"         bytes, or base64 in a JSON dump; seconds
     kcl                 "action": "record", or kclpy's object with ``binary_data``; milliseconds
     raw                 bytes, bytearray, memoryview       as it is
 
-Specification: spec/06-lambda.md, CAP-2 to CAP-6.
+Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from .values import (
     text,
 )
 
-Shape = Literal["lambda", "pipes", "analytics", "firehose", "boto3", "kcl", "raw"]
-"""What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6."""
+Shape = Literal["lambda", "pipes", "analytics", "firehose", "queue", "boto3", "kcl", "raw"]
+"""What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6; of a queue spec/14."""
 _RawRecord = Mapping[str, Any]
 
 
@@ -96,12 +97,24 @@ def _delivered(record: _RawRecord, metadata_keys: tuple[str, ...], sub_key: str)
 
 def boto3_record(record: _RawRecord) -> KinesisRecord:
     """One of ``Records`` of a GetRecords answer or SubscribeToShard event, live or dumped as JSON."""
+    return _answered(record, "SequenceNumber")
+
+
+def queue_record(record: _RawRecord) -> KinesisRecord:
+    """One of ``QueueRecords`` of a ReceiveQueueRecords or ReceiveDeadLetterQueueRecords answer."""
+    # QUE-1: "A record from a queue MUST be identified by its RecordId; it has no shard and no sequence
+    # number, and none MUST be made up."
+    found = _answered(record, "RecordId")
+    return found._replace(sequence_number=None, record_id=found.sequence_number)
+
+
+def _answered(record: _RawRecord, identity: str) -> KinesisRecord:
     data = _present(record, "Data")
     return KinesisRecord(
         optional_text(record, "PartitionKey"),
         # CAP-6: "In an AWS API answer data is bytes; in its JSON dump it is base64. No other type."
         bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else decode_base64(data, "Data"),
-        text(record, "SequenceNumber"),
+        text(record, identity),
         None,
         read_timestamp(record.get("ApproximateArrivalTimestamp"), SECONDS, "ApproximateArrivalTimestamp"),
     )
@@ -150,6 +163,7 @@ READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
     "pipes": pipes_record,
     "analytics": analytics_record,
     "firehose": firehose_record,
+    "queue": queue_record,
     "boto3": boto3_record,
     "kcl": kcl_record,
     "raw": raw_record,
@@ -174,6 +188,8 @@ def shape_of(record: Any) -> Shape | None:
         return "analytics"
     if "recordId" in record:
         return "firehose"
+    if "RecordId" in record or "ReceiptHandle" in record:
+        return "queue"
     if "Data" in record or "SequenceNumber" in record:
         return "boto3"
     if record.get("action") == "record":

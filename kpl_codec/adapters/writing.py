@@ -32,7 +32,7 @@ def to_lambda(
 
 
 def _stream_fields(record: KinesisRecord, at: str) -> dict[str, Any]:
-    _refuse(record, at, "explicit_hash_key", "sub_sequence_number")
+    _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
     return _without_none(
         kinesisSchemaVersion="1.0",
         partitionKey=record.partition_key,
@@ -79,7 +79,7 @@ def to_firehose(
 
 
 def _delivered(record: KinesisRecord, at: str, record_id: str) -> dict[str, Any]:
-    _refuse(record, at, "explicit_hash_key")
+    _refuse(record, at, "explicit_hash_key", "record_id")
     arrival = _arrival(record, MILLISECONDS, at)
     written = _without_none(
         recordId=record_id, data=encode_base64(record.data), approximateArrivalTimestamp=arrival
@@ -105,7 +105,7 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
     rows = []
     shard_ids = set()
     for at, record in _placed(records, "Records"):
-        _refuse(record, at, "explicit_hash_key", "sub_sequence_number")
+        _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
         shard_ids.add(record.shard_id)
         if len(shard_ids) > 1:
             raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
@@ -126,7 +126,8 @@ def _placed(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[str, K
 def _refuse(record: KinesisRecord, at: str, *names: str) -> None:
     for name in names:
         if getattr(record, name) is not None:
-            raise CaptureError(code="not-representable", field=at + name, requirement="CAP-8")
+            hint = "a queue gives no shard and no sequence number" if name == "record_id" else None
+            raise CaptureError(code="not-representable", field=at + name, requirement="CAP-8", hint=hint)
 
 
 def _sequence_number(record: KinesisRecord, at: str) -> str:

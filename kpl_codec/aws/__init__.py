@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .producer_threads import ProducerThreads as ProducerThreads
     from .reading import read_record as read_record
     from .reading import read_stream as read_stream
+    from .schema_registry import SchemaRegistry as SchemaRegistry
     from .shard_map import fetch_lineage as fetch_lineage
     from .shard_map import fetch_shard_map as fetch_shard_map
     from .telemetry import OpenTelemetryMetrics as OpenTelemetryMetrics
@@ -39,6 +40,7 @@ _HOMES = {
     "DeliveryFuture": "delivery_future",
     "WouldDeadlock": "one_lock",
     "AsyncProducer": "aio_producer",
+    "SchemaRegistry": "schema_registry",
 }
 
 __all__ = list(_HOMES)

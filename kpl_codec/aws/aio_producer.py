@@ -30,6 +30,8 @@ from .producer_base import Flush, ProducerBase, Result, broken_off, client_confi
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered, not_delivered
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from typing_extensions import Unpack
 
     from .producer_base import ProducerOptions
@@ -104,6 +106,8 @@ class AsyncProducer(ProducerBase):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
     ) -> asyncio.Future[Delivery]:
         """Accept a user record; the future gives a Delivery or raises a DeliveryError.
 
@@ -112,11 +116,11 @@ class AsyncProducer(ProducerBase):
         accepted or not.
         """
         try:
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
             if self._core.prepare.size_is_known or not await self.wait_ready():
                 raise
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         loop = self._loop
         if loop is None or self._closed or self._broken is not None:
             await self._start()

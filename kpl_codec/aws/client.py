@@ -40,12 +40,13 @@ def kinesis_client(
     max_connections: int = 32,
     connect_timeout: float = 10.0,
     read_timeout: float = 30.0,
+    service: str = "kinesis",
 ) -> Any:
     """A client that tries each call once: its callers decide about retries. Timeouts are in seconds.
 
     For missing arguments boto3's defaults are used (environment, profile, instance). With ``role_arn`` the
     role is assumed through STS, and again each time before its credentials expire. Raises botocore's errors
-    for invalid settings.
+    for invalid settings. ``service``: boto3's name of another one.
     """
     once = Config(
         connect_timeout=connect_timeout,
@@ -65,7 +66,7 @@ def kinesis_client(
             endpoint_url=sts_endpoint_url,
         )
     many = Config(max_pool_connections=max_connections)
-    return session.client("kinesis", endpoint_url=endpoint_url, config=once.merge(many))
+    return session.client(service, endpoint_url=endpoint_url, config=once.merge(many))
 
 
 def assumed(

@@ -43,6 +43,8 @@ from .producer_threads import ProducerThreads
 from .undelivered import NOT_IN_HOOK
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from typing_extensions import Unpack
 
     from .producer_base import ProducerOptions
@@ -91,22 +93,25 @@ class Producer(ProducerBase):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
     ) -> DeliveryFuture:
         """Accept a user record; its future gives a Delivery or raises a DeliveryError.
 
-        ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full it
-        waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
+        ``schema``: a schema version id of Glue Schema Registry; ``data``, its payload, is framed with it as
+        by the KPL. ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
+        it waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
         `on_undelivered` it raises ProducerFull, too, while as many dropped ones wait for that.
         Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
         interrupts may have been accepted or not. One of more than 1 MiB first waits for the map, with which
         the stream's limit comes, as `wait_ready` does.
         """
         try:
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
             if self._core.prepare.size_is_known or not self.wait_ready():
                 raise
-            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags)
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = DeliveryFuture()
         letters, size = self._letters, pending.size
         if not self._started:

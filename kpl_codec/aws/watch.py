@@ -23,6 +23,7 @@ from ..watch import Call, LastHour, Watch, WatchFinding
 from ..watch.measures import Every, Measure, measures
 from ..watch.watch import GIVE_UP
 from .calls import CALL_ERRORS, failure_of, send, stream_for
+from .channels import channel_findings, subscribers_of
 
 #: Seconds between two routine refreshes of the shard map; the minimum between two others.
 REFRESH, _REFRESH_AGAIN = 10.0, 2.0
@@ -67,6 +68,7 @@ class StreamWatcher:
         self._asked_at = float("-inf")
         self._stop = threading.Event()
         self._offset = time.time() - time.monotonic()
+        self._channels = 0  # of which nothing was told
         #: With ``once``: shards that no call succeeded for.
         self.given_up: list[str] = []
         #: The worst severity reported so far.
@@ -163,6 +165,7 @@ class StreamWatcher:
                 self._tell(self.watch.fail(job, answer, now))
             else:
                 self._tell(self.watch.receive(job, answer, now))
+                self._tell_channels(now)
             return
         self.watch.measured.calls[job.operation] += 1
         clock = time.monotonic()
@@ -172,10 +175,30 @@ class StreamWatcher:
             if (error := self._live.permanent_error) is not None and self._live.shard_map is None:
                 raise error
             return
+        if job.operation == "DescribeStreamSummary" and self._channels == 0:
+            self._channels = int(answer.get("StreamDescriptionSummary", {}).get("ChannelCount") or 0)
         event = self._live.receive(job, answer, clock)
         if isinstance(event, MapChanged):
             self._tell(self.watch.use(event.shard_map, now, recreated=event.recreated))
             self._measure(now)  # the first measures come before the shards are read
+
+    def _tell_channels(self, now: float) -> None:
+        """Once, when aggregated records were seen on a stream that has channels."""
+        writers = self.watch.last_hour.writers
+        aggregated = sum(writers.values()) - writers["plain"]
+        if self._channels <= 0 or not aggregated:
+            return
+        self._channels = -1
+        found = subscribers_of(self._client, self._stream.arn or self._stream.name)
+        about: dict[str, Any] = {"stream": self._stream.name, "first_seen": now, "last_seen": now}
+        self._tell(
+            [
+                WatchFinding(
+                    kind=one.kind, aggregates=one.aggregates, detail=one.detail, state="open", **about
+                )
+                for one in channel_findings(found, aggregated)
+            ]
+        )
 
     def _refresh_if_old(self) -> None:
         clock = time.monotonic()

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.records import DeaggregatedRecord
-from .events import AfterFailure, Batch, Call, Options
+from .batch import AfterFailure, Call
+from .events import Options, batch_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,7 +56,7 @@ async def process_user_records(
     """
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
-    batch = Batch(event, after_failure=after_failure, **options)
+    batch = batch_of(event, after_failure=after_failure, **options)
     lanes: dict[str | None, list[Call]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)
 

@@ -13,26 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from ..adapters.reading import captured, kinesis_records
 from ..adapters.shapes import shape_of
 from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
-from ..deaggregation.records import DeaggregatedRecord
-from ..errors import CaptureError, DecodeError
-from ..format.records import KinesisRecord, short_fields
+from ..errors import CaptureError
+from .batch import (
+    AfterFailure,
+    Batch,
+    Context,
+    Handler,
+    Once,
+    Poison,
+    Unit,
+    done,
+    opened,
+    plain_call,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..shards.shard_map import ShardMap
-
-Handler = Callable[[DeaggregatedRecord], object]
-#: Called with an idempotency key and a call; makes the call unless it was made before.
-Once = Callable[[str, Callable[[], object]], object]
-AfterFailure = Literal["stop", "continue"]
 
 
 class ShardMaps(Protocol):
@@ -45,27 +49,6 @@ class SeesEvents(Protocol):
     """Checks each event, like `watch.ConsumerWatch`."""
 
     def see(self, event: Mapping[str, Any]) -> None: ...
-
-
-class Context(Protocol):
-    """The part of Lambda's context object that is used."""
-
-    def get_remaining_time_in_millis(self) -> int: ...
-
-
-class Poison(NamedTuple):
-    """A Kinesis record that cannot be opened: the error, and the record as far as it can be read.
-
-    ``kinesis_record`` is None if its base64 cannot be read; ``event_record`` is Lambda's own.
-    """
-
-    error: DecodeError | CaptureError
-    kinesis_record: KinesisRecord | None
-    event_record: Mapping[str, Any]
-    stream_arn: str
-
-    def __repr__(self) -> str:
-        return short_fields(self)
 
 
 class Opening(TypedDict, total=False):
@@ -101,15 +84,6 @@ class Options(Opening, total=False):
     reserve_ms: int
 
 
-class Unit(NamedTuple):
-    """One Kinesis record of an event and its user records, or why there are none."""
-
-    sequence_number: str
-    stream_arn: str
-    user_records: list[DeaggregatedRecord]
-    poison: Poison | None
-
-
 def user_records(
     event: Any,
     policy: Policy = "strict",
@@ -141,13 +115,6 @@ def stream_of(record: Mapping[str, Any]) -> str:
     """The ARN of the stream that a Lambda record comes from, without the consumer's part."""
     arn = record.get("eventSourceARN")
     return arn.partition("/consumer/")[0] if isinstance(arn, str) else ""
-
-
-def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
-    """A text that identifies one user record of one stream, the same on every delivery."""
-    # LMB-8: "The idempotency key of a user record MUST be its stream, shard, sequence number and
-    # sub-sequence number, and nothing that changes between deliveries."
-    return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
 
 
 def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
@@ -205,156 +172,24 @@ def units(
             known = shard_map
         else:
             known = shard_map.shard_map(stream_arn, item.shard_id)
-        opened: list[DeaggregatedRecord] = []
-        poison = None
-        try:
-            opened = list(
-                deaggregate(
-                    [item],
-                    policy,
-                    shard_map=known,
-                    on_drop=on_drop,
-                    max_decompressed_size=max_decompressed_size,
-                    unframe=unframe,
-                )
-            )
-        except DecodeError as error:
-            poison = Poison(error, item, raw, stream_arn)
-        yield Unit(item.sequence_number or "", stream_arn, opened, poison)
+        opening = partial(
+            deaggregate,
+            policy=policy,
+            shard_map=known,
+            on_drop=on_drop,
+            max_decompressed_size=max_decompressed_size,
+            unframe=unframe,
+        )
+        yield opened(item, raw, stream_arn, opening)
 
 
-def done(result: object) -> object:
-    """``result`` of the caller's function. Raises TypeError for a coroutine or generator, which has not
-    run."""
-    # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
-    # fail: it has not run, and its record MUST NOT count as handled."
-    if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
-        if isinstance(result, (CoroutineType, GeneratorType)):
-            result.close()
-        raise TypeError("nothing of an async or generator function has run: for async handlers see aio")
-    return result
-
-
-def settle_poison(
-    poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
-) -> bool:
-    """Give a record that cannot be opened to ``on_poison``. Returns whether that took it; if not, it has
-    failed.
-
-    ``comes_again``: one before it has failed, so Lambda sends it again; then the hook is not called now.
-    """
-    # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
-    # caller's poison hook took it; it MUST NOT be passed over."
-    if on_poison is None or comes_again:
-        log("kinesis record cannot be opened: %s", poison.error)
-        return False
-    try:
-        done(on_poison(poison))
-    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record was not taken
-        log_exception("poison hook failed: %s", poison.error)
-        return False
-    return True
-
-
-class Call(NamedTuple):
-    """A user record to handle; ``number``: of its Kinesis record in the event, from 0."""
-
-    number: int
-    unit: Unit
-    record: DeaggregatedRecord
-
-    @property
-    def key(self) -> str:
-        """See `idempotency_key`."""
-        return idempotency_key(self.record, self.unit.stream_arn)
-
-
-class Batch:
-    """One invocation: which user records may be handled, which of them failed, and the answer.
-
-    for call in batch.calls():                      # None: first wait for all calls so far
-        if call is not None and batch.may_start(call):
-            ...                                     # on an exception: batch.fail(call)
-    return batch.answer()
-
-    ``after_failure``: see `process_user_records`.
-    """
-
-    def __init__(
-        self,
-        event: Mapping[str, Any],
-        *,
-        after_failure: AfterFailure = "stop",
-        on_poison: Callable[[Poison], object] | None = None,
-        context: Context | None = None,
-        reserve_ms: int = 0,
-        **opening: Unpack[Opening],
-    ) -> None:
-        if after_failure not in ("stop", "continue"):
-            raise ValueError(f"after_failure {after_failure!r}: stop or continue")
-        self._units = units(event, **opening)
-        self._stop, self._on_poison = after_failure == "stop", on_poison
-        self._context, self._reserve_ms = context, reserve_ms
-        #: The sequence numbers of the Kinesis records that failed, by `Call.number`.
-        self._failed: dict[int, str] = {}
-        self._failed_keys: set[str | None] = set()
-
-    def calls(self) -> Iterator[Call | None]:
-        """The user records in event order; None before a record that cannot be opened: whether its hook is
-        called depends on how all before it ended."""
-        for number, unit in enumerate(self._units):
-            if unit.poison is not None:
-                yield None
-                if not self._over() and not settle_poison(
-                    unit.poison, self._on_poison, comes_again=bool(self._failed)
-                ):
-                    self._failed[number] = unit.sequence_number
-            yield from (Call(number, unit, record) for record in unit.user_records)
-            if self._over():
-                return
-
-    def _over(self) -> bool:
-        return self._stop and bool(self._failed)
-
-    def may_start(self, call: Call) -> bool:
-        """Whether a user record may be handled now. If the time is over, its Kinesis record has failed."""
-        # LMB-14: "Of an async handler, user records of one partition key MUST be handled one after the other,
-        # in order; after a failure every user record before the lowest failed Kinesis record MUST still be
-        # handled."
-        if self._stop and self._failed and call.number >= min(self._failed):
-            return False
-        # LMB-3: "After a failure no user record of the same partition key MUST be handled in the same
-        # invocation: it comes again, after the one that failed."
-        if call.record.partition_key in self._failed_keys:
-            return False
-        # LMB-11: "With less time left than the reserve, the rest of the batch MUST be reported, not begun."
-        if self._context is not None and self._context.get_remaining_time_in_millis() < self._reserve_ms:
-            self._failed[call.number] = call.unit.sequence_number
-            return False
-        return True
-
-    def fail(self, call: Call) -> None:
-        """The exception being handled is that of this user record."""
-        log_exception("user record failed: %s", call.key)
-        self._failed[call.number] = call.unit.sequence_number
-        self._failed_keys.add(call.record.partition_key)
-
-    def first_failed(self) -> int | None:
-        """The first Kinesis record that failed (`Call.number`)."""
-        return min(self._failed, default=None)
-
-    def answer(self) -> dict[str, Any]:
-        """Lambda's answer: the Kinesis records that failed."""
-        # LMB-1: "The answer MUST be batchItemFailures with the failed Kinesis records in event order, so
-        # that the lowest comes first; empty if none failed."
-        # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
-        # once."
-        failures = dict.fromkeys(self._failed[number] for number in sorted(self._failed))
-        return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
-
-
-def _handle(handler: Handler, record: DeaggregatedRecord) -> object:
-    return done(handler(record))
+def batch_of(
+    event: Mapping[str, Any], *, after_failure: AfterFailure = "stop", **options: Unpack[Options]
+) -> Batch:
+    """The batch of a Lambda event. Raises what `units` raises, once it is used."""
+    rest: dict[str, Any] = {**options}
+    opening = {name: rest.pop(name) for name in Opening.__annotations__ if name in rest}
+    return Batch(units(event, **opening), after_failure=after_failure, **rest)
 
 
 def process_user_records(
@@ -376,27 +211,13 @@ def process_user_records(
     ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records, and TypeError for what is no
     event.
     """
-    batch = Batch(event, after_failure=after_failure, **options)
+    batch = batch_of(event, after_failure=after_failure, **options)
     for call in batch.calls():
         if call is None or not batch.may_start(call):
             continue
-        run = partial(_handle, handler, call.record)
+        run = partial(plain_call, handler, call.record)
         try:
             done(run() if once is None else once(call.key, run))
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             batch.fail(call)
     return batch.answer()
-
-
-def log(message: str, *values: object) -> None:
-    """One line at level error. Never record data."""
-    import logging  # loaded by the runtime anyway; not part of the import of this module
-
-    logging.getLogger("kpl_codec.aws_lambda").error(message, *values)
-
-
-def log_exception(message: str, *values: object) -> None:
-    """The same with the traceback of the exception being handled."""
-    import logging
-
-    logging.getLogger("kpl_codec.aws_lambda").exception(message, *values)

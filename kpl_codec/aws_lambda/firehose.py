@@ -23,7 +23,8 @@ from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.records import short_fields
-from .events import Poison, done, event_records, log_exception, settle_poison
+from .batch import Poison, done, log_exception, settle_poison
+from .events import event_records
 
 __all__ = ["Transformed", "transform_user_records"]
 

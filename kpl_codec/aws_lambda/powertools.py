@@ -29,7 +29,8 @@ from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
-from .events import Once, Opening, done, event_records, units
+from .batch import Once, UserRecordFailed, done
+from .events import Opening, event_records, units
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
@@ -122,7 +123,7 @@ def user_record_event(
 class _Poison(dict[str, Any]):
     """A Lambda record that cannot be opened, in a processor."""
 
-    error: DecodeError | CaptureError
+    error: DecodeError | CaptureError | UserRecordFailed
 
 
 class _UserRecords:

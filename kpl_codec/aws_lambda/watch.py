@@ -38,7 +38,8 @@ from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..watch import LastHour, Look, Watch, WatchFinding
 from ..watch.measures import Deltas, Every, Measure, emf_lines, measures_of_records
-from .events import ShardMaps, log_exception, stream_of
+from .batch import log_exception
+from .events import ShardMaps, stream_of
 
 __all__ = ["ConsumerWatch", "lambda_handler"]
 

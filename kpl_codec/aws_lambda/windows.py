@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError
-from .events import Batch, Call, Options, done, event_records
+from .batch import Batch, Call, done
+from .events import Options, batch_of, event_records
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -51,7 +52,7 @@ def process_window(
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
     state: State = dict(given or {})
     copy, since, size = json.dumps(state), list[Call](), 0
-    batch = Batch(event, **options)
+    batch = batch_of(event, **options)
     for call in batch.calls():
         if call is None or not batch.may_start(call):
             continue

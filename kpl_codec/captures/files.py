@@ -71,7 +71,7 @@ def _files(path: str) -> list[tuple[str, int]]:
     """The files at or under ``path`` by name, and their sizes; -1 for anything but a file."""
     location = Location(path)
     system, inner = location.opened()
-    info = system.get_file_info(inner)
+    info = location.info()
     if info.type == fs.FileType.NotFound:
         raise InputError(code="no-such-path", path=path)
     found = [info]

@@ -115,16 +115,28 @@ class Location:
         try:
             return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
         except (pa.ArrowException, OSError) as error:
-            raise InputError(code="bad-path", path=self.path, reason=str(error)) from None
+            raise InputError(code="bad-path", path=self.path, reason=self._why(error)) from None
+
+    def _why(self, error: Exception) -> str:
+        """The first line of an error of pyarrow, and what to check."""
+        reason = str(error).partition("\n")[0][:300]
+        return reason if self.is_local else f"{reason}; check the network and the credentials"
 
     # -- what is there --------------------------------------------------------------------------
 
     def kind(self) -> Literal["file", "folder", "other"] | None:
         """What is there; None where nothing is. "other": a pipe, for example."""
-        system, inner = self.opened()
-        found = system.get_file_info(inner).type
+        found = self.info().type
         kinds: dict[Any, Any] = {fs.FileType.NotFound: None, fs.FileType.File: "file"}
         return "folder" if found == fs.FileType.Directory else kinds.get(found, "other")
+
+    def info(self) -> fs.FileInfo:
+        """What pyarrow says of it. Raises InputError (unreadable)."""
+        system, inner = self.opened()
+        try:
+            return system.get_file_info(inner)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(code="unreadable", path=self.path, reason=self._why(error)) from None
 
     def files(self) -> list[Location]:
         """What is in the folder, by name, without files that `whole_file` has not finished; nothing where it

@@ -51,9 +51,7 @@ def with_standard_input(paths: Sequence[str]) -> Iterator[list[str]]:
 def captured(paths: Sequence[str]) -> Iterator[Captured | Unreadable]:
     """What the files under ``paths`` hold, in order; ``-`` is standard input. Raises InputError."""
     with with_standard_input(paths) as names:
-        with waiting(f"listing {', '.join(paths)}"):
-            pieces = plan(names)
-        for piece in pieces:
+        for piece in plan(names):
             for found in read_piece(piece, _Plain(piece.path)):
                 yield from map(_item, found.to_pylist() if isinstance(found, pa.RecordBatch) else found)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import base64
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..deaggregation.policies import deaggregate
@@ -16,9 +17,10 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .options import add_aws, add_limit, add_paths, add_since, add_stream, add_until
+from .options import add_aws, add_limit, add_only, add_paths, add_since, add_stream, add_until
 from .progress import waiting
-from .source import client_of, paths_or_stream
+from .queue import add_queue, check_queue, of_queue
+from .source import client_of, glue_of, paths_or_stream, places_of
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -26,9 +28,13 @@ _EPILOG = """\
 Captures are what validate reads: GetRecords answers, Lambda and Firehose events, JSON Lines, Parquet of the
 Spark connectors, raw frames; compressed or not.
 
-Prints a JSON object for each user record: streamName, shardId, sequenceNumber, subSequenceNumber,
-partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64;
-defects if it has any. What is not known is left out. What cannot be read is named on standard error.
+Prints a JSON object for each user record: streamName, shardId, sequenceNumber (of a queue recordId alone),
+subSequenceNumber, partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is
+UTF-8, else dataBase64; defects if it has any; schemaVersionId with --unframe; with --decode payload instead
+of data. What is not known is left out. What cannot be read is named on standard error.
+
+--decode asks Glue (glue:GetSchemaVersion) for each schema version once; AWS_ENDPOINT_URL_GLUE is another
+Glue. Avro needs kpl-codec's extra avro.
 
 Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 """
@@ -43,31 +49,49 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--follow", action="store_true", help="go on with new records of the stream, until interrupted")
     add_since(parser, "beginning; with --follow: latest")
     add_until(parser)
+    add_only(parser)
+    add_queue(parser)
     add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
     add("--shard-id", action="append", metavar="ID", help="only records of this shard; repeatable")
     add_limit(parser, "user records")
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
+    add("--unframe", action="store_true", help="take off the frames of Glue Schema Registry")
+    add("--decode", action="store_true", help="the same, and show payloads by their schemas: Avro, JSON")
     add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
     paths_or_stream(args)
+    check_queue(args)
     unreadable: list[str] = []
-    records = _of_stream(args) if args.stream else _of_files(args.paths, unreadable)
+    if args.queue:
+        records = of_queue(args)
+    else:
+        records = _of_stream(args, unreadable) if args.stream else _of_files(args.paths, unreadable)
+    decode = _decoder(args) if args.decode else None
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     shown = defective = 0
-    what = f"following {args.stream}" if args.follow else f"reading {args.stream or ', '.join(args.paths)}"
+    what = (
+        f"following {args.stream}"
+        if args.follow
+        else f"reading {args.stream or args.queue or ', '.join(args.paths)}"
+    )
     with waiting(f"{what}, nothing to show yet") as something:
         try:
-            for stream, record in _user_records(records, max_size):
+            for stream, record in _user_records(records, max_size, args.unframe or args.decode):
                 if not _wanted(args, record):
                     continue
                 something()
-                codes = _codes(record)
+                codes, data = _codes(record), record.data
+                payload = decode(record, codes) if decode is not None else None
                 defective += bool(codes)
-                _write(args, facts(stream, record, codes), record.data)
+                told = facts(stream, record, codes)
+                if payload is not None:
+                    told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
+                    told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+                _write(args, told, data)
                 shown += 1
                 if shown == args.limit:
                     break
@@ -82,9 +106,18 @@ def run(args: argparse.Namespace) -> int:
 # -- where records come from ----------------------------------------------------------------------
 
 
-def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:
+def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
+    from ..aws.only import Gone, read_only
     from ..aws.reading import POLL_INTERVAL, read_stream
 
+    if args.only:
+        for item in read_only(client_of(args), args.stream, places_of(args.only)):
+            if isinstance(item, Gone):
+                unreadable.append("gone")
+                note(f"kpl-codec: {item.place.sequence_number}: gone: {item.reason}")
+            else:
+                yield args.stream, item
+        return
     records = read_stream(
         client_of(args),
         args.stream,
@@ -93,7 +126,7 @@ def _of_stream(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRe
         shard_ids=args.shard_id,
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
-    return ((args.stream, record) for record in records)
+    yield from ((args.stream, record) for record in records)
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
@@ -105,22 +138,54 @@ def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | N
     for item in captured(paths):
         if isinstance(item, Unreadable):
             unreadable.append(item.code)
-            note(f"kpl-codec: {item}")
+            note(f"{item}")
         else:
             any_record = True
             yield item
     if not any_record and not unreadable:
         unreadable.append("no-records")
-        note(f"kpl-codec: there is no Kinesis record in {', '.join(paths)}")
+        note(f"there is no Kinesis record in {', '.join(paths)}")
 
 
 def _user_records(
-    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None
+    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None, unframe: bool
 ) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
     # One at a time, so that no record waits for the next; under the report policy, so that all are shown.
     for stream, record in records:
-        for user_record in deaggregate([record], "report", max_decompressed_size=max_size):
+        opened = deaggregate([record], "report", max_decompressed_size=max_size, unframe=unframe)
+        for user_record in opened:
             yield stream, user_record
+
+
+def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
+    """Gives the payload of a user record as JSON has it; None, and a code more, where it cannot be had."""
+    from ..aws.schema_registry import SchemaRegistry, SchemaUnavailable
+    from ..schema_registry import PayloadError
+
+    registry = SchemaRegistry(glue_of(args), patience=4.0)
+    told: set[str] = set()
+
+    def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:
+        if record.schema_version_id is None:
+            return None
+        try:
+            value = registry.decode(record)
+        except (SchemaUnavailable, PayloadError) as error:
+            if error.code == "schema-unreachable":  # the next schema cannot be reached either
+                raise
+            codes.append(error.code)
+            if str(error) not in told:
+                note(str(error))
+            told.add(str(error))
+            return None
+        return None if isinstance(value, bytes) else json.loads(json.dumps(value, default=_plain))
+
+    return decode
+
+
+def _plain(value: Any) -> str:
+    """What JSON has no form for: base64 of bytes, the text of times and decimals."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 # -- what is shown --------------------------------------------------------------------------------
@@ -165,11 +230,13 @@ def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) ->
         "streamName": stream,
         "shardId": record.shard_id,
         "sequenceNumber": record.sequence_number,
+        "recordId": record.record_id,
         "subSequenceNumber": record.sub_sequence_number if record.aggregated else None,
         "partitionKey": record.partition_key,
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,
         "aggregated": record.aggregated,
+        "schemaVersionId": record.schema_version_id,
         "defects": defects or None,
     }
     try:

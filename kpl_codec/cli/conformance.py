@@ -57,7 +57,7 @@ def _commands(args: argparse.Namespace) -> list[list[str]]:
         except KplError as error:
             if args.adapter:
                 raise
-            note(f"kpl-codec: {name}: left out: {_first_line(error)}")
+            note(f"{name}: left out: {_first_line(error)}")
     return commands
 
 
@@ -74,7 +74,7 @@ def _run_all(args: argparse.Namespace) -> list[Result]:
         except ProgramError as error:
             if args.command or args.adapter:
                 raise
-            note(f"kpl-codec: left out: {_first_line(error)}")
+            note(f"left out: {_first_line(error)}")
     return results
 
 
@@ -90,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         _write(args.export, files)
         note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")
         return 0
+    if args.publish:
+        location_of(args.publish)  # tells whether it can be reached
     results = _run_all(args)
     if args.publish:
         if len(results) != 1:

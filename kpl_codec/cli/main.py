@@ -157,13 +157,10 @@ def _complete() -> None:
 
 
 def _failed(reason: str) -> int:
-    # Standard error may be ASCII, and the reason may quote a name that is not.
-    encoding = sys.stderr.encoding or "ascii"
     from ..pictures.labels import safe_lines
 
-    said = f"kpl-codec: {safe_lines(reason)}\n".encode(encoding, "backslashreplace").decode(encoding)
     with suppress(OSError):  # nobody can be told
-        sys.stderr.write(said)
+        sys.stderr.write(f"kpl-codec: {safe_lines(reason)}\n")
         sys.stderr.flush()
     return FAILURE
 

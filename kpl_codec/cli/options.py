@@ -137,6 +137,12 @@ def add_since(parser: argparse._ActionsContainer, default: str) -> None:
     parser.add_argument("--since", type=since, metavar="WHEN", help=text)
 
 
+def add_only(parser: argparse._ActionsContainer) -> None:
+    """--only."""
+    text = "of the stream just the records whose sequence numbers FILE has (JSON, such as dead letters)"
+    parser.add_argument("--only", metavar="FILE", help=text)
+
+
 def add_until(parser: argparse.ArgumentParser) -> None:
     text = f"only what arrived before: {_WHEN}"
     parser.add_argument("--until", type=moment, metavar="WHEN", help=text)
@@ -149,9 +155,8 @@ def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
         group.add_argument("--region", help="region of the stream (default: as for the AWS CLI)")
         text = "another Kinesis server, such as a local one"
         group.add_argument("--endpoint-url", metavar="URL", help=text)
-    what = "Kinesis and S3" if kinesis else "S3"
-    group.add_argument("--profile", metavar="NAME", help=f"profile of the AWS configuration, for {what}")
-    group.add_argument("--role-arn", metavar="ARN", help=f"role to assume, for {what}")
+    group.add_argument("--profile", metavar="NAME", help="profile of the AWS configuration")
+    group.add_argument("--role-arn", metavar="ARN", help="role to assume for all calls to AWS")
 
 
 # -- what is told ---------------------------------------------------------------------------------

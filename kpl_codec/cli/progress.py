@@ -73,7 +73,7 @@ def waiting(what: str) -> Iterator[Callable[[], None]]:
     show."""
     # SPK-97: "A command that has nothing to show for two seconds MUST say on standard error what it waits
     # for."
-    timer = threading.Timer(_SOON, note, [f"kpl-codec: {what} ..."])
+    timer = threading.Timer(_SOON, note, [f"{what} ..."])
     timer.daemon = True
     timer.start()
     try:
@@ -123,4 +123,4 @@ def _log(tasks: Tasks, what: str, end: threading.Event) -> None:
     while not end.wait(pause):
         pause = _AGAIN
         done, total = tasks()
-        note(f"kpl-codec: {what}: task {done} of {total}, {time.monotonic() - started:.0f} s")
+        note(f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s")

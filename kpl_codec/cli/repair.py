@@ -68,6 +68,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(line("Nothing was lost at the KCL, so there is nothing to put."))
     if counts.get("failed") or counts.get("cannot"):
-        note("Some user records cannot be put; the log and the plan name them.")
+        note("some user records cannot be put; the log and the plan name them")
         return FINDINGS
     return CLEAN

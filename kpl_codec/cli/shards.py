@@ -13,7 +13,7 @@ from ..shards.lineage import Lineage
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from .options import add_json, add_keys, add_shards
-from .source import hash_key_of, hashed_keys, load_shard_map
+from .source import client_of, hash_key_of, hashed_keys, load_shard_map
 
 #: Columns that a table with whole hash keys needs.
 _WHOLE_KEYS = 130
@@ -62,17 +62,41 @@ def _uncapitalized(value: Any) -> Any:
 
 def _list(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=args.closed)
+    hanging = _subscribers(args)
     shards = sorted(
         (s for s in shard_map.values() if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
     )
     if args.json:
-        show_json({"distribution": shard_map.distribution, "shards": list(map(_facts, shards))})
+        show_json({"distribution": shard_map.distribution, "shards": list(map(_facts, shards)), **hanging})
         return 0
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")
     if shard_map.distribution == "AUTO":
         show(line(("The stream distributes records AUTO: keys do not decide the shard.", "yellow")))
+    for channel in hanging.get("channels", ()):
+        show(line(f"channel {channel['name']}: {channel['destination']}, {channel['recordFormat']}"))
+    for name in ("channelCount", "queueCount"):
+        if hanging.get(name):
+            show(line(f"{name.removesuffix('Count')}s that read this stream: {hanging[name]}"))
     return 0
+
+
+def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
+    """The channels and queues of a live stream, where it has any."""
+    if not args.stream:
+        return {}
+    from ..aws.channels import subscribers_of
+
+    # CHN-2: "Where a stream is listed, its channels and queues MUST be told."
+    found = subscribers_of(client_of(args), args.stream)
+    channels = [
+        {"name": channel.name, "destination": channel.destination, "recordFormat": channel.record_format}
+        for channel in found.channels
+    ]
+    told = {
+        "channelCount": len(channels) + found.unnamed, "channels": channels, "queueCount": found.queue_count
+    }  # fmt: skip
+    return {name: value for name, value in told.items() if value}
 
 
 def _show_shards(shards: list[Shard]) -> None:

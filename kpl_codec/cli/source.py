@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..aws_errors import what_to_check
 from ..errors import KplError
 from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..limits import MAX_PARTITION_KEY_LENGTH
@@ -19,6 +20,7 @@ from ..shards.stream import stream_of
 from .progress import waiting
 
 if TYPE_CHECKING:
+    from ..aws.only import Place
     from ..captures import Location
 
 
@@ -35,12 +37,25 @@ class UsageError(KplError):
 # -- streams --------------------------------------------------------------------------------------
 
 
+def places_of(path: str) -> list[Place]:
+    """The sequence numbers in the file of --only. Raises UsageError, InputError."""
+    from ..aws.only import sequence_numbers
+
+    places = sequence_numbers(read_bytes(path))
+    if not places:
+        raise UsageError(reason=f"{path} has no sequence number: a JSON member sequenceNumber, or one a line")
+    return places
+
+
 def paths_or_stream(args: argparse.Namespace) -> None:
-    """Raises UsageError unless there are either paths or a stream, and for options that go with neither."""
-    if bool(args.paths) == bool(args.stream):
+    """Raises UsageError unless there are either paths, a stream or a queue, and for options that do not go
+    with them."""
+    if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
         raise UsageError(reason="give either PATH (- for standard input) or --stream NAME")
     if args.follow and not args.stream:
         raise UsageError(reason="--follow goes with --stream")
+    if getattr(args, "only", None) and (not args.stream or args.follow):
+        raise UsageError(reason="--only goes with --stream, and not with --follow")
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
 
@@ -73,6 +88,20 @@ def client_of(args: argparse.Namespace) -> Any:
         ) from None
     except ValueError as error:  # an endpoint that is no URL
         raise UsageError(reason=str(error)) from None
+
+
+def glue_of(args: argparse.Namespace) -> Any:
+    """A client of Glue, which gives up within seconds. Raises UsageError."""
+    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.client import kinesis_client
+
+    region = args.region or (stream_of(args.stream).region if args.stream else None)
+    settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
+    try:
+        return kinesis_client(service="glue", **settings, connect_timeout=4.0, read_timeout=8.0)
+    except CALL_ERRORS as error:
+        failure = failure_of(error)
+        raise UsageError(reason=f"Glue: {failure.reason}; {what_to_check(failure.code)}") from None
 
 
 def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:

@@ -16,6 +16,7 @@ from .options import (
     add_aws,
     add_fail_on,
     add_json,
+    add_only,
     add_paths,
     add_quiet,
     add_shards_file,
@@ -24,7 +25,15 @@ from .options import (
     duration,
 )
 from .progress import progress, spark_errors, waiting
-from .source import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
+from .source import (
+    UsageError,
+    client_of,
+    connection,
+    load_shard_map,
+    location_of,
+    paths_or_stream,
+    places_of,
+)
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
@@ -65,6 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     stream = parser.add_argument_group("a stream")
     add_stream(stream, "check this stream instead of captures")
     add_since(stream, "beginning")
+    add_only(stream)
     text = "go on with new records; resumes in the folder of an earlier --follow"
     stream.add_argument("--follow", action="store_true", help=text)
     text = "with --follow: end when all records of now are read"
@@ -127,7 +137,8 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
     if args.json:
         show_json(report_facts(report))
     else:
-        files = "report.html, summary.txt, summary.json, findings/" + ", user-records/" * args.user_records
+        users = ", user-records/" if args.user_records else ""
+        files = f"report.html, summary.txt, summary.json, findings/{users}"
         show(*summary(report), line(""), line(f"Results: {args.output}  ({files})"))
         if report.kinds:
             show(line(f"To see the findings: kpl-codec findings {args.output}"))
@@ -149,6 +160,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
+                only=places_of(args.only) if args.only else None,
                 user_records=args.user_records,
             )
         return validate(args.paths, shard_map, args.output, engine=engine, user_records=args.user_records)
@@ -193,6 +205,6 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
             break
     validation = state(args.output, shards_now(), args.stream)
     if validation is None:
-        note("kpl-codec: nothing was read yet")
+        note("nothing was read yet")
         return FINDINGS
     return _told(args, validation)

@@ -119,20 +119,20 @@ def run(args: argparse.Namespace) -> int:
                 drop_output()
     for outlet in outlets:
         if outlet.failed:
-            note(f"kpl-codec: {outlet.failed:,} {outlet.failures}")
+            note(f"{outlet.failed:,} {outlet.failures}")
     if not watcher.watch.measured.looks:
         codes = watcher.watch.measured.failed.most_common(1)
         # One look is GetShardIterator and GetRecords, and a budget may put seconds between them.
         why = f"most calls fail with {codes[0][0]}" if codes else "the time was too short (see --once)"
         if codes and (check := what_to_check(codes[0][0])) is not None:
             why += f"; {check}"
-        note(f"kpl-codec: no shard of {args.stream} could be looked at: {why}")
+        note(f"no shard of {args.stream} could be looked at: {why}")
         return 2
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
     if watcher.given_up and not bad:
         why = watcher.watch.measured.failed.most_common(1)[0][0]
         many = plural(len(watcher.given_up), "shard")
-        note(f"kpl-codec: {many} could not be read: most calls fail with {why}")
+        note(f"{many} could not be read: most calls fail with {why}")
         return 2
     return 1 if bad else 0
 

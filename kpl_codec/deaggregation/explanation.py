@@ -75,6 +75,9 @@ class Explanation(NamedTuple):
     warnings: tuple[DecodeError, ...] = ()
     writer: str = UNKNOWN
 
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.size} bytes: {self.kind}, {len(self.defects)} defects>"
+
     def _repr_html_(self) -> str:
         return shown(self)
 

@@ -18,7 +18,8 @@ class DeaggregatedRecord(NamedTuple):
     record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong, and
     ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map was given,
     ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer. ``schema_version_id`` (with
-    ``unframe``) is the schema of ``data``, whose frame is off.
+    ``unframe``) is the schema of ``data``, whose frame is off. Of a record from a queue ``sequence_number``
+    and ``shard_id`` are None, and ``record_id`` identifies the Kinesis record.
 
     Compiled code makes smaller objects that are used like it, and keep no frame in memory: `isinstance` says
     that they are one, and they are equal to it. Their ``data`` is made whenever it is asked for.
@@ -37,6 +38,7 @@ class DeaggregatedRecord(NamedTuple):
     defects: tuple[DecodeError, ...] = ()
     kcl: Fate | None = None
     schema_version_id: str | None = None
+    record_id: str | None = None
 
     def __repr__(self) -> str:
         return short_fields(self)

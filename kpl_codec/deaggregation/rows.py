@@ -10,7 +10,7 @@ from ..format import wire
 from ..format.hash_keys import effective_hash_key, partition_key_hashes
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord
-from ..shards.placement import AggregateKind, PlacedAggregate, Placement, ShardJudge, aggregate_kind
+from ..shards.placement import AggregateKind, Placement, ShardJudge, aggregate_kind
 from . import kcl
 from .kcl import Fate
 from .records import DeaggregatedRecord
@@ -28,9 +28,10 @@ def unopened(
     sub_sequence_number: int = 0,
 ) -> DeaggregatedRecord:
     """The Kinesis record itself as a user record."""
-    pk, data, sequence_number, shard_id, arrival, ehk, known = record
+    pk, data, sequence_number, shard_id, arrival, ehk, known, record_id = record
     sub = sub_sequence_number or known or 0
-    row = pk, data, ehk, (), sequence_number, sub, False, shard_id, arrival, placement, defects, fate, None
+    where = sequence_number, sub, False, shard_id, arrival
+    row = pk, data, ehk, (), *where, placement, defects, fate, None, record_id
     return _NEW(DeaggregatedRecord, row)
 
 
@@ -45,8 +46,8 @@ def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -
         return None
 
 
-def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> PlacedAggregate:
-    """A sound aggregate, judged; each key is hashed once."""
+def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, list[Placement]]:
+    """The kind of a sound aggregate and the placements of its user records; each key is hashed once."""
     pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
     used: Sequence[int] = pks
     if ehks is None:
@@ -74,13 +75,12 @@ def _partition_key_hashes(parsed: AggregatedRecord, judge: ShardJudge) -> list[i
 def sound_rows(
     record: KinesisRecord,
     parsed: AggregatedRecord,
-    placed: PlacedAggregate | None,
+    placements: Sequence[Placement] | None,
     fate: Fate | None,
     *,
     tags: bool,
 ) -> Iterable[DeaggregatedRecord]:
     """The user records of a sound aggregate. If ``tags`` is False they carry no tags."""
-    placements = None if placed is None else list(map(placed.placements().__getitem__, placed.used))
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
     rows = zip(
@@ -97,6 +97,7 @@ def sound_rows(
         _EMPTY,
         _NONE if fate is None else repeat(fate),
         _NONE,
+        repeat(record.record_id),
     )
     return map(_NEW, _TYPE, rows)
 
@@ -139,6 +140,7 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
         row = (
             *(pk, data, ehk, (), record.sequence_number, sub, True),
             *(record.shard_id, record.approximate_arrival_timestamp, places.of(pk, ehk), (), None, None),
+            record.record_id,
         )
         yield _NEW(DeaggregatedRecord, row)
 
@@ -194,6 +196,7 @@ def defective_rows(
             places.of(pk, ehk, known),
             tuple(defects(user_record)),
             fate,
+            record.record_id,
         )
 
 

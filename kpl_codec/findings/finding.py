@@ -16,11 +16,11 @@ from .kind import SEVERITIES, Kind, Severity
 from .kinds_bytes import BYTES
 from .kinds_input import INPUT
 from .kinds_placement import PLACEMENT
-from .kinds_watch import WATCH
+from .kinds_watch import CHANNELS, WATCH
 
 #: Every listed kind by its name, in the order they are shown.
 KINDS: Mapping[str, Kind] = MappingProxyType(
-    {kind.name: kind for kind in (*PLACEMENT, *BYTES, *INPUT, *WATCH)}
+    {kind.name: kind for kind in (*PLACEMENT, *BYTES, *INPUT, *WATCH, *CHANNELS)}
 )
 
 

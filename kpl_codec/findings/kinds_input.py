@@ -27,6 +27,7 @@ _CODES = (
     ("missing-field", "A record without a field it needs", "The captured record is not whole."),
     ("wrong-type", "A field of another type", "A field of the captured record has a type it cannot have."),
     ("timestamp", "An unreadable time", "The arrival time of this record cannot be read."),
+    ("gone", "A record that the stream no longer gives", "It was asked for by its sequence number."),
 )
 
 INPUT = (

@@ -104,7 +104,8 @@ PLACEMENT = (
         "warning",
         "A shard that the map does not have",
         "Without the shard's range these user records cannot be judged: nobody knows whether the KCL drops "
-        "them. The shard has expired, the map is of another stream, or the capture does not say the shard.",
+        "them. The shard has expired, the map is of another stream, or the capture does not say the shard: "
+        "records from a queue have none.",
         ONLY_THE_CHECK,
         "Validate with a listing of this stream, taken while the shard was still listed.",
         ON_SHARD,

@@ -1,4 +1,4 @@
-"""Kinds of findings that only a watch on a live stream makes (`kpl_codec.watch`)."""
+"""Kinds of findings that only a live stream gives: those of a watch (`kpl_codec.watch`), and its channels."""
 
 from __future__ import annotations
 
@@ -57,5 +57,39 @@ WATCH = (
         "Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.",
         _HERE,
         "WCH-11",
+    ),
+)
+
+_TO_DO = (
+    "Switch aggregation off for this stream's producers, or deliver it with what opens aggregates: a Lambda "
+    "function, Firehose or Spark. What is missing is still on the stream until its retention is over: "
+    "`kpl-codec cat --stream NAME --only FILE` reads the records that a dead-letter object names."
+)
+
+CHANNELS = (
+    Kind(
+        "channel-aggregates",
+        "error",
+        "A channel that cannot deliver aggregated records",
+        "A channel of Kinesis validates each record as a whole, and does not open aggregated records. These "
+        "are neither JSON nor UTF-8, so all of them go to the channel's dead letters: the table, or the "
+        "objects in S3, lack their user records, and producers are told success. This follows from AWS's "
+        "documentation; it was not observed.",
+        "Whoever reads the channel's table or objects. All other readers of the stream get everything.",
+        _TO_DO,
+        ("aggregates", "detail"),
+        "CHN-1",
+    ),
+    Kind(
+        "channel-bytes",
+        "info",
+        "A channel that may deliver aggregated records unopened",
+        "A channel of format BYTE_ARRAY writes each aggregated record to S3 as it is; of a channel whose "
+        "format may not be read nobody knows. This follows from AWS's documentation; it was not observed.",
+        "Whoever reads the channel's objects: the user records are within frames.",
+        "Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. For a format that is not known allow "
+        "kinesis:ListChannels and kinesis:DescribeChannel.",
+        ("aggregates", "detail"),
+        "CHN-1",
     ),
 )

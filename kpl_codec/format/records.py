@@ -90,6 +90,7 @@ class KinesisRecord(NamedTuple):
     ``explicit_hash_key`` is known to producers only; no read call returns it.
     ``sub_sequence_number`` is known where the record was deaggregated before (by the KCL, by Firehose);
     if it is above 0 this is a user record, whatever its data looks like.
+    ``record_id`` is what a queue gives: it names no shard and no sequence number.
     """
 
     partition_key: str | None
@@ -99,6 +100,7 @@ class KinesisRecord(NamedTuple):
     approximate_arrival_timestamp: datetime | None = None
     explicit_hash_key: str | None = None
     sub_sequence_number: int | None = None
+    record_id: str | None = None
 
     def __repr__(self) -> str:
         return short_fields(self)

@@ -130,7 +130,7 @@ def write_on(text: str) -> None:
 def note(text: str) -> None:
     """One line to standard error; dropped where nobody can be told."""
     with suppress(OSError):
-        sys.stderr.write(safe(text) + "\n")
+        sys.stderr.write(f"kpl-codec: {safe(text)}\n")
         sys.stderr.flush()
 
 

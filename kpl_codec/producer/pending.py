@@ -12,6 +12,7 @@ from ..format.frame import looks_aggregated
 from ..format.hash_keys import partition_key_hash
 from ..format.records import UserRecord
 from ..format.size import check
+from ..schema_registry import SchemaRefused, frame
 from .config import ProducerConfig
 from .outcomes import History, Put
 
@@ -79,6 +80,8 @@ class PlainFields:
 
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     _Fields = PlainFields
 else:
     _Fields = PlainFields if speedups is None else speedups.PendingFields
@@ -145,9 +148,14 @@ class Preparation:
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Any, ...] = (),
+        *,
+        schema: UUID | str | None = None,
     ) -> Pending:
         """Raises EncodeError for an invalid user record, RecordTooLarge for one that is too large.
-        ``partition_key`` None: the partitioner chooses the shard."""
+        ``partition_key`` None: the partitioner chooses the shard. ``schema``: the schema version id to frame
+        ``data`` with."""
+        if schema is not None:
+            data = self._framed(data, schema)
         if self._most_are_plain and explicit_hash_key is None and not tags:
             known = speedups.plain_pending(
                 Pending, UserRecord, partition_key, data, self._hashes, self._max_size - 1024
@@ -157,7 +165,7 @@ class Preparation:
         config = self._config
         keyless = partition_key is None or config.ignore_keys
         key = KEYLESS_PARTITION_KEY if partition_key is None else partition_key
-        if self._compression is not None and type(data) is bytes:
+        if self._compression is not None and type(data) is bytes and schema is None:
             data = compress(data, self._compression)
         record = UserRecord(key, data, explicit_hash_key, tags)
         check(record)
@@ -182,6 +190,19 @@ class Preparation:
             if size > room:
                 raise RecordTooLarge(field="data", size=size, max_size=room)
         return pending
+
+    def _framed(self, data: bytes, schema: UUID | str) -> bytes:
+        """Raises SchemaRefused for what is no UUID, and with a compression that a frame does not know."""
+        # GSR-8: "A producer MUST frame the data of a user record that is put with a schema, before anything
+        # else is done with it."
+        if self._compression in ("gzip", "zstd"):
+            raise SchemaRefused(reason=f"a schema's frame knows zlib, not {self._compression}")
+        try:
+            return (
+                frame(data, schema, compress=self._compression is not None) if type(data) is bytes else data
+            )
+        except (ValueError, TypeError, AttributeError):
+            raise SchemaRefused(reason="its schema is no UUID, as a schema version id is") from None
 
     def learn_size(self, max_size: int) -> None:
         """The stream takes Kinesis records of ``max_size`` bytes. Settings go before."""

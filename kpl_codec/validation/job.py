@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..captures import Location, plan
+from ..findings import Finding
 from ..shards.shard_map import ShardMap
 from .repaired import read_copied
 from .results import Validation, finish, prepare_output
-from .stream import shard_parts
-from .task import Job, Part, clear, discard, gather, pack, work_folder
+from .stream import findings_of_channels, only_parts, shard_parts
+from .task import Job, clear, discard, gather, pack, work_folder
 
 if TYPE_CHECKING:
+    from ..aws.only import Place
     from ..aws.reading import Start
 
 
@@ -64,23 +67,34 @@ def validate_stream(
     *,
     engine: Engine,
     start: Start = "TRIM_HORIZON",
+    only: Sequence[Place] | None = None,
     title: str | None = None,
     user_records: bool = True,
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
-    Where the records hold copies that repair put, the stream may be read twice. Raises as `validate` does,
-    and StreamUnavailable.
+    ``only``: just the records at these places (see `kpl_codec.aws.only`); what is gone is a finding. Where
+    the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
+    StreamUnavailable.
     """
     # SPK-17: also shards that the map does not have. Their records are findings.
-    tasks: list[list[Part]] = [[part] for part in shard_parts(connection, stream, start)]
-    job = Job(tasks, shard_map, Location(output), user_records=user_records)
-    return _run(job, engine, [stream], title, f"Kinesis stream {stream}")
+    parts = shard_parts(connection, stream, start)
+    if only is not None:
+        parts = only_parts(parts[0], only)
+    source = f"Kinesis stream {stream}" + ("" if only is None else f", {len(only)} records of it")
+    job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
+    more = partial(findings_of_channels, connection, stream)
+    return _run(job, engine, [stream], title, source, more)
 
 
 def _run(
-    job: Job, engine: Engine, inputs: Sequence[str], title: str | None, source: str | None = None
+    job: Job,
+    engine: Engine,
+    inputs: Sequence[str],
+    title: str | None,
+    source: str | None = None,
+    more: Callable[[int], Iterable[Finding]] = lambda aggregated_records: (),
 ) -> Validation:
     output = job.output
     prepare_output(output)
@@ -96,4 +110,4 @@ def _run(
     except BaseException:
         discard(output)
         raise
-    return finish(output, job.shard_map, inputs=inputs, title=title, source=source)
+    return finish(output, job.shard_map, inputs=inputs, title=title, source=source, more=more)

@@ -12,7 +12,7 @@ out/spark.log         what Spark and its workers printed (from the command line)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
@@ -109,16 +109,16 @@ def finish(
     inputs: Sequence[str],
     title: str | None = None,
     source: str | None = None,
+    more: Callable[[int], Iterable[Finding]] = lambda aggregated_records: (),
 ) -> Validation:
-    """Add up the tasks' counts, move their files to their final place, and write the report."""
+    """Add up the tasks' counts, move their files to their final place, and write the report. ``more``:
+    findings about the stream, by the number of its aggregated records."""
     work = work_folder(output)
     tally = gather(work)
-    repeats = repeated(work)
-    report = write_report(
-        output, tally, shard_map, inputs=inputs, title=title, source=source, findings=repeats
-    )
+    found = [*repeated(work), *more(tally.aggregates[""])]
+    report = write_report(output, tally, shard_map, inputs=inputs, title=title, source=source, findings=found)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
-    whole = [*repeats, *findings_of_the_whole(tally, shard_map)]
+    whole = [*found, *findings_of_the_whole(tally, shard_map)]
     if whole:
         with (work / "findings/part-whole.parquet").whole_file() as out:
             pq.write_table(pa.Table.from_batches([findings_batch(whole)]), out)

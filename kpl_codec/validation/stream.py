@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from ..captures.rows import Rows
+from ..findings import Finding
 from ..format.records import answered_record
 from ..shards.stream import stream_of
 
 if TYPE_CHECKING:
+    from ..aws.only import Place
     from ..aws.reading import Start
 
 #: Nobody knows how many bytes a shard holds. One is read in this process, several in processes of their own.
@@ -31,6 +33,8 @@ class ShardPart:
     shard_id: str
     start: Start
     until: datetime
+    #: If given, just these records of it.
+    only: tuple[Place, ...] | None = None
 
     @property
     def weight(self) -> int:
@@ -51,6 +55,26 @@ def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> lis
     return [ShardPart(connection, stream, shard_id, start, max(times)) for shard_id in lineage]
 
 
+def only_parts(of: ShardPart, places: Iterable[Place]) -> list[ShardPart]:
+    """A part with each shard's places of those. ``of``: any part of the stream."""
+    shards: dict[str, list[Place]] = {}
+    for place in places:
+        shards.setdefault(place.shard_id or "", []).append(place)
+    return [replace(of, shard_id=shard_id, only=tuple(some)) for shard_id, some in shards.items()]
+
+
+def findings_of_channels(
+    connection: Mapping[str, Any], stream: str, aggregated_records: int
+) -> Iterable[Finding]:
+    """See `kpl_codec.aws.channels`."""
+    from ..aws.channels import channel_findings, subscribers_of
+    from ..aws.client import kinesis_client
+
+    if not aggregated_records:
+        return ()
+    return channel_findings(subscribers_of(kinesis_client(**connection), stream), aggregated_records)
+
+
 def _date_of(answer: Mapping[str, Any]) -> datetime:
     """When the service gave it: whole seconds, rounded up."""
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
@@ -66,6 +90,9 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
 
     rows, name = Rows(None), stream_of(part.stream).name
     client, pace = kinesis_client(**part.connection), Pace(1 / POLL_INTERVAL, None)
+    if part.only is not None:
+        yield from _read_only(client, part, rows, name)
+        return
     cursor = ShardCursor(
         client, part.stream, part.shard_id, place_of(part.start), pace=pace, patience=PATIENCE
     )
@@ -79,4 +106,16 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
             yield from rows.take()
         if answered and not wanted:
             break
+    yield from rows.take()
+
+
+def _read_only(client: Any, part: ShardPart, rows: Rows, name: str) -> Iterator[pa.RecordBatch]:
+    from ..aws.only import Gone, read_only
+
+    for index, item in enumerate(read_only(client, part.stream, part.only or ())):
+        if isinstance(item, Gone):
+            where = f"{item.place.shard_id or 'no shard'}, sequence number {item.place.sequence_number}"
+            rows.unreadable("gone", f"{where}: {item.reason}", index)
+        else:
+            rows.record(item, name)
     yield from rows.take()

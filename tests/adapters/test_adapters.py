@@ -99,6 +99,66 @@ def test_live_boto3_answers() -> None:
     )
 
 
+QUEUED = [
+    record._replace(sequence_number=None, shard_id=None, record_id=f"r{number}")
+    for number, record in enumerate(KINESIS_RECORDS)
+]
+
+
+def queue_answer(*, dump: bool) -> dict[str, Any]:
+    return {
+        "QueueRecords": [
+            {
+                "ReceiptHandle": f"handle {number}",
+                "RecordId": record.record_id,
+                "PartitionKey": record.partition_key,
+                "Data": base64.b64encode(record.data).decode() if dump else record.data,
+                "ApproximateArrivalTimestamp": record.approximate_arrival_timestamp.isoformat()
+                if dump and record.approximate_arrival_timestamp
+                else record.approximate_arrival_timestamp,
+                "FirstReceiveTimestamp": record.approximate_arrival_timestamp,
+                "ReceiveCount": 1,
+            }
+            for number, record in enumerate(QUEUED)
+        ]
+    }
+
+
+@pytest.mark.requirement("QUE-1")
+def test_answers_of_queues() -> None:
+    assert list(adapters.from_queue_records(queue_answer(dump=False))) == QUEUED
+    text = json.dumps(queue_answer(dump=True), default=str)
+    assert list(kinesis_records(text)) == list(adapters.from_queue_records([json.loads(text)])) == QUEUED
+    rows = list(kpl.deaggregate(QUEUED))
+    assert [as_row(row)[:3] for row in rows] == [row[:3] for row in expected_user_records()]
+    ids = {row.record_id for row in rows}
+    assert ids == {record.record_id for record in QUEUED}
+    assert {(row.sequence_number, row.shard_id) for row in rows} == {(None, None)}
+    # what needs a place says that there is none
+    shard_map = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
+    judged = kpl.deaggregate(QUEUED, "report", shard_map=shard_map)
+    verdicts = {(row.placement.verdict, row.placement.shard_id) for row in judged if row.placement}
+    assert verdicts == {(kpl.Verdict.UNKNOWN_SHARD, None)}
+
+
+def test_a_queue_record_without_its_id_is_named() -> None:
+    answer = queue_answer(dump=False)
+    del answer["QueueRecords"][1]["RecordId"]
+    items = list(captured(answer))
+    assert [isinstance(item, CaptureError) for item in items][:3] == [False, True, False]
+    assert (items[1].code, items[1].fields["field"]) == ("missing-field", "QueueRecords[1].RecordId")
+
+
+def test_events_that_sqs_brought() -> None:
+    """Somebody put a Lambda event, or one record of it, into an SQS queue: the body is its text."""
+    event = to_lambda(KINESIS_RECORDS)
+    bodies = [json.dumps(event), json.dumps(event["Records"][0]), "not JSON"]
+    wrapped = {"Records": [{"messageId": str(n), "body": body} for n, body in enumerate(bodies)]}
+    *items, broken = captured(wrapped)
+    assert items == [*KINESIS_RECORDS, KINESIS_RECORDS[0]]
+    assert (broken.code, broken.fields["field"]) == ("json", "Records[2].body")
+
+
 def test_a_record_without_a_partition_key_is_read() -> None:
     """Streams that distribute records AUTO may give none."""
     wire = wire_record(KINESIS_RECORDS[0])
@@ -177,6 +237,7 @@ def records(arrivals: st.SearchStrategy[datetime], subs: st.SearchStrategy[int |
             st.none() | arrivals,
             st.none(),
             subs,
+            st.none(),
         ),
         max_size=4,
     )
@@ -406,6 +467,9 @@ FINER = datetime(2020, 1, 1, microsecond=1, tzinfo=timezone.utc)
         (PLAIN._replace(sub_sequence_number=1), to_lambda),
         (PLAIN._replace(sequence_number=None), to_lambda),
         (PLAIN._replace(sequence_number=None), to_firehose),
+        (PLAIN._replace(record_id="a1"), to_lambda),
+        (PLAIN._replace(record_id="a1"), to_firehose),
+        (PLAIN._replace(record_id="a1"), adapters.to_get_records),
         (PLAIN._replace(approximate_arrival_timestamp=FINER), to_firehose),
         (PLAIN._replace(sub_sequence_number=1), adapters.to_get_records),
         (PLAIN._replace(approximate_arrival_timestamp=FINER.replace(tzinfo=None)), adapters.to_get_records),

@@ -209,7 +209,8 @@ print(*sorted(std))
             for name in (
                 "_speedups", "adapters", "adapters.reading", "adapters.shapes", "adapters.values",
                 "adapters.writing",
-                "aws_lambda", "aws_lambda.events", "aws_lambda.windows", "compiled", "deaggregation",
+                "aws_lambda", "aws_lambda.batch", "aws_lambda.events", "aws_lambda.windows",
+                "compiled", "deaggregation",
                 "deaggregation.counts", "deaggregation.decompression",
                 "deaggregation.explanation", "deaggregation.kcl", "deaggregation.opener",
                 "deaggregation.policies",

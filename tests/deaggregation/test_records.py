@@ -51,7 +51,7 @@ def test_it_is_the_named_tuple_of_its_fields(
         assert not made < record
         assert hash(record) == hash(made)
         assert repr(record) == repr(made)
-        assert (len(record), record[-2], record[:3]) == (len(made), made.kcl, made[:3])
+        assert (len(record), record[-3], record[:3]) == (len(made), made.kcl, made[:3])
         assert [getattr(record, name) for name in made._fields] == list(made)
         assert record._asdict() == made._asdict()
         assert record._replace(data=b"new") == made._replace(data=b"new")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -17,14 +18,22 @@ from moto.server import ThreadedMotoServer
 import kpl_codec as kpl
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from .. import queue_model
+from ..queue_service import QueueServer, QueueService, RealClock
+from ..site.pages import examples_of
+from ..test_surface import PUBLIC, names_of
 from .blocks import Block, Run, blocks
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
-#: Guides about a stream: they find one on a local server.
+#: The examples of the API's reference: a page for each public module.
+EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
+#: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md", "spark.md",
-    "watch.md", "write.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md",
+    "schema-registry.md", "spark.md", "watch.md", "write.md", "kpl_codec.aws.md", "kpl_codec.producer.md",
+    "kpl_codec.validation.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.schema_registry.md",
+    "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.watch.md",
 }  # fmt: skip
 STREAM = "orders"
 
@@ -89,14 +98,41 @@ def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.fixture
+def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A queue of the stream `orders`, and boto3 with queues. Gives names for the guide: ``put`` something
+    into the queue, ``give_back_now`` what waits."""
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    monkeypatch.setattr("botocore.session.create_loader", lambda *_: queue_model.loader_of(newest_boto3))
+    monkeypatch.setenv("AWS_DATA_PATH", str(newest_boto3 / "botocore" / "data"))  # for programs
+    kinesis_local.create_stream(STREAM, shards=2)
+    service = QueueService(queue_model.model_of(newest_boto3), RealClock(speed=10))
+    dead_letters = {"TargetType": "BUILT_IN", "MaxReceiveCount": 2}
+    arn = service.create("orders-queue", DeadLetterConfiguration=dead_letters)
+
+    def put(_about: str, users: list[tuple[str, bytes]]) -> None:
+        service.put("a", kpl.encode([kpl.UserRecord(*user) for user in users]))
+
+    def give_back_now() -> None:
+        for delivery in service.queues[arn].deliveries:
+            delivery.visible_at = 0.0
+
+    put("the first", [("customer-1", b"one"), ("customer-2", b"two")])
+    with QueueServer(service, kinesis_local.endpoint_url) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", url)
+        yield {"put": put, "give_back_now": give_back_now}
+    kinesis_local.delete_stream(STREAM)
+
+
+@pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An S3 with a bucket, and an STS that gives roles."""
+    """An S3 with a bucket, an STS that gives roles, and a Glue."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0)
     server.start()
     address = "http://{}:{}".format(*server.get_host_and_port())
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", address)
     boto3.client("s3").create_bucket(Bucket="captures")
     yield
     server.stop()
@@ -104,28 +140,41 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream.
 SLOW = dict.fromkeys(
-    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md"), (pytest.mark.slow, pytest.mark.timeout(900))
+    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    (pytest.mark.slow, pytest.mark.timeout(900)),
 )
 
 
 @pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name) for path in GUIDES]
+    "path", [pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name) for path in [*GUIDES, *EXAMPLES]]
 )
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
-    if path.name in ("dead-letters.md", "s3-and-accounts.md"):
+    if path.name in ("dead-letters.md", "s3-and-accounts.md", "schema-registry.md"):
         request.getfixturevalue("captures")
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
     folder = tmp_path / "work"
     folder.mkdir()
     run = Run(folder)
+    if path.name == "queues.md":
+        run.names |= request.getfixturevalue("queue")
     for block in blocks(path.read_text()):
         try:
             run.block(block)
         except BaseException as error:
             raise AssertionError(f"{path.name}:{block.line} ({block.language}): {error!r}") from error
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_has_an_example(module: str) -> None:
+    """Each name is in the heading of a section of its module's page, and in what is run or printed there.
+    What another module offers, too, has its example in the first."""
+    earlier = [thing for before in PUBLIC[: PUBLIC.index(module)] for thing in names_of(before).values()]
+    found = [name for names, text in examples_of(module) for name in names if re.search(rf"\b{name}\b", text)]
+    wanted = [name for name, thing in names_of(module).items() if not any(thing is one for one in earlier)]
+    assert sorted(found) == sorted(wanted)
 
 
 def test_links_lead_somewhere() -> None:

@@ -14,8 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 import kpl_codec as kpl
 from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_lambda
 from kpl_codec.aws import AsyncProducer, Producer, aio, fetch_lineage, fetch_shard_map, read_stream
-from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
+from kpl_codec.aws.queues import find_queue
+from kpl_codec.aws_lambda import Poison, aio_queues, process_user_records, process_window, user_records
+from kpl_codec.aws_lambda.batch import Once
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
+from kpl_codec.aws_lambda.queues import process_queue_records
 from kpl_codec.deaggregation import Node
 from kpl_codec.deaggregation import Outcome as KclOutcome
 from kpl_codec.producer import Attempt, Delivery, DeliveryError, ProducerConfig, ProducerFull
@@ -50,6 +53,23 @@ def window_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return {"count": state.get("count", 0) + len(record.data)}
 
     return process_window(event, count)
+
+
+def consume_a_queue(client: Any, once: Once) -> int:
+    def handle(record: kpl.DeaggregatedRecord) -> None:
+        print(record.record_id)
+
+    queue = find_queue(client, "orders-queue")
+    counts = process_queue_records(client, queue, handle, once=once, visibility=60, batch=None)
+    return counts.acknowledged
+
+
+async def consume_it_on_asyncio(client: Any) -> int:
+    async def handle(records: list[kpl.DeaggregatedRecord]) -> None:
+        print(len(records))
+
+    counts = await aio_queues.process_queue_records(client, "arn", handle, batch=10, concurrency=4)
+    return counts.user_records
 
 
 def firehose_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""The channels of a stream: delivery to Iceberg tables and to S3, which does not open aggregated records.
+
+    found = subscribers_of(client, "orders")
+    channel_findings(found, aggregated_records=120)
+
+Specification: spec/14-queues-and-channels.md, CHN-1 and CHN-2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..findings import Finding
+from .calls import CALL_ERRORS, failure_of, stream_for
+
+
+class Channel(NamedTuple):
+    """``record_format``: JSON, GSR_JSON, STRING, BYTE_ARRAY; None where it may not be read."""
+
+    name: str
+    destination: str
+    record_format: str | None
+
+
+class Subscribers(NamedTuple):
+    """What hangs on a stream. ``unnamed``: channels that may not be read, and why."""
+
+    channels: list[Channel]
+    queue_count: int = 0
+    unnamed: int = 0
+    why: str = ""
+
+
+def subscribers_of(client: Any, stream: str) -> Subscribers:
+    """What DescribeStreamSummary counts, and what each channel is.
+
+    It needs kinesis:ListChannels and kinesis:DescribeChannel where there are channels. What may not be read
+    is counted; nothing is raised. botocore knows channels since 1.43, queues since 1.44; before that there
+    are none.
+    """
+    named = stream_for(client, stream)
+    channels: list[Channel] = []
+    count = queues = 0
+    try:
+        summary = client.describe_stream_summary(**named.argument)["StreamDescriptionSummary"]
+        count, queues = int(summary.get("ChannelCount") or 0), int(summary.get("QueueCount") or 0)
+        token: dict[str, str] = {}
+        while count and len(channels) < count:
+            answer = client.list_channels(StreamFilter=[{"StreamARN": summary["StreamARN"]}], **token)
+            channels += [_channel(client, found) for found in answer["ChannelSummaries"]]
+            if not answer.get("NextToken"):
+                break
+            token = {"NextToken": answer["NextToken"]}
+    except CALL_ERRORS as error:
+        failure = failure_of(error)
+        return Subscribers(channels, queues, count - len(channels), f"{failure.code}: {failure.reason}")
+    except (AttributeError, KeyError) as error:
+        return Subscribers(channels, queues, count - len(channels), f"botocore is too old: {error}")
+    return Subscribers(channels, queues, max(0, count - len(channels)))
+
+
+def _channel(client: Any, summary: dict[str, Any]) -> Channel:
+    described = client.describe_channel(ChannelARN=summary["ChannelARN"])["ChannelDescription"]
+    formats = [
+        stream.get("RecordConfiguration", {}).get("RecordFormatType")
+        for stream in described.get("StreamConfigurationList", ())
+    ]
+    return Channel(
+        summary["ChannelName"], summary.get("ChannelDestinationType", ""), formats[0] if formats else None
+    )
+
+
+def channel_findings(subscribers: Subscribers, aggregated_records: int) -> Iterator[Finding]:
+    """What the channels do to the ``aggregated_records`` that were seen on their stream."""
+    # CHN-1: "A channel of a format that aggregated records cannot have MUST be a finding where aggregated
+    # records were seen, told as following from the documentation."
+    if not aggregated_records:
+        return
+    seen = f"aggregated records seen: {aggregated_records:,}"
+    for channel in subscribers.channels:
+        whole = channel.record_format == "BYTE_ARRAY"
+        yield Finding(
+            kind="channel-bytes" if whole or channel.record_format is None else "channel-aggregates",
+            aggregates=aggregated_records,
+            detail=f"channel {channel.name}: {channel.destination}, format {channel.record_format}; {seen}",
+        )
+    if subscribers.unnamed:
+        detail = f"channels whose format is not known ({subscribers.why}): {subscribers.unnamed}; {seen}"
+        yield Finding(kind="channel-bytes", aggregates=aggregated_records, detail=detail)

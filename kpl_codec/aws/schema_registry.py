@@ -1,0 +1,146 @@
+"""Definitions of schemas from AWS Glue Schema Registry, each fetched once.
+
+    registry = SchemaRegistry(boto3.client("glue"))
+    for record in kpl.deaggregate(kinesis_records, unframe=True):
+        order = registry.decode(record)      # a dict, for Avro and JSON
+
+Specification: spec/13-schema-registry.md, GSR-9, GSR-10.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from ..aws_errors import error_kind, what_to_check
+from ..backoff import Backoff
+from ..deaggregation.records import DeaggregatedRecord
+from ..errors import KplError
+from ..schema_registry import Schema, decode_payload
+from .calls import CALL_ERRORS, failure_of
+
+_BACKOFF: Final = Backoff(0.2, 5.0)
+#: Glue's answers for a version that is not there, and for an id that is none.
+_NOT_THERE: Final = ("EntityNotFoundException", "InvalidInputException")
+
+
+class SchemaUnavailable(KplError):
+    """A schema version's definition cannot be had. ``code``: schema-refused (no right, no credentials),
+    schema-not-found (no such version in this account and region, or it is not available), schema-unreachable
+    (throttled, or no answer). ``aws_code``: AWS's code, or the version's status; ``hint``: what to do."""
+
+    code: str
+    requirement = "GSR-10"
+    schema_version_id: str
+    aws_code: str
+    hint: str
+    text = "schema version {schema_version_id}: {aws_code}: {hint}"
+    concerns = "Readers of payloads of this schema. The frame comes off without it."
+    todo = "The data of the user record is the payload; decode it another way, or read it again later."
+    codes = ("schema-refused", "schema-not-found", "schema-unreachable")
+
+
+class _Missing(NamedTuple):
+    """What could not be had, and until when it is not asked for again."""
+
+    until: float
+    error: SchemaUnavailable
+
+
+class SchemaRegistry:
+    """Fetches definitions with ``client``, a boto3 client of Glue; any thread may call it.
+
+    ``max_schemas``: how many are kept; the one not used for longest goes first. ``patience``: for how many
+    seconds a call is repeated that is throttled or gets no answer. ``retry_after``: for how many seconds a
+    version that could not be had is not asked for again. The role needs ``glue:GetSchemaVersion``.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        max_schemas: int = 1000,
+        patience: float = 30.0,
+        retry_after: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if max_schemas < 1:
+            raise ValueError(f"max_schemas {max_schemas}: at least 1")
+        self._client, self._max_schemas = client, max_schemas
+        self._patience, self._retry_after = patience, retry_after
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        #: The last used last.
+        self._known: OrderedDict[str, Schema | _Missing] = OrderedDict()
+
+    def schema(self, schema_version_id: str) -> Schema:
+        """The definition of a schema version. Raises SchemaUnavailable."""
+        # GSR-10: "A definition MUST be fetched once while it is kept, and a version that cannot be had MUST
+        # NOT be asked for again before some time has passed; the error MUST name the right or the version
+        # that is missing."
+        with self._lock:
+            known = self._known.get(schema_version_id)
+            if isinstance(known, _Missing) and known.until <= self._clock():
+                known = None
+            if known is None:
+                try:
+                    known = self._fetch(schema_version_id)
+                except SchemaUnavailable as error:
+                    known = _Missing(self._clock() + self._retry_after, error)
+                self._known[schema_version_id] = known
+                if len(self._known) > self._max_schemas:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(schema_version_id)
+        if isinstance(known, _Missing):
+            raise SchemaUnavailable(**known.error.fields)
+        return known
+
+    def decode(self, record: DeaggregatedRecord) -> Any:
+        """The value of an unframed user record's payload: of Avro and JSON what Python has for it; bytes for
+        Protobuf, and for data that had no frame.
+
+        Raises SchemaUnavailable, PayloadError; ModuleNotFoundError for Avro without the extra ``avro``.
+        """
+        if record.schema_version_id is None:
+            return record.data
+        return decode_payload(self.schema(record.schema_version_id), record.data)
+
+    def _fetch(self, schema_version_id: str) -> Schema:
+        began, failures = self._clock(), 0
+        while True:
+            try:
+                answer = self._client.get_schema_version(SchemaVersionId=schema_version_id)
+                break
+            except CALL_ERRORS as error:
+                code = failure_of(error).code
+                wait = _BACKOFF.seconds(failures, random.random())
+                failures += 1
+                kind = error_kind(code)
+                if code in _NOT_THERE:
+                    hint = "not in the registries of this account and region, or deleted"
+                    raise _unavailable("not-found", schema_version_id, code, hint) from error
+                if kind in ("refused", "unconfigured", "invalid"):
+                    hint = "allow glue:GetSchemaVersion on the registry and the schema, or on *"
+                    if "AccessDenied" not in code:
+                        hint = what_to_check(code) or hint
+                    raise _unavailable("refused", schema_version_id, code, hint) from error
+                if self._clock() + wait - began > self._patience:
+                    hint = what_to_check(code) or "try again later"
+                    raise _unavailable("unreachable", schema_version_id, code, hint) from error
+                self._sleep(wait)
+        status, definition = answer.get("Status", "AVAILABLE"), answer.get("SchemaDefinition")
+        if status != "AVAILABLE" or not definition:
+            hint = "the version is not available: see its compatibility check in Glue"
+            raise _unavailable("not-found", schema_version_id, status, hint)
+        return Schema(schema_version_id, answer.get("DataFormat", ""), definition)
+
+
+def _unavailable(code: str, schema_version_id: str, aws_code: str, hint: str) -> SchemaUnavailable:
+    return SchemaUnavailable(
+        code=f"schema-{code}", schema_version_id=schema_version_id, aws_code=aws_code, hint=hint
+    )

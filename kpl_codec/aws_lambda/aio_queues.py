@@ -1,0 +1,102 @@
+"""A consumer of a queue on asyncio: the Kinesis records of an answer in parallel, user records in order.
+
+    from kpl_codec.aws_lambda.aio_queues import process_queue_records
+
+    counts = await process_queue_records(client, queue_arn, handle)      # until SIGTERM
+
+``client``: aiobotocore's where that is built on botocore 1.44, or boto3's, whose calls then run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..aws.calls import settled
+from ..aws.queues import check_client
+from .aio import AsyncOnce
+from .queue_core import QueueConsumer, QueueCounts, QueueOptions, Received
+from .queue_skin import SIGTERM, Skin
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["process_queue_records"]
+
+#: Takes a user record; with ``batch`` a list of them. A plain function may be given, too.
+AsyncQueueHandler = Callable[[Any], Awaitable[object]]
+
+
+async def process_queue_records(
+    client: Any,
+    queue: str,
+    handle: AsyncQueueHandler,
+    *,
+    concurrency: int = 10,
+    once: AsyncOnce | None = None,
+    stop: asyncio.Event | None = None,
+    **options: Unpack[QueueOptions],
+) -> QueueCounts:
+    """Like `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel. SIGTERM
+    ends all that run in the main thread. Raises what that raises."""
+    check_client(client)
+    if concurrency < 1:
+        raise ValueError("concurrency: 1 or more")
+    consumer = QueueConsumer(queue, once=once is not None, **options)
+    stop = stop or asyncio.Event()
+    tasks = _Tasks(_InThreads(client), consumer, handle, once, stop, time.monotonic)
+    tasks.gate = asyncio.Semaphore(concurrency)
+    loop = asyncio.get_running_loop()
+    with SIGTERM.calls(lambda: loop.call_soon_threadsafe(stop.set)):
+        return await tasks.run()
+
+
+class _InThreads:
+    """A client whose calls are awaited: boto3's block, and aiobotocore's only make an awaitable."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, operation: str) -> Any:
+        async def call(**arguments: Any) -> Any:
+            return await settled(await asyncio.to_thread(getattr(self._client, operation), **arguments))
+
+        return call
+
+
+class _Tasks(Skin):
+    gate: asyncio.Semaphore
+
+    async def result(self, made: object) -> None:
+        await settled(made)  # a plain handler has already run
+
+    def nested(self, steps: Coroutine[Any, Any, None]) -> Any:
+        return steps
+
+    async def all_of(self, records: list[Received]) -> None:
+        beats = asyncio.create_task(self._beats())
+        try:
+            await asyncio.gather(*map(self._gated, records))
+        finally:
+            beats.cancel()
+            await asyncio.wait([beats])
+
+    async def _gated(self, received: Received) -> None:
+        async with self.gate:
+            await self.one(received)
+
+    async def _beats(self) -> None:
+        while True:
+            await asyncio.sleep(self.consumer.beat)
+            await self.beat()
+
+    def sleep(self, seconds: float) -> Any:
+        return asyncio.sleep(seconds)
+
+    async def wait(self, seconds: float) -> bool:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.stop.wait(), seconds)
+        return bool(self.stop.is_set())

@@ -1,0 +1,245 @@
+"""Which user records of some Kinesis records may be handled, which of them failed, and which are poison: for
+Lambda events and for queues.
+
+    for call in batch.calls():                      # None: first wait for all calls so far
+        if call is not None and batch.may_start(call):
+            ...                                     # on an exception: batch.fail(call)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Literal, NamedTuple, Protocol
+
+from ..deaggregation.policies import Deaggregation
+from ..deaggregation.records import DeaggregatedRecord
+from ..errors import CaptureError, DecodeError, KplError
+from ..format.records import KinesisRecord, short_fields
+
+Handler = Callable[[DeaggregatedRecord], object]
+#: Called with an idempotency key and a call; makes the call unless it was made before.
+Once = Callable[[str, Callable[[], object]], object]
+AfterFailure = Literal["stop", "continue"]
+
+
+class Context(Protocol):
+    """The part of Lambda's context object that is used."""
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+class UserRecordFailed(KplError):
+    """The handler failed on a user record of a queue again and again. ``__cause__`` is what it raised last,
+    ``reason`` the type of that; ``receive_count``: the delivery."""
+
+    code = "user-record-failed"
+    requirement = "QUE-8"
+    record_id: str | None
+    sub_sequence_number: int
+    receive_count: int
+    reason: str
+    text = "user record {sub_sequence_number} of {record_id} failed in delivery {receive_count}: {reason}"
+    concerns = "Whoever waits for what the handler makes of this user record. Its aggregate is acknowledged."
+    todo = "Keep it where it can be looked at; mend the handler or the record."
+
+
+class Poison(NamedTuple):
+    """A Kinesis record that cannot be opened: the error, and the record as far as it can be read.
+
+    ``kinesis_record`` is None if its base64 cannot be read; ``event_record`` is the service's own. Of a queue
+    ``stream_arn`` is the queue's; then it may be a user record that the handler fails on again and again:
+    ``user_record``, and ``error`` is a `UserRecordFailed`.
+    """
+
+    error: DecodeError | CaptureError | UserRecordFailed
+    kinesis_record: KinesisRecord | None
+    event_record: Mapping[str, Any]
+    stream_arn: str
+    user_record: DeaggregatedRecord | None = None
+
+    def __repr__(self) -> str:
+        return short_fields(self)
+
+
+class Unit(NamedTuple):
+    """One Kinesis record of an event and its user records, or why there are none. A queue's has its RecordId
+    as ``sequence_number``."""
+
+    sequence_number: str
+    stream_arn: str
+    user_records: list[DeaggregatedRecord]
+    poison: Poison | None
+
+
+def opened(
+    record: KinesisRecord,
+    raw: Mapping[str, Any],
+    arn: str,
+    opening: Callable[[list[KinesisRecord]], Deaggregation],
+) -> Unit:
+    """``record``, which ``raw`` of the stream or queue ``arn`` holds, with its user records."""
+    number = record.sequence_number or record.record_id or ""
+    try:
+        return Unit(number, arn, list(opening([record])), None)
+    except DecodeError as error:
+        return Unit(number, arn, [], Poison(error, record, raw, arn))
+
+
+def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
+    """A text that identifies one user record of one stream or queue, the same on every delivery."""
+    # QUE-6: "The idempotency key of a user record from a queue MUST be the queue's ARN, the RecordId and the
+    # sub-sequence number."
+    if record.record_id is not None:
+        return f"{stream_arn}/{record.record_id}/{record.sub_sequence_number}"
+    # LMB-8: "The idempotency key of a user record MUST be its stream, shard, sequence number and
+    # sub-sequence number, and nothing that changes between deliveries."
+    return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
+
+
+def done(result: object) -> object:
+    """``result`` of the caller's function. Raises TypeError for a coroutine or generator, which has not
+    run."""
+    # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
+    # fail: it has not run, and its record MUST NOT count as handled."
+    if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
+        if isinstance(result, (CoroutineType, GeneratorType)):
+            result.close()
+        raise TypeError("nothing of an async or generator function has run: for async handlers see aio")
+    return result
+
+
+def plain_call(handler: Handler, record: DeaggregatedRecord) -> object:
+    """Call a handler that is not a coroutine or generator function. Raises what it raises, and TypeError."""
+    return done(handler(record))
+
+
+def settle_poison(
+    poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
+) -> bool:
+    """Give a record that cannot be opened to ``on_poison``. Returns whether that took it; if not, it has
+    failed.
+
+    ``comes_again``: one before it has failed, so Lambda sends it again; then the hook is not called now.
+    """
+    # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
+    # caller's poison hook took it; it MUST NOT be passed over."
+    if on_poison is None or comes_again:
+        log("kinesis record cannot be opened: %s", poison.error)
+        return False
+    try:
+        done(on_poison(poison))
+    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record was not taken
+        log_exception("poison hook failed: %s", poison.error)
+        return False
+    return True
+
+
+class Call(NamedTuple):
+    """A user record to handle; ``number``: of its Kinesis record in the event, from 0."""
+
+    number: int
+    unit: Unit
+    record: DeaggregatedRecord
+
+    @property
+    def key(self) -> str:
+        """See `idempotency_key`."""
+        return idempotency_key(self.record, self.unit.stream_arn)
+
+
+class Batch:
+    """One invocation: which user records may be handled, which of them failed, and the answer.
+
+    for call in batch.calls():                      # None: first wait for all calls so far
+        if call is not None and batch.may_start(call):
+            ...                                     # on an exception: batch.fail(call)
+    return batch.answer()
+
+    ``after_failure``: see `process_user_records`.
+    """
+
+    def __init__(
+        self,
+        units: Iterable[Unit],
+        *,
+        after_failure: AfterFailure = "stop",
+        on_poison: Callable[[Poison], object] | None = None,
+        context: Context | None = None,
+        reserve_ms: int = 0,
+    ) -> None:
+        if after_failure not in ("stop", "continue"):
+            raise ValueError(f"after_failure {after_failure!r}: stop or continue")
+        self._units = units
+        self._stop, self._on_poison = after_failure == "stop", on_poison
+        self._context, self._reserve_ms = context, reserve_ms
+        #: The sequence numbers of the Kinesis records that failed, by `Call.number`.
+        self._failed: dict[int, str] = {}
+        self._failed_keys: set[str | None] = set()
+
+    def calls(self) -> Iterator[Call | None]:
+        """The user records in event order; None before a record that cannot be opened: whether its hook is
+        called depends on how all before it ended."""
+        for number, unit in enumerate(self._units):
+            if unit.poison is not None:
+                yield None
+                if not self._over() and not settle_poison(
+                    unit.poison, self._on_poison, comes_again=bool(self._failed)
+                ):
+                    self._failed[number] = unit.sequence_number
+            yield from (Call(number, unit, record) for record in unit.user_records)
+            if self._over():
+                return
+
+    def _over(self) -> bool:
+        return self._stop and bool(self._failed)
+
+    def may_start(self, call: Call) -> bool:
+        """Whether a user record may be handled now. If the time is over, its Kinesis record has failed."""
+        # LMB-14: "Of an async handler, user records of one partition key MUST be handled one after the other,
+        # in order; after a failure every user record before the lowest failed Kinesis record MUST still be
+        # handled."
+        if self._stop and self._failed and call.number >= min(self._failed):
+            return False
+        # LMB-3: "After a failure no user record of the same partition key MUST be handled in the same
+        # invocation: it comes again, after the one that failed."
+        if call.record.partition_key in self._failed_keys:
+            return False
+        # LMB-11: "With less time left than the reserve, the rest of the batch MUST be reported, not begun."
+        if self._context is not None and self._context.get_remaining_time_in_millis() < self._reserve_ms:
+            self._failed[call.number] = call.unit.sequence_number
+            return False
+        return True
+
+    def fail(self, *calls: Call) -> None:
+        """The exception being handled is that of this user record, or of these, of one Kinesis record."""
+        log_exception("user record failed: %s", calls[0].key)
+        self._failed[calls[0].number] = calls[0].unit.sequence_number
+        self._failed_keys.update(call.record.partition_key for call in calls)
+
+    def first_failed(self) -> int | None:
+        """The first Kinesis record that failed (`Call.number`)."""
+        return min(self._failed, default=None)
+
+    def answer(self) -> dict[str, Any]:
+        """Lambda's answer: the Kinesis records that failed."""
+        # LMB-1: "The answer MUST be batchItemFailures with the failed Kinesis records in event order, so
+        # that the lowest comes first; empty if none failed."
+        # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
+        # once."
+        failures = dict.fromkeys(self._failed[number] for number in sorted(self._failed))
+        return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
+
+
+def log(message: str, *values: object) -> None:
+    """One line at level error. Never record data."""
+    import logging  # loaded by the runtime anyway; not part of the import of this module
+
+    logging.getLogger("kpl_codec.aws_lambda").error(message, *values)
+
+
+def log_exception(message: str, *values: object) -> None:
+    """The same with the traceback of the exception being handled."""
+    import logging
+
+    logging.getLogger("kpl_codec.aws_lambda").exception(message, *values)

@@ -1,0 +1,210 @@
+"""What hangs on a stream, what channels do to aggregates, and reading just the records that somebody names.
+
+A real server has the stream. No local server has channels: a proxy adds them to its answers, in the form of
+botocore's model, which boto3 reads them with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.aws.channels import Channel, Subscribers, channel_findings, subscribers_of
+from kpl_codec.aws.only import Gone, Place, read_only, sequence_numbers
+from kpl_codec.cli.main import main
+from kpl_codec.findings import KINDS
+from kpl_codec.testing.fault_proxy import Answer, Exchange
+from kpl_codec.testing.faults import FaultProxy, error
+
+from ..queue_model import client_of, loader_of
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+ARN = "arn:aws:kinesis:us-east-1:123456789012:channel/{}"
+With = Callable[..., None]
+
+
+@pytest.fixture
+def with_channels(proxy: FaultProxy) -> With:
+    """The stream has these channels (by name a format), two queues."""
+
+    def add(denied: bool = False, **formats: str) -> None:
+        def summary(exchange: Exchange) -> Answer:
+            answer = exchange.forward()
+            told = answer.json
+            told["StreamDescriptionSummary"] |= {"ChannelCount": len(formats), "QueueCount": 2}
+            return answer.with_json(told)
+
+        def listing(exchange: Exchange) -> Answer:
+            """One a page."""
+            names = list(formats)
+            at = int(exchange.request.get("NextToken", "0"))
+            kind = "S3" if formats[names[at]] in ("STRING", "BYTE_ARRAY") else "S3_TABLES"
+            told = {
+                "ChannelSummaries": [
+                    {"ChannelName": names[at], "ChannelARN": ARN.format(names[at]), "ChannelId": names[at],
+                     "ChannelStatus": "ACTIVE", "ChannelCreationTimestamp": 1.7e9,
+                     "ChannelDestinationType": kind,
+                     "Streams": [{"StreamARN": exchange.request["StreamFilter"][0]["StreamARN"],
+                                  "StreamCreationTimestamp": 1.7e9}]}
+                ]
+            }  # fmt: skip
+            more = {"NextToken": str(at + 1)} if at + 1 < len(names) else {}
+            return Answer(200, json.dumps({**told, **more}).encode())
+
+        def described(exchange: Exchange) -> Answer:
+            name = exchange.request["ChannelARN"].rpartition("/")[2]
+            stream = {"StreamARN": "x", "StreamCreationTimestamp": 1.7e9}
+            stream["RecordConfiguration"] = {"RecordFormatType": formats[name]}
+            told = {"ChannelDescription": {"ChannelName": name, "StreamConfigurationList": [stream]}}
+            return Answer(200, json.dumps(told).encode())
+
+        proxy.on("DescribeStreamSummary", summary)
+        proxy.on("ListChannels", error("AccessDeniedException") if denied else listing)
+        proxy.on("DescribeChannel", described)
+
+    return add
+
+
+def put(client: Any, stream: str, count: int = 3) -> list[dict[str, str]]:
+    """Aggregates on a stream; where each is."""
+    places = []
+    for number in range(count):
+        data = kpl.encode([kpl.UserRecord("k", b"%d.%d" % (number, user)) for user in range(4)])
+        places.append(client.put_record(StreamName=stream, PartitionKey="k", Data=data))
+    return [
+        {"shardId": place["ShardId"], "sequenceNumber": place["SequenceNumber"], "errorCode": "Invalid"}
+        for place in places
+    ]
+
+
+@pytest.mark.requirement("CHN-2")
+def test_what_hangs_on_a_stream(
+    with_channels: With, faulty: Any, proxy: FaultProxy, client: Any, stream: str, capsys: Any,
+    newest_boto3: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    assert subscribers_of(client, stream) == Subscribers([])
+    with_channels(lake="GSR_JSON", raw="BYTE_ARRAY")
+    found = subscribers_of(faulty, stream)
+    assert found.channels == [Channel("lake", "S3_TABLES", "GSR_JSON"), Channel("raw", "S3", "BYTE_ARRAY")]
+    assert (found.queue_count, found.unnamed) == (0, 0)  # this botocore does not know the count
+    assert subscribers_of(client_of(newest_boto3, proxy.endpoint_url), stream).queue_count == 2
+    monkeypatch.setattr("botocore.session.create_loader", lambda *_: loader_of(newest_boto3))
+    there = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
+    assert main(["shards", "list", "--json", *there]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["channelCount"], told["queueCount"], told["channels"][0]["recordFormat"]) == (
+        2,
+        2,
+        "GSR_JSON",
+    )
+    assert main(["shards", "list", *there]) == 0
+    text = capsys.readouterr().out
+    assert "channel lake: S3_TABLES, GSR_JSON" in text
+    assert "queues that read this stream: 2" in text
+    proxy.clear()
+    with_channels(lake="GSR_JSON", denied=True)
+    found = subscribers_of(faulty, stream)
+    assert (found.channels, found.unnamed) == ([], 1)
+    assert found.why.startswith("AccessDeniedException")
+
+
+@pytest.mark.requirement("CHN-1")
+@pytest.mark.parametrize(
+    ("record_format", "kind"),
+    [("JSON", "channel-aggregates"), ("GSR_JSON", "channel-aggregates"), ("STRING", "channel-aggregates"),
+     ("BYTE_ARRAY", "channel-bytes"), (None, "channel-bytes")],
+)  # fmt: skip
+def test_what_each_format_does_to_aggregates(record_format: str | None, kind: str) -> None:
+    found = Subscribers([Channel("lake", "S3_TABLES", record_format)])
+    assert [finding.kind for finding in channel_findings(found, 7)] == [kind]
+    assert list(channel_findings(found, 0)) == []
+    assert "follows from AWS's documentation" in KINDS[kind].meaning
+
+
+@pytest.mark.requirement("CHN-1")
+def test_validate_and_watch_tell_it(
+    with_channels: With, proxy: FaultProxy, client: Any, stream: str, tmp_path: Path, capsys: Any
+) -> None:
+    with_channels(lake="JSON")
+    there = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
+    client.put_record(StreamName=stream, PartitionKey="k", Data=b"{}")
+    assert main(["validate", *there, "--output", str(tmp_path / "plain"), "--quiet"]) == 0
+    put(client, stream)
+    assert main(["validate", *there, "--output", str(tmp_path / "out"), "--quiet", "--json"]) == 1
+    capsys.readouterr()
+    found = pq.read_table(tmp_path / "out" / "findings").to_pylist()
+    details = {finding["kind"]: finding["detail"] for finding in found}
+    told = "channel lake: S3_TABLES, format JSON; aggregated records seen: 3"
+    assert details["channel-aggregates"] == told
+    assert told in (tmp_path / "out" / "report.html").read_text()
+    assert main(["watch", *there, "--all", "--since", "5m", "--once", "--json", "--fail-on", "error"]) == 1
+    (finding,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (finding["kind"], finding["severity"]) == ("channel-aggregates", "error")
+
+
+@pytest.mark.requirement("CHN-3")
+def test_just_the_records_that_a_dead_letter_object_names(
+    client: Any, stream: str, kinesis_local: Any, tmp_path: Path, capsys: Any
+) -> None:
+    first, second, third = put(client, stream)
+    gone = {**first, "sequenceNumber": str(int(second["sequenceNumber"]) + 1)}
+    letters = tmp_path / "errors.json"
+    letters.write_text("\n".join(map(json.dumps, [third, {"failures": [{"record": first}, gone]}])))
+    places = sequence_numbers(letters.read_bytes())
+    items = list(read_only(client, stream, places))
+    assert [type(item) for item in items] == [kpl.KinesisRecord, kpl.KinesisRecord, Gone]
+    assert items[0].sequence_number == third["sequenceNumber"]
+    there = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
+    assert main(["cat", *there, "--only", str(letters), "--data-only"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.split() == [f"{number}.{user}" for number in (2, 0) for user in range(4)]
+    assert gone["sequenceNumber"] in shown.err
+    out = str(tmp_path / "out")
+    assert main(["validate", *there, "--only", str(letters), "--output", out, "--quiet", "--json"]) == 1
+    summary = json.loads(capsys.readouterr().out)
+    assert "capture-gone" in json.dumps(summary)
+    assert "8" in json.dumps(summary)
+    empty = tmp_path / "empty.json"
+    empty.write_text("{}")
+    assert main(["cat", *there, "--only", str(empty)]) == 2
+    assert "no sequence number" in capsys.readouterr().err
+    assert list(read_only(client, stream, [Place(None, "5")])) == [
+        Gone(Place(None, "5"), "nothing says its shard")
+    ]
+
+
+NAMES = st.sampled_from(["sequenceNumber", "SequenceNumber", "sequence_number", "SEQUENCENUMBER"])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**30).map(str), NAMES, st.integers(0, 3), st.booleans()), max_size=6),
+    st.booleans(),
+)
+@pytest.mark.requirement("CHN-3")
+def test_every_sequence_number_is_found_wherever_it_is(rows: list[Any], as_list: bool) -> None:
+    documents = []
+    for number, name, depth, as_text in rows:
+        value: Any = {name: number, "shardId": "shardId-000000000001", "error": "{not json"}
+        for _ in range(depth):
+            value = {"inner": [value]}
+        documents.append({"body": json.dumps(value)} if as_text else value)
+    text = json.dumps(documents) if as_list else "\n".join(map(json.dumps, documents))
+    expected = dict.fromkeys(Place("shardId-000000000001", number) for number, *_ in rows)
+    assert sequence_numbers(text.encode()) == list(expected)
+    plain = "\n".join(number for number, *_ in rows).encode()
+    assert [place.sequence_number for place in sequence_numbers(plain)] == [
+        place.sequence_number for place in expected
+    ]
+
+
+def test_a_lambda_event_names_its_shard() -> None:
+    event = {"Records": [{"eventID": "shardId-000000000007:12", "kinesis": {"sequenceNumber": "12"}}]}
+    assert sequence_numbers(json.dumps(event).encode()) == [Place("shardId-000000000007", "12")]
