@@ -77,6 +77,19 @@ def test_copies_and_pickles_are_equal(frame: bytes) -> None:
             assert type(same) is kpl.DeaggregatedRecord
 
 
+@settings(deadline=None, max_examples=examples(100))
+@given(frames, st.sampled_from(["report", "kcl"]), st.booleans())
+def test_each_says_of_which_kinesis_record_it_is(frame: bytes, policy: Any, queued: bool) -> None:
+    record = kpl.KinesisRecord("outer", frame, "7", "shardId-000000000000", NOW)
+    if queued:
+        record = kpl.KinesisRecord("outer", frame, None, None, NOW, record_id="an id")
+    for row in kpl.deaggregate([record], policy):
+        assert (row.sequence_number, row.shard_id, row.record_id) == (
+            record.sequence_number, record.shard_id, record.record_id
+        )  # fmt: skip
+        assert row.schema_version_id is None
+
+
 def test_it_matches_as_a_class_and_as_a_sequence() -> None:
     (record,) = opened(kpl.encode([kpl.UserRecord("key", b"data")]))
     match record:
