@@ -86,7 +86,7 @@ def test_it_matches_as_a_class_and_as_a_sequence() -> None:
             pytest.fail("no match by class")
     match record:
         case (pk, data, None, *rest):
-            assert (pk, data, len(rest)) == ("key", b"data", 10)
+            assert (pk, data, len(rest)) == ("key", b"data", 11)
         case _:
             pytest.fail("no match by position")
 
