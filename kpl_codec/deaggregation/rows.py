@@ -196,7 +196,7 @@ def defective_rows(
             places.of(pk, ehk, known),
             tuple(defects(user_record)),
             fate,
-            record.record_id,
+            record_id=record.record_id,
         )
 
 
