@@ -38,6 +38,8 @@ class _Batch(NamedTuple):
     numbers: Any
     digests: Sequence[bytes | None] | None
     places: Any
+    counts: Any
+    starts: Any
     before: bool
 
 
@@ -89,7 +91,9 @@ class Tally:
         single = last is None
         last = first if last is None else last
         # (A run from a file may claim any length: no Kinesis record has so many user records.)
-        good = (first >= 0) & (last >= first) & (last < MOST_USER_RECORDS)
+        good = (first >= 0) & (last < MOST_USER_RECORDS)
+        if not single:
+            good &= last >= first
         if not good.all():
             self.bad += int((~good).sum())
             record, first, last = record[good], first[good], last[good]
@@ -97,7 +101,9 @@ class Tally:
         self.handled_shards.update(shards)
         known = codes >= 0
         np.maximum.at(self.passed, codes[known], passed[known])
-        batch = _Batch(shards, numbers, digests, places, before)
+        # (What no ledger has is as one without user records.)
+        counts = np.where(places >= 0, np.append(self.names.counts, 0)[places], 0)
+        batch = _Batch(shards, numbers, digests, places, counts, self.names.starts[places], before)
         lengths = last - first + 1
         ends = np.arange(1, len(record) + 1) if single else np.cumsum(lengths)
         start, done = 0, 0
@@ -114,13 +120,11 @@ class Tally:
 
     def _count(self, batch: _Batch, record: Any, sub: Any) -> None:
         self.rows += len(record)
-        place = batch.places[record]
-        claimed = place >= 0
-        claimed[claimed] = sub[claimed] < self.names.counts[place[claimed]]
+        claimed = sub < batch.counts[record]
         if not claimed.all():
             self._not_claimed(batch, record[~claimed], sub[~claimed])
-            place, sub = place[claimed], sub[claimed]
-        at = self.names.starts[place] + sub
+            record, sub = record[claimed], sub[claimed]
+        at = batch.starts[record] + sub
         if self._by is not None:
             self._by[at] |= self._bit
         if batch.before:
