@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 #: What is promised (spec/guides/versions.md): the ``__all__`` of these modules, or what they define.
 PUBLIC = (
-    "", ".errors", ".aws", ".aws.aio", ".aws.only", ".aws.queues", ".producer", ".aws_lambda",
+    "", ".errors", ".audit", ".aws", ".aws.aio", ".aws.only", ".aws.queues", ".producer", ".aws_lambda",
     ".aws_lambda.aio", ".aws_lambda.aio_queues", ".aws_lambda.firehose", ".aws_lambda.parser",
     ".aws_lambda.powertools",
     ".aws_lambda.queues", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
