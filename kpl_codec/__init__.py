@@ -37,7 +37,7 @@ from .shards.placement import Placement, Verdict
 from .shards.shard import Shard
 from .shards.shard_map import ShardMap
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "ALL_HASH_KEYS",

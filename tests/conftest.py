@@ -44,6 +44,7 @@ TOGETHER = {
         "tests/spark/connect/",  # likewise
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",
+        "tests/spark/test_handled.py",
         "tests/spark/validation/",
     ),
     "bare": ("tests/aws_lambda/test_runtime.py",),

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "kpl_codec"
 LEVELS = (
     {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy", "_build"},
     {"format"},
+    {"ledger"},
     {"schema_registry"},
     {"shards"},
     {"deaggregation"},
@@ -21,6 +22,7 @@ LEVELS = (
     {"arrow", "aws", "pictures"},
     {"aws_lambda", "captures", "compat", "report"},
     {"outlets", "validation"},
+    {"audit"},
     {"spark"},
     {"node_packages"},
     {"conformance"},
@@ -32,14 +34,16 @@ LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 ENTRY_POINTS = {"spark/job.py"}
 #: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
 CORE = {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy"}
-CORE |= {"format", "schema_registry", "shards", "deaggregation", "findings", "producer", "adapters", "watch"}
+CORE |= {"format", "ledger", "schema_registry", "shards", "deaggregation", "findings"}
+CORE |= {"producer", "adapters", "watch"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
 ALLOWED = {
     "format": {"backports", "compression"},  # zstd: of Python 3.14, or its backport
     "schema_registry": {"fastavro"},
     "arrow": {"pyarrow", "numpy"},
     "captures": {"pyarrow"},
-    "validation": {"pyarrow"},
+    "validation": {"pyarrow", "numpy"},
+    "audit": {"pyarrow", "numpy"},
     "_build": {"setuptools", "Cython"},
     "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "opentelemetry", "pyarrow"},
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 #: What is promised (spec/guides/versions.md): the ``__all__`` of these modules, or what they define.
 PUBLIC = (
-    "", ".errors", ".aws", ".aws.aio", ".aws.only", ".aws.queues", ".producer", ".aws_lambda",
+    "", ".errors", ".audit", ".aws", ".aws.aio", ".aws.only", ".aws.queues", ".producer", ".aws_lambda",
     ".aws_lambda.aio", ".aws_lambda.aio_queues", ".aws_lambda.firehose", ".aws_lambda.parser",
     ".aws_lambda.powertools",
     ".aws_lambda.queues", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
@@ -34,21 +34,19 @@ POSITIONAL = {"Producer.put", "AsyncProducer.put", "Counts.__init__"}
 OWN_USE = {"Report", "Location"}
 
 
-def public() -> dict[str, Any]:
-    """Public objects by name."""
-    found = {}
-    for package in PUBLIC:
-        module = import_module(f"kpl_codec{package}")
-        named = getattr(module, "__all__", None) or [
-            name
-            for name, thing in vars(module).items()
-            if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__
-        ]
-        found.update({f"kpl_codec{package}:{name}": getattr(module, name) for name in named})
-    return found
+def names_of(package: str) -> dict[str, Any]:
+    """The public names of a module."""
+    module = import_module(f"kpl_codec{package}")
+    named = getattr(module, "__all__", None) or [
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__
+    ]
+    return {name: getattr(module, name) for name in named}
 
 
-OBJECTS = public()
+#: Public objects by module and name.
+OBJECTS = {f"kpl_codec{p}:{name}": thing for p in PUBLIC for name, thing in names_of(p).items()}
 
 
 class Elsewhere:

@@ -2,6 +2,8 @@
 
 cdef enum:
     MOST_INSIDE = 448  # Python's quick allocator has blocks of up to 512 bytes
+    ROOM = 6  # of it in the fields, which then are 64 bytes
+    OUTSIDE = 0xFFFF  # the size of data for which a pointer to bytes is inside
     WIDTH = 14  # fields of a DeaggregatedRecord
 
 cdef dict NUMBERS = {}  # of a DeaggregatedRecord's fields, by name
@@ -14,17 +16,20 @@ cdef class CompactRecord:
     order, hash and text, is equal to it, and pickles as it.
 
     It holds the bytes of no other user record, and nothing that can be part of a cycle: the garbage collector
-    need not visit it. Its data, if short, is made into bytes whenever it is asked for.
+    need not visit it. Its data, if short, is made into bytes whenever it is asked for; so are keys that few others
+    have.
     ``shared``: a DeaggregatedRecord with the fields that are the same for all user records of a Kinesis record.
     """
 
     cdef PyObject *shared
-    cdef PyObject *pk
-    cdef PyObject *ehk
+    cdef PyObject *pk  # NULL: the text is inside
+    cdef PyObject *ehk  # as well
     cdef PyObject *placed
     cdef uint32_t number
-    cdef uint32_t size  # NONE: `inside` is a pointer to bytes
-    cdef uint8_t inside[8]  # the data begins here
+    cdef uint16_t size
+    cdef uint16_t pk_size
+    cdef uint16_t ehk_size
+    cdef uint8_t inside[ROOM]  # data, or a pointer to it; partition key; explicit hash key
 
     def __cinit__(self):
         raise TypeError("only compiled code makes it")
@@ -34,8 +39,8 @@ cdef class CompactRecord:
         Py_XDECREF(self.pk)
         Py_XDECREF(self.ehk)
         Py_XDECREF(self.placed)
-        if self.size == NONE:
-            Py_XDECREF((<PyObject **>self.inside)[0])
+        if self.size == OUTSIDE:
+            Py_XDECREF(bytes_of(self))
 
     def __getattribute__(self, name):
         cdef PyObject *number = PyDict_GetItemWithError(NUMBERS, name)
@@ -66,15 +71,28 @@ cdef class CompactRecord:
         return PyObject_RichCompare(whole(self), whole(other) if type(other) is CompactRecord else other, op)
 
 
+cdef inline PyObject *bytes_of(CompactRecord record) noexcept:
+    cdef PyObject *data
+    memcpy(&data, record.inside, sizeof(data))
+    return data
+
+
 cdef inline object field(CompactRecord record, Py_ssize_t number):
+    cdef Text text
     if number == 0:
-        return <object>record.pk
+        if record.pk != NULL:
+            return <object>record.pk
+        text.at, text.size = record.inside + record.size, record.pk_size
+        return text_of(&text)
     if number == 1:
-        if record.size == NONE:
-            return <object>(<PyObject **>record.inside)[0]
+        if record.size == OUTSIDE:
+            return <object>bytes_of(record)
         return PyBytes_FromStringAndSize(<const char *>record.inside, record.size)
     if number == 2:
-        return <object>record.ehk
+        if record.ehk != NULL:
+            return <object>record.ehk
+        text.at, text.size = record.inside + record.size + record.pk_size, record.ehk_size
+        return text_of(&text)
     if number == 5:
         return record.number
     if number == 9:
@@ -92,24 +110,31 @@ cdef object whole(CompactRecord record):
     return new_row(type(<object>record.shared), items, WIDTH, not PyObject_GC_IsTracked(<object>record.shared))
 
 
-cdef inline CompactRecord compact(object shared, PyObject *pk, const uint8_t *at, uint32_t size, PyObject *ehk,
-                                  uint32_t number, PyObject *placed):
-    cdef bint outside = size > MOST_INSIDE
-    cdef object data = PyBytes_FromStringAndSize(<const char *>at, size) if outside else None
-    cdef PyObject *block = kpl_block(<PyObject *>CompactRecord, 0 if outside else size)
+cdef CompactRecord compact(object shared, const Row *row, PyObject *pk, const Text *pk_text, PyObject *ehk,
+                           const Text *ehk_text, uint32_t number, PyObject *placed):
+    """``pk`` and ``ehk``: NULL where their texts come inside; these and short data are at most MOST_INSIDE bytes."""
+    cdef bint outside = row.size > MOST_INSIDE
+    cdef object data = PyBytes_FromStringAndSize(<const char *>row.data, row.size) if outside else None
+    cdef PyObject *pointer = <PyObject *>data
+    cdef size_t size = sizeof(pointer) if outside else row.size
+    cdef size_t pk_size = 0 if pk != NULL else pk_text.size, ehk_size = 0 if ehk != NULL else ehk_text.size
+    cdef PyObject *block = kpl_block(<PyObject *>CompactRecord, max(size + pk_size + ehk_size, <size_t>ROOM) - ROOM)
     cdef CompactRecord record
     if block == NULL:
         raise MemoryError
     record = <CompactRecord>kpl_steal(block)
     Py_INCREF(shared)
-    Py_INCREF_raw(pk)
-    Py_INCREF_raw(ehk)
+    Py_XINCREF(pk)
+    Py_XINCREF(ehk)
     Py_INCREF_raw(placed)
     record.shared, record.pk, record.ehk, record.placed = <PyObject *>shared, pk, ehk, placed
-    record.number, record.size = number, NONE if outside else size
+    record.number, record.size = number, <uint16_t>OUTSIDE if outside else <uint16_t>size
+    record.pk_size, record.ehk_size = <uint16_t>pk_size, <uint16_t>ehk_size
     if outside:
         Py_INCREF(data)
-        (<PyObject **>record.inside)[0] = <PyObject *>data
-    else:
-        memcpy(record.inside, at, size)
+    memcpy(record.inside, <const void *>&pointer if outside else <const void *>row.data, size)
+    if pk == NULL:
+        memcpy(record.inside + size, pk_text.at, pk_size)
+    if ehk == NULL:
+        memcpy(record.inside + size + pk_size, ehk_text.at, ehk_size)
     return record

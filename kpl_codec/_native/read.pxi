@@ -16,14 +16,6 @@ cdef struct Data:
     bint plain  # even if it looks like an aggregate
 
 
-cdef inline bint is_version(const uint8_t *known, const uint8_t *at) noexcept nogil:
-    cdef uint64_t a[2]
-    cdef uint64_t b[2]
-    memcpy(a, known, 16)
-    memcpy(b, at, 16)
-    return a[0] == b[0] and a[1] == b[1]
-
-
 cdef class Frames:
     """The data of `count` Kinesis records, read as a whole.
 
@@ -144,21 +136,27 @@ cdef class Frames:
 
     cdef bint unframe(self, size_t first) noexcept nogil:
         """Takes the frame of the Schema Registry off the rows from `first` on, if their payload is not in zlib."""
-        cdef size_t i, slot
-        cdef int32_t number
+        cdef size_t i, slot, rows = self.m.rows.count
+        cdef int32_t number, last = -1
+        cdef int32_t *schemas
+        cdef uint64_t version[2]  # that of `last`
+        cdef uint64_t own[2]
         cdef const uint8_t *at
         cdef void *more
         cdef Row *row
-        if self.schema_room < self.m.rows.count:
+        if self.schema_room < rows:
             self.schema_room = self.m.rows.room
             more = realloc(self.schemas, 4 * self.schema_room)
             if more == NULL:
                 return False
             self.schemas = <int32_t *>more
-        for i in range(first, self.m.rows.count):
+        schemas = self.schemas
+        for i in range(first, rows):
+            if i + 8 < rows:
+                prefetch(self.m.rows.at[i + 8].data)
             row = &self.m.rows.at[i]
             at = row.data
-            self.schemas[i] = -1
+            schemas[i] = -1
             # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed, and all
             # other data MUST be left as it is."
             if row.size < 18 or at[0] != 3 or (at[1] != 0 and at[1] != 5):
@@ -166,20 +164,23 @@ cdef class Frames:
             if at[1] == 5:
                 self.packed = True
                 continue
-            slot = at[2] ^ at[9] ^ at[17]
-            number = self.known[slot] - 1
-            if number < 0 or not is_version(self.versions + 16 * number, at + 2):
-                if self.version_count == self.version_room:
-                    self.version_room = 2 * self.version_room + 16
-                    more = realloc(self.versions, 16 * self.version_room)
-                    if more == NULL:
-                        return False
-                    self.versions = <uint8_t *>more
-                memcpy(self.versions + 16 * self.version_count, at + 2, 16)
-                number = <int32_t>self.version_count
-                self.version_count += 1
-                self.known[slot] = number + 1
-            self.schemas[i] = number
+            memcpy(own, at + 2, 16)
+            if last < 0 or own[0] != version[0] or own[1] != version[1]:
+                slot = at[2] ^ at[9] ^ at[17]
+                number = self.known[slot] - 1
+                if number < 0 or memcmp(self.versions + 16 * number, own, 16) != 0:
+                    if self.version_count == self.version_room:
+                        self.version_room = 2 * self.version_room + 16
+                        more = realloc(self.versions, 16 * self.version_room)
+                        if more == NULL:
+                            return False
+                        self.versions = <uint8_t *>more
+                    memcpy(self.versions + 16 * self.version_count, own, 16)
+                    number = <int32_t>self.version_count
+                    self.version_count += 1
+                    self.known[slot] = number + 1
+                last, version[0], version[1] = number, own[0], own[1]
+            schemas[i] = last
             row.data, row.size = at + 18, row.size - 18
         return True
 

@@ -214,10 +214,19 @@ cdef class FrameRows(JudgedFrames):
 
     cdef inline object user_row(self, object shared, tuple source, size_t i, size_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
-        cdef PyObject *pk = self.key(row.pk)
-        cdef PyObject *ehk = <PyObject *>None if row.ehk == NONE else self.key(self.m.pks.count + row.ehk)
+        cdef PyObject *pk = NULL
+        cdef PyObject *ehk = NULL if row.ehk != NONE else <PyObject *>None
+        cdef Text *pk_text = &self.m.pks.at[row.pk]
+        cdef Text *ehk_text = NULL if row.ehk == NONE else &self.m.ehks.at[row.ehk]
         cdef PyObject *placed = <PyObject *>None if self.facts is None else self.placement(row, source, kind)
-        cdef CompactRecord made = compact(shared, pk, row.data, row.size, ehk, <uint32_t>number, placed)
+        cdef size_t size = row.size + pk_text.size + (0 if ehk_text == NULL else ehk_text.size)
+        cdef CompactRecord made
+        # A text that many have is made once for all.
+        if size > MOST_INSIDE or 2 * self.m.pks.count <= self.m.rows.count:
+            pk = self.key(row.pk)
+        if ehk == NULL and (size > MOST_INSIDE or 2 * self.m.ehks.count <= self.m.rows.count):
+            ehk = self.key(self.m.pks.count + row.ehk)
+        made = compact(shared, row, pk, pk_text, ehk, ehk_text, <uint32_t>number, placed)
         return made if atoms else whole(made)
 
     cdef object plain_row(self, tuple source, size_t record, bint atoms):

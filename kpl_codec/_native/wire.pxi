@@ -36,6 +36,7 @@ cdef extern from "_native/wire.h" nogil:
         Texts pks
         Texts ehks
 
+    void prefetch "KPL_PREFETCH" (const void *address)
     bint add_row "kpl_add_row" (Rows *rows, const Row *row)
     bint add_text "kpl_add_text" (Texts *texts, const uint8_t *at, size_t size, size_t frame)
     void free_message "kpl_free_content" (Message *m)

@@ -28,24 +28,30 @@ _Undo = Callable[[DeaggregatedRecord], DeaggregatedRecord]
 def unframed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """``rows`` whose data is without frames, and whose ``schemaVersionId`` names their schema. ``undo``: an
     `Unframer`; only user records with a frame in zlib become Python objects for it."""
-    data, versions = rows.column("data").cast(pa.large_binary()), rows.column("schemaVersionId")
+    data, versions = rows.column("data"), rows.column("schemaVersionId")
     framed = pc.and_(pc.greater_equal(pc.binary_length(data), HEADER_SIZE), pc.is_null(versions))
-    found = pc.fill_null(pc.and_(framed, pc.equal(pc.binary_slice(data, 0, 2), PLAIN)), False)
+    starts = pc.binary_slice(data, 0, len(ZLIB))
+    found = pc.fill_null(pc.and_(framed, pc.equal(starts, PLAIN)), False)
+    packed = pc.any(pc.equal(starts, ZLIB)).as_py()
     if found.true_count:
-        framed = data.filter(found)
-        ids = pc.binary_slice(framed, 2, HEADER_SIZE).dictionary_encode()
-        texts = pa.array(map(version_id_text, ids.dictionary.to_pylist()), pa.string()).take(ids.indices)
+        every = found.true_count == len(found)  # then nothing is copied that need not be
+        frames = data if every else data.filter(found)
+        ids = pc.binary_slice(frames, 2, HEADER_SIZE).dictionary_encode()
+        texts = pa.array(map(version_id_text, ids.dictionary.to_pylist()), pa.string())
+        made = pa.DictionaryArray.from_arrays(ids.indices, texts)
         # (Without a stop, binary_slice of pyarrow 26 fails where nothing is left.)
-        bare = pc.binary_slice(framed, HEADER_SIZE, _LARGEST)
-        data = bare if len(bare) == len(data) else pc.replace_with_mask(data, found, bare)
-        versions = pc.replace_with_mask(versions.cast(pa.string()), found, texts)
+        bare = pc.binary_slice(frames, HEADER_SIZE, _LARGEST)
+        if not every:
+            bare = pc.replace_with_mask(data, found, bare)
+            made = pc.replace_with_mask(versions.cast(pa.string()), found, made.cast(pa.string()))
         columns = rows.columns
-        for name, values in (("data", data), ("schemaVersionId", versions)):
+        for name, values in (("data", bare), ("schemaVersionId", made)):
             kind = rows.schema.field(name).type
-            values = values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind)
-            columns[rows.schema.get_field_index(name)] = values
+            if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(values.type):
+                values = values.dictionary_encode()
+            columns[rows.schema.get_field_index(name)] = values.cast(kind)
         rows = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-    yield from _changed(rows, (ZLIB,), undo, max_bytes)
+    yield from _changed(rows, (ZLIB,), undo, max_bytes) if packed else (rows,)
 
 
 def decompressed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..format.records import Tag
 from ..lazy import needing_extras
+from ..ledger import Notes
 from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, ProducerFull, RecordTooLarge
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .aio_undelivered import AsyncUndelivered
 from .calls import call, what_failed
-from .producer_base import Flush, ProducerBase, Result, broken_off, client_config
+from .producer_base import Flush, ProducerBase, Result, broken_off, client_config, take_notes
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered, not_delivered
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class AsyncProducer(ProducerBase):
         if self._client is None:
             _session()
         self._own_client: Any = None
+        self._notes: Notes | None = None
         self._core = self._new_core()
         self._forgotten = weakref.finalize(self, log_never_closed, self._core)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -91,6 +93,7 @@ class AsyncProducer(ProducerBase):
                 self._own_client = own
             if self._closed:  # meanwhile
                 return
+            self._notes = await asyncio.to_thread(self._new_notes)
             self._core.start(self._clock())
             self._loop = asyncio.get_running_loop()
             self._schedule()
@@ -252,6 +255,8 @@ class AsyncProducer(ProducerBase):
                 own, self._own_client = self._own_client, None
             if own is not None:
                 await own.__aexit__(None, None, None)
+            if self._notes is not None and self._broken is None:
+                await asyncio.to_thread(self._notes.close)
         # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
         return not self._failed
 
@@ -326,6 +331,7 @@ class AsyncProducer(ProducerBase):
 
     def _resolve(self) -> None:
         results = self._core.results()
+        take_notes(self._notes, self._core, results, self._clock)
         failures = not_delivered(results)
         self._failed = self._failed or bool(failures)
         self._end(results)

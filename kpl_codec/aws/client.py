@@ -20,9 +20,9 @@ from botocore.session import get_session
 from .. import __version__
 from ..shards.stream import Stream
 
+_USER_AGENT = f"kpl_codec/{__version__} Boto3/{boto3.__version__}"
 #: Seconds that `reach` waits for a connection, and for an answer.
 _CONNECT, _READ = 4.0, 8.0
-_USER_AGENT = f"kpl_codec/{__version__} Boto3/{boto3.__version__}"
 
 
 def kinesis_client(
@@ -48,11 +48,11 @@ def kinesis_client(
     role is assumed through STS, and again each time before its credentials expire. Raises botocore's errors
     for invalid settings. ``service``: boto3's name of another one.
     """
-    # botocore makes its own user agent anew for each call, in a quarter of the call's CPU time.
     once = Config(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
         retries={"total_max_attempts": 1},
+        # botocore makes its own anew for each call, in a quarter of the call's CPU time.
         user_agent=_USER_AGENT,
     )
     session = boto3.Session(access_key_id, secret_access_key, session_token, region, profile_name=profile)

@@ -80,7 +80,9 @@ class Producer(ProducerBase):
     def _begin(self) -> None:
         """Set everything that a forked child needs anew. Threads start when they are needed."""
         self._core = self._new_core()
-        self._owner = Owner(self._core, self._clock, self._exit_timeout, self._on_undelivered)
+        self._owner = Owner(
+            self._core, self._clock, self._exit_timeout, self._on_undelivered, self._new_notes
+        )
         self._letters = self._owner.letters
         self._started = False
         self._finalizer: weakref.finalize[..., Producer] | None = None

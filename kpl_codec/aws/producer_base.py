@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
+from ..ledger import Kind, Ledger, Notes, Row
 from ..producer import Attempt, Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
 from ..producer.ledger import undelivered
 from ..producer.metrics import Observe
@@ -30,7 +32,8 @@ class ProducerOptions(TypedDict, total=False):
     region_name ...; of an ARN its own region counts); or give ``client``, made without retries:
     boto3's then cannot be used after a fork, aiobotocore's is closed by the caller.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`: see
-    `kpl_codec.aws.telemetry`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
+    `kpl_codec.aws.telemetry`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic. ``ledger``: a
+    `kpl_codec.audit.Ledger`, which notes what was put.
 
     ``on_undelivered(error)`` is called once for each user record that ends without being delivered, whatever
     the reason, before its future has a result: ``error.user_record`` is what was put,
@@ -41,6 +44,7 @@ class ProducerOptions(TypedDict, total=False):
     """
 
     config: ProducerConfig | None
+    ledger: Ledger | None
     client: KinesisClient | None
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
@@ -63,6 +67,7 @@ class ProducerBase:
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
             self._client_settings["region_name"] = self._stream.region
+        self._ledger = options.get("ledger")
         self._observe = guarded(options.get("observe"))
         self._chance = options.get("chance", random.randrange)
         self._clock = options.get("clock", time.monotonic)
@@ -71,7 +76,30 @@ class ProducerBase:
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
         live = LiveShardMap(self._stream.arn or self._stream.name, shard_filter="FROM_TRIM_HORIZON")
-        return ProducerCore(self.config, live, self._chance, self._observe)
+        noted = self._ledger is not None
+        return ProducerCore(self.config, live, self._chance, self._observe, noted=noted)
+
+    def _new_notes(self) -> Notes | None:
+        """A writer of the ledger, if there is one."""
+        return None if self._ledger is None else self._ledger.writer(self._stream.name, "produced")
+
+
+def take_notes(
+    notes: Notes | None, core: ProducerCore, results: list[Result], clock: Callable[[], float]
+) -> None:
+    """Give the ledger what `core` has to note, and the user records of ``results`` that failed."""
+    if notes is None:
+        return
+    offset = time.time() - clock()
+    rows = core.rows(offset)
+    failed = Counter[tuple[Kind, str, int]]()
+    for pending, result in results:
+        if isinstance(result, DeliveryError):
+            kind: Kind = "left" if result.may_be_stored else "refused"
+            failed[kind, result.code, int(pending.accepted_at + offset)] += 1
+    rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
+    if rows:
+        notes.note(rows)
 
 
 def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Result:

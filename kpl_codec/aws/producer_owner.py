@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ..ledger import Notes
 from ..producer import Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_base import Flush, Result, broken_off
+from .producer_base import Flush, Result, broken_off, take_notes
 from .producer_log import log_left_behind, log_not_delivered, not_delivered
 from .undelivered import SLOW, OnUndelivered, Undelivered
 
@@ -66,8 +67,11 @@ class Owner:
         clock: Callable[[], float],
         exit_timeout: float,
         on_undelivered: OnUndelivered | None,
+        new_notes: Callable[[], Notes | None],
     ) -> None:
         self.core = core
+        self._new_notes: Callable[[], Notes | None] | None = new_notes
+        self._notes: Notes | None = None
         self.letters = Letters()
         self.hook = Undelivered(on_undelivered, clock)
         self.clock = clock
@@ -96,6 +100,8 @@ class Owner:
         """Take puts and answers, and let the core decide. Returns the calls to make; `resolve` follows."""
         core, letters = self.core, self.letters
         assert self.client is not None
+        if self._new_notes is not None:  # in this thread: opening a ledger may take a while
+            self._notes, self._new_notes = self._new_notes(), None
         with LOCK:
             letters.unread = False
             inbox, letters.inbox = letters.inbox, []
@@ -149,6 +155,7 @@ class Owner:
         """Give user records their results. False: the producer is closed and nothing is left."""
         core, letters = self.core, self.letters
         results = core.results() if letters.broken is None else []
+        take_notes(self._notes, core, results, self.clock)
         failures = not_delivered(results)
         self.failed = self.failed or bool(failures)
         self._end(results)
@@ -157,7 +164,10 @@ class Owner:
         self.hook.tell()
         if self.hook.held or letters.broken is not None:
             return bool(self.hook.held)
-        return not letters.closing or core.outstanding > 0 or bool(letters.inbox or letters.dropped)
+        more = not letters.closing or core.outstanding > 0 or bool(letters.inbox or letters.dropped)
+        if not more and self._notes is not None:
+            self._notes.close()
+        return more
 
     def _end(self, results: list[Result]) -> None:
         """User records have ended, or will when on_undelivered has returned."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.records import DeaggregatedRecord
-from .batch import AfterFailure, Call
+from .batch import AfterFailure, Batch, Call
 from .events import Options, batch_of
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     return _loop.run_until_complete(coroutine)
 
 
-async def _handle(handler: AsyncHandler, record: DeaggregatedRecord) -> None:
+async def _handle(handler: AsyncHandler, record: DeaggregatedRecord, batch: Batch) -> None:
     made = handler(record)
     if hasattr(made, "__await__"):  # a plain handler has already run
         await made
+    batch.ran.add(id(record))
 
 
 async def process_user_records(
@@ -65,9 +66,10 @@ async def process_user_records(
             async with gate:
                 if not batch.may_start(call):
                     return
-                run = partial(_handle, handler, call.record)
+                run = partial(_handle, handler, call.record, batch)
                 try:
                     await (run() if once is None else once(call.key, run))
+                    batch.handled.append(call)
                 except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                     batch.fail(call)
 

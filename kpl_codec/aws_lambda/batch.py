@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from ..deaggregation.policies import Deaggregation
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
 
 Handler = Callable[[DeaggregatedRecord], object]
 #: Called with an idempotency key and a call; makes the call unless it was made before.
@@ -167,12 +170,16 @@ class Batch:
         on_poison: Callable[[Poison], object] | None = None,
         context: Context | None = None,
         reserve_ms: int = 0,
+        ledger: Ledger | None = None,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")
         self._units = units
         self._stop, self._on_poison = after_failure == "stop", on_poison
-        self._context, self._reserve_ms = context, reserve_ms
+        self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
+        #: What was handled, and of it what was by this invocation: ``once`` leaves out what was before.
+        self.handled: list[Call] = []
+        self.ran: set[int] = set()
         #: The sequence numbers of the Kinesis records that failed, by `Call.number`.
         self._failed: dict[int, str] = {}
         self._failed_keys: set[str | None] = set()
@@ -217,6 +224,12 @@ class Batch:
         self._failed[calls[0].number] = calls[0].unit.sequence_number
         self._failed_keys.update(call.record.partition_key for call in calls)
 
+    def run(self, handler: Handler, record: DeaggregatedRecord) -> object:
+        """Call a handler, as `plain_call`."""
+        result = plain_call(handler, record)
+        self.ran.add(id(record))
+        return result
+
     def first_failed(self) -> int | None:
         """The first Kinesis record that failed (`Call.number`)."""
         return min(self._failed, default=None)
@@ -228,7 +241,19 @@ class Batch:
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
         failures = dict.fromkeys(self._failed[number] for number in sorted(self._failed))
+        self._note()
         return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
+
+    def _note(self) -> None:
+        """Give the ledger what was handled."""
+        if self._ledger is None or not self.handled:
+            return
+        # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
+        name = self.handled[0].unit.stream_arn.rpartition("/")[2]
+        calls = sorted(self.handled, key=lambda call: (call.number, call.record.sub_sequence_number))
+        for now in (True, False):
+            records = [call.record for call in calls if (id(call.record) in self.ran) == now]
+            self._ledger.handled(name, records, before=not now)
 
 
 def log(message: str, *values: object) -> None:

@@ -30,12 +30,12 @@ from .batch import (
     Unit,
     done,
     opened,
-    plain_call,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..ledger import Ledger
     from ..shards.shard_map import ShardMap
 
 
@@ -76,12 +76,15 @@ class Options(Opening, total=False):
 
     * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
       raise, the record counts as handled; without it such records are reported as failed;
-    * ``context``, ``reserve_ms``: Lambda's; if less time is left, the rest is not started but reported.
+    * ``context``, ``reserve_ms``: Lambda's; if less time is left, the rest is not started but reported;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets its answer. What
+      it raises fails the invocation: the records come again.
     """
 
     on_poison: Callable[[Poison], object] | None
     context: Context | None
     reserve_ms: int
+    ledger: Ledger | None
 
 
 def user_records(
@@ -215,9 +218,10 @@ def process_user_records(
     for call in batch.calls():
         if call is None or not batch.may_start(call):
             continue
-        run = partial(plain_call, handler, call.record)
+        run = partial(batch.run, handler, call.record)
         try:
             done(run() if once is None else once(call.key, run))
+            batch.handled.append(call)
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             batch.fail(call)
     return batch.answer()

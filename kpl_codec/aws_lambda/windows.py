@@ -62,6 +62,8 @@ def process_window(
         size += len(call.record.data)
         try:
             state = _folded(state, call, handler)
+            batch.handled.append(call)
+            batch.ran.add(id(call.record))
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             batch.fail(call)
     first = batch.first_failed()
@@ -72,6 +74,8 @@ def process_window(
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
     if event.get("isFinalInvokeForWindow") and first is None and on_window_end is not None:
         done(on_window_end(state, event))
+    first = batch.first_failed()
+    batch.handled = [call for call in batch.handled if first is None or call.number < first]
     return {**batch.answer(), "state": state}
 
 

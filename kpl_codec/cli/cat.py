@@ -16,12 +16,11 @@ from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
-from ..shards.stream import stream_of
 from .main import CLEAN, FINDINGS
 from .options import add_aws, add_limit, add_only, add_paths, add_since, add_stream, add_until
 from .progress import waiting
 from .queue import add_queue, check_queue, of_queue
-from .source import client_of, paths_or_stream
+from .source import client_of, glue_of, paths_or_stream
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -160,13 +159,10 @@ def _user_records(
 
 def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
     """Gives the payload of a user record as JSON has it; None, and a code more, where it cannot be had."""
-    from ..aws.client import kinesis_client
     from ..aws.schema_registry import SchemaRegistry, SchemaUnavailable
     from ..schema_registry import PayloadError
 
-    region = args.region or (stream_of(args.stream).region if args.stream else None)
-    settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
-    registry = SchemaRegistry(kinesis_client(service="glue", **settings))
+    registry = SchemaRegistry(glue_of(args), patience=4.0)
     told: set[str] = set()
 
     def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:
@@ -175,9 +171,11 @@ def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str
         try:
             value = registry.decode(record)
         except (SchemaUnavailable, PayloadError) as error:
+            if error.code == "schema-unreachable":  # the next schema cannot be reached either
+                raise
             codes.append(error.code)
             if str(error) not in told:
-                note(f"kpl-codec: {error}")
+                note(str(error))
             told.add(str(error))
             return None
         return None if isinstance(value, bytes) else json.loads(json.dumps(value, default=_plain))

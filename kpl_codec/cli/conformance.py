@@ -90,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         _write(args.export, files)
         note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")
         return 0
+    if args.publish:
+        location_of(args.publish)  # tells whether it can be reached
     results = _run_all(args)
     if args.publish:
         if len(results) != 1:

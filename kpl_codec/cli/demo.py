@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..audit import Ledger
     from ..report.layout import summary
     from ..testing.local_kinesis import local_kinesis
     from ..validation import LocalEngine, read_shard_map, validate
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     say("starting a local Kinesis server (kinesis-local; from npm the first time)")
     with local_kinesis() as server:
         say(f"stream {demo_stream.STREAM} with {demo_stream.SHARDS} shards")
-        demo_stream.fill(server, args.user_records, say)
+        demo_stream.fill(server, args.user_records, Ledger((folder / "ledger").path), say)
         captured = demo_stream.capture(server.client(), folder)
     say(f"captured {captured} Kinesis records to {folder / 'capture'}; checking")
     engine = LocalEngine()
@@ -60,9 +61,34 @@ def run(args: argparse.Namespace) -> int:
             [str(folder / "capture")], shard_map, str(results), engine=engine, title="kpl-codec demo"
         )
     rows = by_writer(results)
+    audited = _audit(folder, results)
     say("done")
-    show(*summary(result.report), *verdict(rows, args.user_records), *_where_to_look(folder))
+    show(*summary(result.report), *verdict(rows, args.user_records), *audited, *_where_to_look(folder))
     return CLEAN
+
+
+def _audit(folder: Location, results: Location) -> list[RenderableType]:
+    """What the ledgers of all four writers say, against what the KCL delivers, less one: a consumer's bug."""
+    from datetime import datetime, timezone
+
+    from pyarrow.dataset import dataset, field
+    from pyarrow.parquet import write_table
+
+    from ..audit.running import audit
+    from .audit import told
+
+    names = ["shardId", "sequenceNumber", "subSequenceNumber"]
+    system, inner = (results / "user-records").opened()
+    users = dataset(inner, filesystem=system, format="parquet")
+    handled = users.to_table(columns=names, filter=field("kcl") == "delivered")
+    with (folder / "handled.parquet").whole_file() as out:
+        write_table(handled.slice(1), out)
+    sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
+    return [
+        line(""),
+        line(("Was everything handled? A KCL consumer that skips one user record, by the ledgers", "bold")),
+        *told(audit(*sides, until=datetime.now(timezone.utc))),
+    ]
 
 
 def _where_to_look(folder: Location) -> list[RenderableType]:
@@ -70,6 +96,10 @@ def _where_to_look(folder: Location) -> list[RenderableType]:
         ["results/report.html", "the same with pictures: open it in a browser"],
         ["results/findings/", "every finding, Parquet"],
         ["results/user-records/", "every user record with its placement, Parquet"],
+        [
+            "ledger/, handled.parquet",
+            "what was put, and what a KCL consumer has handled, for kpl-codec audit",
+        ],
         ["capture/, shards.json", "what was checked; to check it again:"],
     ]
     again = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"

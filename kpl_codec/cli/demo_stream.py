@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 from ..adapters import to_get_records
+from ..audit import Ledger, Writer
 from ..aws import Producer, read_stream
 from ..captures import Location
 from ..format.hash_keys import effective_hash_key
@@ -48,17 +50,19 @@ def _aggregator() -> Any:
     return RecordAggregator()
 
 
-def put_naive(client: Any, records: Iterator[tuple[str, bytes]]) -> None:
+def put_naive(client: Any, records: Iterator[tuple[str, bytes]], notes: Writer) -> None:
     """As the README of aws_kinesis_agg shows: add user records, take the aggregate, put it."""
     aggregator = _aggregator()
     for count, (key, data) in enumerate(records, 1):
         aggregator.add_user_record(key, data)
         if count % _BATCH == 0:
-            _put(client, aggregator.clear_and_get())
-    _put(client, aggregator.clear_and_get())
+            _put(client, aggregator.clear_and_get(), notes)
+    _put(client, aggregator.clear_and_get(), notes)
 
 
-def put_per_shard(client: Any, records: Iterator[tuple[str, bytes]], shard_map: ShardMap) -> None:
+def put_per_shard(
+    client: Any, records: Iterator[tuple[str, bytes]], shard_map: ShardMap, notes: Writer
+) -> None:
     """One aggregator per shard of the map; the map gets outdated, as in any long-running process."""
     aggregators: dict[str, tuple[Any, int]] = {}
     for key, data in records:
@@ -66,43 +70,50 @@ def put_per_shard(client: Any, records: Iterator[tuple[str, bytes]], shard_map: 
         aggregator, count = aggregators.get(shard_id) or (_aggregator(), 0)
         aggregator.add_user_record(key, data)
         if count + 1 == _BATCH:
-            _put(client, aggregator.clear_and_get())
+            _put(client, aggregator.clear_and_get(), notes)
         aggregators[shard_id] = aggregator, (count + 1) % _BATCH
     for aggregator, _ in aggregators.values():
-        _put(client, aggregator.clear_and_get())
+        _put(client, aggregator.clear_and_get(), notes)
 
 
-def _put(client: Any, aggregate: Any) -> None:
+def _put(client: Any, aggregate: Any, notes: Writer) -> None:
     if aggregate is None or not aggregate.get_num_user_records():
         return
     key, hash_key, data = aggregate.get_contents()
     given = {"ExplicitHashKey": hash_key} if hash_key else {}
-    client.put_record(StreamName=STREAM, PartitionKey=key, Data=data, **given)
+    answer = client.put_record(StreamName=STREAM, PartitionKey=key, Data=data, **given)
+    notes.put(answer["ShardId"], answer["SequenceNumber"], key, data)
 
 
-def put_plain(client: Any, records: Iterator[tuple[str, bytes]]) -> None:
+def put_plain(client: Any, records: Iterator[tuple[str, bytes]], notes: Writer) -> None:
     """PutRecords, 100 at a time."""
-    entries = [{"PartitionKey": key, "Data": data} for key, data in records]
+    put = list(records)
+    entries = [{"PartitionKey": key, "Data": data} for key, data in put]
     for start in range(0, len(entries), 100):
         answer = client.put_records(StreamName=STREAM, Records=entries[start : start + 100])
         if answer["FailedRecordCount"]:
             raise RuntimeError(f"{answer['FailedRecordCount']} plain records were refused")
+        for stored, (key, data) in zip(answer["Records"], put[start:], strict=False):
+            notes.put(stored["ShardId"], stored["SequenceNumber"], key, data)
 
 
-def fill(server: Any, per_writer: int, say: Callable[[str], None]) -> None:
-    """Make the stream and put ``per_writer`` user records of each writer, half of them after a split."""
+def fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], None]) -> None:
+    """Make the stream and put ``per_writer`` user records of each writer, half of them after a split; all are
+    noted in ``ledger``."""
     server.create_stream(STREAM, SHARDS)
     client = server.client()
     half = per_writer // 2
     shard_map = ShardMap.from_list_shards(client.list_shards(StreamName=STREAM))
     config = ProducerConfig(record_max_buffered_time_ms=200)
-    with Producer(STREAM, config=config, client_settings=server.client_settings) as producer:
+    notes = ledger.writer(STREAM)  # of the writers that are not ours
+    settings = {"config": config, "client_settings": server.client_settings}
+    with closing(notes), Producer(STREAM, ledger=ledger, **settings) as producer:
         for start, stop in ((0, half), (half, per_writer)):
             say(f"writing user records {start} to {stop - 1} of each writer")
             futures = [producer.put(key, data) for key, data in orders(PRODUCER, start, stop)]
-            put_naive(client, orders(NAIVE, start, stop))
-            put_per_shard(client, orders(PER_SHARD, start, stop), shard_map)
-            put_plain(client, orders(PLAIN, start, stop))
+            put_naive(client, orders(NAIVE, start, stop), notes)
+            put_per_shard(client, orders(PER_SHARD, start, stop), shard_map, notes)
+            put_plain(client, orders(PLAIN, start, stop), notes)
             if start == 0:
                 shard = split(server, client)
                 say(f"split {shard} in two")

@@ -27,6 +27,7 @@ COMMANDS = {
     "demo": "Fill a local stream from several writers, split a shard, and find what is lost.",
     "validate": "Check captures or a stream: what is broken, on the wrong shard, or lost at the KCL.",
     "watch": "Read a small part of a live stream, and tell what is being lost.",
+    "audit": "Compare what was put with what was handled, and name what is missing.",
     "repair": "Put user records again that validate found lost at the KCL, aggregated per shard.",
     "findings": "Print what validate found, worst first.",
     "cat": "Print the user records of captures or of a stream.",

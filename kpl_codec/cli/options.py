@@ -155,9 +155,8 @@ def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
         group.add_argument("--region", help="region of the stream (default: as for the AWS CLI)")
         text = "another Kinesis server, such as a local one"
         group.add_argument("--endpoint-url", metavar="URL", help=text)
-    what = "Kinesis and S3" if kinesis else "S3"
-    group.add_argument("--profile", metavar="NAME", help=f"profile of the AWS configuration, for {what}")
-    group.add_argument("--role-arn", metavar="ARN", help=f"role to assume, for {what}")
+    group.add_argument("--profile", metavar="NAME", help="profile of the AWS configuration")
+    group.add_argument("--role-arn", metavar="ARN", help="role to assume for all calls to AWS")
 
 
 # -- what is told ---------------------------------------------------------------------------------

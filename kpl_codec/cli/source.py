@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..aws_errors import what_to_check
 from ..errors import KplError
 from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..limits import MAX_PARTITION_KEY_LENGTH
@@ -89,6 +90,20 @@ def client_of(args: argparse.Namespace) -> Any:
         ) from None
     except ValueError as error:  # an endpoint that is no URL
         raise UsageError(reason=str(error)) from None
+
+
+def glue_of(args: argparse.Namespace) -> Any:
+    """A client of Glue, which gives up within seconds. Raises UsageError."""
+    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.client import kinesis_client
+
+    region = args.region or (stream_of(args.stream).region if args.stream else None)
+    settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
+    try:
+        return kinesis_client(service="glue", **settings, connect_timeout=4.0, read_timeout=8.0)
+    except CALL_ERRORS as error:
+        failure = failure_of(error)
+        raise UsageError(reason=f"Glue: {failure.reason}; {what_to_check(failure.code)}") from None
 
 
 def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:

@@ -65,12 +65,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how the stream of --shards distributes records (default: %(default)s)",
     )
     add("--output", required=True, metavar="DIR", help="a new or empty folder for the results, also in S3")
-    add(
-        "--no-user-records",
-        dest="user_records",
-        action="store_false",
-        help="write findings and report only: half of the time, no data of yours in the results, no repair",
-    )
+    text = "write findings and report only: half of the time, no data of yours in the results, no repair"
+    add("--no-user-records", dest="user_records", action="store_false", help=text)
     add_fail_on(parser)
     add_json(parser)
     add_quiet(parser)

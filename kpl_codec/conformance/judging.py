@@ -38,6 +38,7 @@ _RESULTS = {
     "shard-map": ("open_shards", "lookups", "unknown_parents"),
     "placement": ("verdict", "expected_shard_id", "in_range"),
     "deaggregate": ("rows",),
+    "schema-frame": ("schema_version_id", "payload"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import kpl_codec as kpl
+from kpl_codec.schema_registry import unframe
 
 from ..format.hash_keys import format_hash_key, parse_hash_key
 from ..shards import verify_placement
@@ -111,6 +112,11 @@ def deaggregate(asked: dict[str, Any]) -> dict[str, Any]:
     return {"rows": rows}
 
 
+def schema_frame(asked: dict[str, Any]) -> dict[str, Any]:
+    version, payload = unframe(bytes.fromhex(asked["data"]))
+    return {"schema_version_id": version, "payload": payload.hex()}
+
+
 if __name__ == "__main__":
     operations = {
         "decode": decode,
@@ -121,5 +127,6 @@ if __name__ == "__main__":
         "shard-map": shard_map,
         "placement": placement,
         "deaggregate": deaggregate,
+        "schema-frame": schema_frame,
     }
     serve("kpl_codec", kpl.__version__, operations)

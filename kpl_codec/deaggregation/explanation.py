@@ -16,7 +16,6 @@ from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggrega
 from ..format import fields, frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
-from ..lazy import shown
 from ..limits import DIGEST_SIZE
 from . import kcl
 from .kcl import RAW, Outcome
@@ -75,7 +74,12 @@ class Explanation(NamedTuple):
     warnings: tuple[DecodeError, ...] = ()
     writer: str = UNKNOWN
 
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.size} bytes: {self.kind}, {len(self.defects)} defects>"
+
     def _repr_html_(self) -> str:
+        from ..lazy import shown
+
         return shown(self)
 
     @property

@@ -216,22 +216,21 @@ class Opener:
         return self._walked(record) if parsed is None else self._sound(record, parsed)
 
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
-        counts, placed, fate = self._counts, None, self._fates[0]
+        counts, placements, fate = self._counts, None, self._fates[0]
         if self._judge is not None:
-            placed = rows.place_sound(parsed, self._judge.on(record.shard_id))
-            fate = kcl.fate_of_sound(placed.kind)
+            kind, placements = rows.place_sound(parsed, self._judge.on(record.shard_id))
+            fate = kcl.fate_of_sound(kind)
             if fate != "delivered" and self._policy == "kcl":
-                inside = [in_range for _, _, in_range, _ in placed.judged]
-                outside = next(i for i, key in enumerate(placed.used) if not inside[key])
+                outside = next(i for i, placement in enumerate(placements) if not placement.in_range)
                 self._dropped(record, len(parsed), outside)
                 return ()
             if self._policy != "report":
                 fate = None
             if not self._placed:
-                placed = None
+                placements = None
         counts.aggregated_records += 1
         counts.user_records += len(parsed)
-        return rows.sound_rows(record, parsed, placed, fate, tags=self._policy != "kcl")
+        return rows.sound_rows(record, parsed, placements, fate, tags=self._policy != "kcl")
 
     def _raw(
         self, record: KinesisRecord, error: DecodeError, fate: Fate | None, sub: int = 0

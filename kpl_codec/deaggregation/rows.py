@@ -10,7 +10,7 @@ from ..format import wire
 from ..format.hash_keys import effective_hash_key, partition_key_hashes
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord
-from ..shards.placement import AggregateKind, PlacedAggregate, Placement, ShardJudge, aggregate_kind
+from ..shards.placement import AggregateKind, Placement, ShardJudge, aggregate_kind
 from . import kcl
 from .kcl import Fate
 from .records import DeaggregatedRecord
@@ -46,8 +46,8 @@ def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -
         return None
 
 
-def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> PlacedAggregate:
-    """A sound aggregate, judged; each key is hashed once."""
+def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, list[Placement]]:
+    """The kind of a sound aggregate and the placements of its user records; each key is hashed once."""
     pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
     used: Sequence[int] = pks
     if ehks is None:
@@ -75,13 +75,12 @@ def _partition_key_hashes(parsed: AggregatedRecord, judge: ShardJudge) -> list[i
 def sound_rows(
     record: KinesisRecord,
     parsed: AggregatedRecord,
-    placed: PlacedAggregate | None,
+    placements: Sequence[Placement] | None,
     fate: Fate | None,
     *,
     tags: bool,
 ) -> Iterable[DeaggregatedRecord]:
     """The user records of a sound aggregate. If ``tags`` is False they carry no tags."""
-    placements = None if placed is None else list(map(placed.placements().__getitem__, placed.used))
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
     rows = zip(
@@ -197,7 +196,7 @@ def defective_rows(
             places.of(pk, ehk, known),
             tuple(defects(user_record)),
             fate,
-            record.record_id,
+            record_id=record.record_id,
         )
 
 

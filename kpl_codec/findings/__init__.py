@@ -1,7 +1,7 @@
 """What can be found on a stream: one vocabulary for `validate`, `watch` and the Lambda functions.
 
 `kind`     what a kind of finding is, and how bad it can be
-`kinds_placement`, `kinds_bytes`, `kinds_input`, `kinds_watch`  every kind
+`kinds_placement`, `kinds_bytes`, `kinds_input`, `kinds_watch`, `kinds_audit`  every kind
 `finding`  one finding and its evidence
 """
 

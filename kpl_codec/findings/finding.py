@@ -13,6 +13,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from .kind import SEVERITIES, Kind, Severity
+from .kinds_audit import AUDIT
 from .kinds_bytes import BYTES
 from .kinds_input import INPUT
 from .kinds_placement import PLACEMENT
@@ -20,7 +21,7 @@ from .kinds_watch import CHANNELS, WATCH
 
 #: Every listed kind by its name, in the order they are shown.
 KINDS: Mapping[str, Kind] = MappingProxyType(
-    {kind.name: kind for kind in (*PLACEMENT, *BYTES, *INPUT, *WATCH, *CHANNELS)}
+    {kind.name: kind for kind in (*PLACEMENT, *BYTES, *INPUT, *WATCH, *CHANNELS, *AUDIT)}
 )
 
 

@@ -165,6 +165,50 @@ BYTES = (
         (*RECORD, *CAPTURED),
         "FPR-2",
     ),
+    Kind(
+        "schema-frame-damaged",
+        "error",
+        "A frame of the Schema Registry that cannot be opened",
+        "The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut "
+        "short, or has bytes behind it. Or it is other data that begins so by chance.",
+        "Readers of this user record. The KCL with a deserializer for schemas hands it on as it is, with a "
+        "warning; if the stream was cut short, AWS's deserializer never returns, and the shard is stuck.",
+        "Find its writer by the schema version. With unframe and the report policy it comes as it is.",
+        (*RECORD, *CAPTURED),
+        "GSR-3",
+    ),
+    Kind(
+        "schema-frame-too-large",
+        "error",
+        "A frame of the Schema Registry that grows too large",
+        "Its payload in zlib becomes larger than the limit of 64 MiB, perhaps to fill a consumer's memory.",
+        "Readers of this user record. The KCL has no limit.",
+        "Find its writer by the schema version. max_decompressed_size raises the limit of readers.",
+        (*RECORD, *CAPTURED),
+        "GSR-3",
+    ),
+    Kind(
+        "schema-version",
+        "info",
+        "User records in frames of the Schema Registry",
+        "The data of so many user records begins like a frame of this schema version. Told once for each "
+        "part of the input.",
+        "Readers that do not take frames off: they get 18 bytes before each payload.",
+        "Nothing. The guide schema-registry.md says how each kind of reader takes frames off.",
+        (*RECORD, *CAPTURED),
+        "GSR-11",
+    ),
+    Kind(
+        "mixed-schema-versions",
+        "info",
+        "Several schema versions in one aggregate",
+        "The user records of one aggregate have frames of different schema versions, as while a schema is "
+        "changed.",
+        "Readers that decode all user records of an aggregate by one schema.",
+        "Decode each user record by its own schema version.",
+        (*RECORD, *CAPTURED),
+        "GSR-11",
+    ),
     _broken(
         "no-user-records",
         "An empty aggregate",

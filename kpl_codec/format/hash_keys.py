@@ -198,5 +198,5 @@ class HashKeyRange(_Ends):
         ]
 
 
-#: The whole hash key space.
 ALL_HASH_KEYS = HashKeyRange(0, MAX_HASH_KEY)
+"""The whole hash key space."""

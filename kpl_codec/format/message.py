@@ -14,7 +14,6 @@ from typing import Any, overload
 
 from ..compiled import speedups
 from ..errors import EncodeError
-from ..lazy import shown
 from .records import Tag, UserRecord
 
 if speedups is None:
@@ -111,6 +110,8 @@ class AggregatedRecord(Sequence[UserRecord]):
         )
 
     def _repr_html_(self) -> str:
+        from ..lazy import shown
+
         return shown(self)
 
 

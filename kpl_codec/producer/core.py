@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..ledger import Kind, Row, digest_of
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .answers import Entry, parse_max_record_size, parse_put_records
 from .config import ProducerConfig
@@ -30,7 +31,7 @@ from .kinesis_record import Outgoing, PutRecordsRequest, build_all
 from .ledger import Ended, Ledger, deliveries, undelivered
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, Attempt, Delivery, DeliveryError, outcome_of
+from .outcomes import ACTIONS, MAY_BE_STORED, Attempt, Delivery, DeliveryError, outcome_of
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
@@ -41,6 +42,7 @@ from .verdicts import Verdicts
 class ProducerCore:
     """All of the producer except waiting and calling.
 
+    ``noted``: give `rows` for a ledger.
     ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a random number of
     0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets measurements. All times are
     seconds of one monotonic clock. Not thread-safe, except `prepare`.
@@ -52,6 +54,8 @@ class ProducerCore:
         live: LiveShardMap,
         chance: Chance,
         observe: Observe | None = None,
+        *,
+        noted: bool = False,
     ) -> None:
         self.config = config
         self.live = live
@@ -61,6 +65,8 @@ class ProducerCore:
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
         self._ledger = Ledger(config, ages=self._observed)
+        self._noted = noted
+        self._rows: list[tuple[Kind, str, str, int, float, bytes]] = []
         self._meter = Meter(observe)
         self._chance = chance
         self._failures = Failures(config)
@@ -154,9 +160,12 @@ class ProducerCore:
         self._closed = True
         for flight in self._in_flight.values():
             for outgoing in flight.kinesis_records:
-                note(outgoing, flight.attempt(outgoing, Entry("no-answer"), now))
+                attempt = flight.attempt(outgoing, Entry("no-answer"), now)
+                self._note(outgoing, attempt)
+                note(outgoing, attempt)
                 self._meter.failed("no-answer")
         for parked in self._verdicts.parked:
+            self._note(parked.outgoing, parked.attempt)
             note(parked.outgoing, parked.attempt)
             self._meter.failed(parked.attempt.outcome)
         everything = [pending for place in self._places() for pending in place]
@@ -243,7 +252,11 @@ class ProducerCore:
                 continue  # all have expired
             self._requests += 1
             self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.generation)
-            calls.append(PutRecordsRequest(self._requests, build_all(kinesis_records)))
+            entries = build_all(kinesis_records)
+            if self._noted:
+                for outgoing, entry in zip(kinesis_records, entries, strict=True):
+                    outgoing.digest = digest_of(entry["PartitionKey"], entry["Data"])
+            calls.append(PutRecordsRequest(self._requests, entries))
             self._meter.sent(kinesis_records, now)
         self._meter.levels(self.outstanding, self._ledger.oldest_put_at, now)
         return calls
@@ -334,6 +347,7 @@ class ProducerCore:
         self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False
     ) -> Sequence[Pending]:
         """One Kinesis record was not delivered; returns the user records to place again."""
+        self._note(outgoing, attempt)
         self._meter.failed(attempt.code or attempt.outcome)
         return self._move(self._failures.failed(outgoing, attempt, now, stays=stays))
 
@@ -367,6 +381,7 @@ class ProducerCore:
         """Handles the verdict on a stored Kinesis record; returns the user records to place again."""
         if attempt.outcome != "delivered":
             return self._failed(outgoing, attempt, now)
+        self._note(outgoing, attempt)
         self._end(deliveries(outgoing.records, attempt))
         self._meter.delivered(outgoing, attempt.shard_id or "")
         return ()
@@ -396,6 +411,30 @@ class ProducerCore:
     def results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
         """The user records that have ended since the last call, with their results."""
         return self._ledger.take_results()
+
+    def rows(self, offset: float) -> list[Row]:
+        """What was or may be stored since the last call, for a ledger. ``offset``: seconds from the
+        producer's clock to 1970's."""
+        rows, self._rows = self._rows, []
+        return [
+            Row(kind, shard_id, number, count, int((at + offset) * 1000), digest)
+            for kind, shard_id, number, count, at, digest in rows
+        ]
+
+    def _note(self, outgoing: Outgoing, attempt: Attempt) -> None:
+        """An attempt has ended; called before its user records leave it."""
+        # AUD-1: "Of each attempt that has stored a Kinesis record, or may have, a producer's ledger MUST have
+        # a row: where it is, how many user records it has, and its digest."
+        if not self._noted or attempt.outcome not in MAY_BE_STORED:
+            return
+        number = attempt.sequence_number
+        delivered = attempt.outcome == "delivered"
+        kind: Kind = "delivered" if delivered else "unanswered" if number is None else "again"
+        shard_id = attempt.shard_id or attempt.predicted_shard or ""
+        records = outgoing.records
+        self._rows.append(
+            (kind, shard_id, number or "", len(records), records[0].accepted_at, outgoing.digest)
+        )
 
     def _end(self, ended: Sequence[Ended]) -> None:
         """User records have ended that were not held behind their keys."""

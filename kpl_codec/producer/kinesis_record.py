@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ..errors import AggregateFull
 from ..format.codec import AggregatedRecordBuilder, build_many
 from ..format.hash_keys import format_hash_key
+from ..ledger import NO_DIGEST
 from .pending import Pending
 
 
@@ -26,12 +27,13 @@ class Outgoing:
     ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
     are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
     ``may_wait``: it may wait for more user records after its deadline; ``waited``: it has begun to.
-    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``deadline`` and
+    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``digest``: of what was sent,
+    see `kpl_codec.ledger`. ``deadline`` and
     ``expires_at``: the earliest of its user records, in seconds.
     """
 
     __slots__ = (
-        "aggregate", "closed", "deadline", "expires_at", "group", "highest", "lowest", "may_wait",
+        "aggregate", "closed", "deadline", "digest", "expires_at", "group", "highest", "lowest", "may_wait",
         "outer_key", "records", "shard", "waited",
     )  # fmt: skip
 
@@ -42,6 +44,7 @@ class Outgoing:
         self.group = group
         self.outer_key = outer_key
         self.closed = self.may_wait = self.waited = False
+        self.digest = NO_DIGEST
         self._begin(first)
         self.aggregate.max_size = max_size
 

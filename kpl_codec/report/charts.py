@@ -242,3 +242,36 @@ def _open_shards(opened: Sequence[ShardFacts], top: float, below: float) -> Svg:
     if not few:
         drawn.append(label(LEFT + INNER / 2, below + 14, f"{len(opened)} of them", "middle", "name"))
     return join(drawn)
+
+
+def audit(report: Report) -> Svg | None:
+    """What an audit says, a row a shard: each stretch of time divided by what became of its user records."""
+    cells = report.audit
+    if not cells:
+        return None
+    shard_ids = sorted({cell.shard_id for cell in cells})
+    last = max(cell.start + timedelta(seconds=cell.seconds) for cell in cells)
+    axis = Axis(min(cell.start for cell in cells), last, max(int(cells[0].seconds), 1))
+    drawn: list[Child] = []
+    for row, shard_id in enumerate(shard_ids):
+        drawn.append(label(LEFT - 8, row * 26 + 16, short_id(shard_id), "end"))
+        for cell in cells:
+            if cell.shard_id != shard_id:
+                continue
+            left, right = axis.x(cell.start), axis.x(cell.start + timedelta(seconds=cell.seconds))
+            at = row * 26.0 + 2
+            handled = cell.user_records - cell.missing - cell.too_early
+            tip = (
+                f"{number(cell.user_records)} put, {number(handled)} handled, {number(cell.missing)} missing"
+            )
+            for count, css in ((handled, "fill"), (cell.missing, "lost"), (cell.too_early, "track")):
+                high = 20 * count / cell.user_records
+                # One missing of thousands must be seen, too.
+                high = min(max(high, 3.0), 20.0) if count else 0.0
+                drawn.append(
+                    rect(left, at, right - left, min(high, row * 26 + 22 - at), css, tip) if count else None
+                )
+                at += high
+    missing = sum(cell.missing for cell in cells)
+    name = f"{plural(missing, 'missing user record')} on {plural(len(shard_ids), 'shard')}"
+    return picture(len(shard_ids) * 26 + 4, name, drawn)

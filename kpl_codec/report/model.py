@@ -136,6 +136,18 @@ class RateCell:
     dropped: int
 
 
+class AuditCell(NamedTuple):
+    """What was put to one shard in ``seconds`` from ``start`` on: user records, and of them those that are
+    missing, and those of which it is too early to say."""
+
+    start: datetime
+    seconds: float
+    shard_id: str
+    user_records: int
+    missing: int
+    too_early: int
+
+
 class Sample(NamedTuple):
     """``share``: the part of each shard's time that was read. ``estimated_loss``: how many user records the
     KCL drops in all, with an interval ("about 400 (95%: 120 to 900)"); None where no loss was seen."""
@@ -178,7 +190,8 @@ class Report:
 
     ``distribution``: that of the shard map, None without one. ``key_space``: user records, and of them
     misplaced, per 1/256 of the hash key space. ``skew``: what lies on the fullest open shard against the mean
-    of those that have any (1.0 is even), None where fewer than two have any. ``omitted``: what was left out
+    of those that have any (1.0 is even), None where fewer than two have any. ``audit``: what an audit has
+    found, by shard and time. ``omitted``: what was left out
     to keep this bounded, by name ("shards", "findings", "inputs", ...).
     """
 
@@ -195,6 +208,7 @@ class Report:
     key_space: tuple[tuple[int, int], ...] = ()
     skew: float | None = None
     omitted: Mapping[str, int] = field(default_factory=dict)
+    audit: tuple[AuditCell, ...] = ()
 
     @property
     def worst(self) -> Severity | None:

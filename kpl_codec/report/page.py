@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Id (and template), name in the navigation, title. A section without content is left out.
 SECTIONS = (
+    ("audit", "Audit", "What was handled, by shard and time put"),
     ("counts", "Counts", "What was read"),
     ("kcl", "KCL", "What a KCL consumer would lose"),
     ("map", "Shard map", "The shard map over time"),

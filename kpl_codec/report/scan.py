@@ -25,7 +25,7 @@ from dataclasses import fields
 import numpy as np
 import pyarrow as pa
 
-from ..findings import Finding
+from ..findings import KINDS, Finding
 from ..format.hash_keys import hash_key_from_bytes
 from ..pictures.labels import camel
 from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
@@ -162,9 +162,7 @@ class Scan:
         for row in defective.tolist():
             captured = rows.sub[row] < -1
             code = rows.value("error", row)
-            of_capture = (
-                captured and not code.startswith("capture") and code not in ("writer", "swapped-keys")
-            )
+            of_capture = captured and not code.startswith("capture") and code not in KINDS
             yield Finding(
                 kind=f"capture-{code}" if of_capture else code,
                 sub_sequence_number=None if captured else int(rows.sub[row]),

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..format.hash_keys import HashKeyRange
-from ..lazy import shown
 from ..limits import MAX_HASH_KEY
 from .sequence_numbers import SequenceHint, SequenceNumberError, parse_sequence_number, sequence_hint
 from .shard import Distribution, Shard
@@ -129,6 +128,8 @@ class Lineage(Mapping[str, Shard]):
         return f"<Lineage of {len(self)} shards>"
 
     def _repr_html_(self) -> str:
+        from ..lazy import shown
+
         return shown(self)
 
     def hash_key_range(self, shard_id: str) -> HashKeyRange | None:

@@ -70,31 +70,6 @@ class Placement(NamedTuple):
 
 #: What is known of a hash key on a shard: its verdict, the id of the expected shard, whether it is in range.
 Facts = tuple[Verdict, str | None, bool | None]
-#: The same for one in an aggregate, with the aggregate's kind.
-Judged = tuple[Verdict, str | None, bool | None, AggregateKind | None]
-
-
-class PlacedAggregate(NamedTuple):
-    """The hash keys of a sound aggregate on ``shard_id``, judged. ``used``: per user record the number of its
-    own among ``hash_keys`` and ``judged``."""
-
-    kind: AggregateKind | None
-    shard_id: str | None
-    hash_keys: Sequence[int]
-    judged: Sequence[Judged]
-    used: Sequence[int]
-
-    def placements(self) -> list[Placement]:
-        """The placement of each hash key."""
-        shard_id = self.shard_id
-        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
-        return [
-            _NEW(Placement, (verdict, hash_key, shard_id, expected_id, in_range, kind))
-            for (verdict, expected_id, in_range, kind), hash_key in zip(
-                self.judged, self.hash_keys, strict=True
-            )
-        ]
-
 
 #: The kinds of aggregates, by their numbers in compiled code and columns.
 AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "foreign")
@@ -224,21 +199,24 @@ class ShardJudge:
         verdict, expected_id, in_range = self._judge_one(hash_key, certain)
         return _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, in_range, None))
 
-    def place_aggregate(self, hash_keys: Sequence[int], used: Sequence[int]) -> PlacedAggregate:
-        """``hash_keys``: those of an aggregate's key tables; ``used``: see `PlacedAggregate`."""
-        kind, judged = self.judge(hash_keys, used)
-        return _NEW(PlacedAggregate, (kind, self.shard_id, hash_keys, judged, used))
-
-    def judge(
+    def place_aggregate(
         self, hash_keys: Sequence[int], used: Sequence[int]
-    ) -> tuple[AggregateKind | None, list[Judged]]:
-        """What is known of each of the ``hash_keys`` of an aggregate, and its kind."""
+    ) -> tuple[AggregateKind | None, list[Placement]]:
+        """The kind of a sound aggregate and the placement of each user record. ``used``: of each, the number
+        of its own among ``hash_keys``."""
+        kind: AggregateKind | None = "whole"
         if self._home is not None and self.in_range(min(hash_keys)) and self.in_range(max(hash_keys)):
-            return "whole", [(*self.facts(self._home, True, certain=True), "whole")] * len(hash_keys)
-        facts = [self._judge_one(hash_key, True) for hash_key in hash_keys]
-        in_range = [facts[number][2] for number in used]
-        kind = aggregate_kind(in_range.count(True), in_range.count(False))
-        return kind, [(*fact, kind) for fact in facts]
+            facts = [self.facts(self._home, True, certain=True)] * len(hash_keys)
+        else:
+            facts = [self._judge_one(hash_key, True) for hash_key in hash_keys]
+            in_range = [facts[number][2] for number in used]
+            kind = aggregate_kind(in_range.count(True), in_range.count(False))
+        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
+        placements = [
+            _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, inside, kind))
+            for (verdict, expected_id, inside), hash_key in zip(facts, hash_keys, strict=True)
+        ]
+        return kind, list(map(placements.__getitem__, used))
 
     def _judge_one(self, hash_key: int | None, certain: bool) -> Facts:
         in_range = self.in_range(hash_key)

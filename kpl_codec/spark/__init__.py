@@ -1,4 +1,4 @@
-"""PySpark over the Arrow functions: `deaggregate`, `verify`, `is_aggregated`, the data source `kpl-kinesis`.
+"""PySpark: `deaggregate`, `verify`, `is_aggregated`, `handled_runs`, and the data source `kpl-kinesis`.
 
     from kpl_codec.spark import deaggregate, verify
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .functions import is_aggregated as is_aggregated
     from .functions import register_table_function as register_table_function
     from .functions import verify as verify
+    from .handled import handled_runs as handled_runs
     from .session import local_session as local_session
     from .source.datasource import KinesisDataSource as KinesisDataSource
 
@@ -32,6 +33,7 @@ _HOMES = {
     "verify": "functions",
     "is_aggregated": "functions",
     "register_table_function": "functions",
+    "handled_runs": "handled",
     "KinesisDataSource": "source.datasource",
     "local_session": "session",
 }

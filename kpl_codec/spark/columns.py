@@ -11,7 +11,7 @@ import pyarrow as pa
 from .. import arrow
 from ..adapters.columns import standard_name
 from ..arrow import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, SCHEMA_FIELD, TAGS_FIELD
-from ..deaggregation.policies import Policy
+from ..deaggregation.policies import Policy, check_policy
 from ..shards.shard_map import ShardMap
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def output_schema(
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
+    check_policy(policy)
     placement = shard_map is not None
     options: dict[str, Any] = {"placement": placement, "tags": tags, "unframe": unframe}
     out = arrow.output_schema(arrow_schema_of(schema), policy, columns=columns, dictionaries=False, **options)

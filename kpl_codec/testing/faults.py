@@ -140,7 +140,7 @@ def fail_records(
         records = [
             {"ErrorCode": code, "ErrorMessage": "injected"} if fails else next(results) for fails in failing
         ]
-        count = sum("ErrorCode" in record for record in records)
+        count = sum(record.get("ErrorCode") is not None for record in records)
         return answer.with_json({**answered, "FailedRecordCount": count, "Records": records})
 
     return failed_records

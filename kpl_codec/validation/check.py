@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +15,7 @@ from ..captures.shards import shards_found
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
+from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
 
 #: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
@@ -21,6 +23,8 @@ _BATCH_BYTES = 16 * 1024 * 1024
 
 #: So many Kinesis records of a task are all looked at for their writer, then one of so many.
 _ALL_LOOKED_AT, _ONE_OF = 32, 128
+#: So many schema versions are counted.
+_MOST_VERSIONS = 1000
 #: A row of a batch, the code of a finding about it, and its text.
 _About = tuple[int, str, str]
 
@@ -70,6 +74,7 @@ def check(
         needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
         deaggregator = _deaggregator(shard_map, True, needed)
     named: set[str] = set()
+    schemas = _Schemas(deaggregator.schema)
     count = 0
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -77,7 +82,9 @@ def check(
         for batch in captured:
             bad = pc.is_valid(batch["captureError"])
             if pc.any(bad).as_py():
-                yield _unreadable(batch.filter(bad), deaggregator.schema)
+                unread = batch.filter(bad)
+                texts = unread["captureError"], unread["captureText"]
+                yield _unreadable(unread, *texts, deaggregator.schema)
                 batch = batch.filter(pc.invert(bad))
             yield from _told(batch, _disguised(batch), deaggregator.schema)
             step = 1 if count < _ALL_LOOKED_AT else _ONE_OF
@@ -85,7 +92,11 @@ def check(
                 batch, _written(batch, range(0, batch.num_rows, step), named), deaggregator.schema
             )
             count += batch.num_rows
-            yield from deaggregator.process(_prepared(batch, only_shard(shard_map)))
+            for made in deaggregator.process(_prepared(batch, only_shard(shard_map))):
+                yield made
+                schemas.see(made, batch)
+            yield from schemas.told()
+        yield from schemas.versions()
 
     return coalesce(rows(), _BATCH_BYTES)
 
@@ -140,26 +151,95 @@ def _written(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Ite
         yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
 
 
+class _Schemas:
+    """The Schema Registry's frames around user records' data: what is told of them; they stay on."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._told: list[pa.RecordBatch] = []
+        #: By version: how many user records, the first one, and who wrote its aggregate.
+        self._versions: dict[str, tuple[int, pa.RecordBatch, str]] = {}
+
+    def see(self, rows: pa.RecordBatch, captured: pa.RecordBatch) -> None:
+        """``rows``: user records of the Kinesis records in ``captured``."""
+        data = rows["data"]
+        begins = pc.is_in(pc.binary_slice(data, 0, 2), pa.array((PLAIN, ZLIB), data.type))
+        framed = pc.and_(begins, pc.greater_equal(pc.binary_length(data), HEADER_SIZE))
+        at = np.flatnonzero(pc.fill_null(framed, False))
+        if not len(at):
+            return
+        ids = pc.binary_slice(data.take(pa.array(at)), 2, HEADER_SIZE).dictionary_encode()
+        numbers = ids.indices.to_numpy()
+        for number, version in enumerate(map(version_id_text, ids.dictionary.to_pylist())):
+            if version not in self._versions and len(self._versions) < _MOST_VERSIONS:
+                first = rows.slice(int(at[np.argmax(numbers == number)]), 1)
+                self._versions[version] = 0, first, _writer_of(first, captured)
+            if version in self._versions:
+                count, first, writer = self._versions[version]
+                self._versions[version] = count + int((numbers == number).sum()), first, writer
+        self._told += _told(rows, self._found(rows, at, numbers), self._schema)
+
+    def _found(self, rows: pa.RecordBatch, at: np.ndarray, numbers: np.ndarray) -> Iterator[_About]:
+        # GSR-11: "A check MUST leave frames as they are, and tell each broken one, each aggregate with
+        # several schema versions, and each schema version."
+        records = np.cumsum(rows["firstOfRecord"].to_numpy(zero_copy_only=False))[at]
+        pairs = np.unique(np.stack((records, numbers)), axis=1)[0]
+        several, counts = np.unique(pairs, return_counts=True)
+        for record, count in zip(several.tolist(), counts.tolist(), strict=True):
+            if count > 1:
+                row = int(at[np.argmax(records == record)])
+                yield (
+                    row,
+                    "mixed-schema-versions",
+                    f"user records of {count} schema versions in one aggregate",
+                )
+        data = rows["data"]
+        packed = pc.starts_with(data.take(pa.array(at)), ZLIB).to_numpy(zero_copy_only=False)
+        for row in at[packed].tolist():
+            try:
+                unframe(data[row].as_py())
+            except SchemaFrameError as error:
+                yield row, error.code, error.describe()
+
+    def told(self) -> Iterator[pa.RecordBatch]:
+        """Rows about what was seen since the last call."""
+        told, self._told = self._told, []
+        yield from told
+
+    def versions(self) -> Iterator[pa.RecordBatch]:
+        """A row for each version."""
+        for version, (count, first, writer) in self._versions.items():
+            text = f"{count} user records of schema version {version}{writer}"
+            yield from _told(first, [(0, "schema-version", text)], self._schema)
+
+
+def _writer_of(user_record: pa.RecordBatch, captured: pa.RecordBatch) -> str:
+    """Who wrote its aggregate, as a part of a sentence."""
+    number = user_record["sequenceNumber"][0].as_py()
+    row = pc.index(captured["sequenceNumber"], number).as_py() if number is not None else -1
+    data = captured["data"][row].as_py() if row >= 0 else b""
+    sign = fingerprint(data, captured["partitionKey"][row].as_py()) if data.startswith(MAGIC) else None
+    return f", the first in an aggregate by {' or '.join(sign.writers)}" if sign is not None else ""
+
+
 def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """One row for each."""
     found = list(about)
     if found:
         rows, codes, texts = (pa.array(column) for column in zip(*found, strict=True))
-        taken = batch.take(rows)
-        for name, column in (("captureError", codes), ("captureText", texts)):
-            taken = taken.set_column(taken.schema.get_field_index(name), name, column)
-        yield _unreadable(taken, schema)
+        yield _unreadable(batch.take(rows), codes, texts, schema)
 
 
-def _unreadable(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows about the capture: no sub-sequence number, ``captureError`` as error."""
+def _unreadable(batch: pa.RecordBatch, codes: pa.Array, texts: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows about the capture: no sub-sequence number, ``codes`` as error."""
     count = batch.num_rows
     names = ("shardId", "sequenceNumber", "file", "position", "line", "recordIndex")
-    values = {name: batch[name] for name in names}
-    values["error"] = batch["captureError"]
-    values["errorText"] = batch["captureText"]
+    values = {name: batch[name] for name in names if name in batch.schema.names}
+    values["error"], values["errorText"] = codes, texts
     values["errorCount"] = pa.repeat(pa.scalar(1, pa.int64()), count)
-    arrays = [values.get(field.name, pa.nulls(count, field.type)) for field in schema]
-    coded = [pa.types.is_dictionary(field.type) for field in schema]
-    arrays = [array.dictionary_encode() if of else array for array, of in zip(arrays, coded, strict=True)]
+    arrays = []
+    for field in schema:
+        array = values.get(field.name, pa.nulls(count, field.type))
+        coded = pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(array.type)
+        arrays.append(array.dictionary_encode() if coded else array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

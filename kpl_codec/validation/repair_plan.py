@@ -41,6 +41,8 @@ _SCHEMA = pa.schema(
         ("cause", pa.string()),
     ]
 )
+#: What is lost: the KCL drops it, or by an audit a consumer has not handled it.
+LOST = ds.field("kcl").isin(["dropped", "missing"])
 #: Files that the shards of a plan share.
 _BUCKETS = 64
 #: (partition key, explicit hash key, digest of the data): user records that are equal.
@@ -70,7 +72,7 @@ def streams_of(output: Location) -> set[str]:
     """The names of the streams that lost user records are of, as far as they are known."""
     names = {
         name
-        for batch in _batches(output / "user-records", ["streamName"], ds.field("kcl") == "dropped")
+        for batch in _batches(output / "user-records", ["streamName"], LOST)
         for name in pc.unique(batch["streamName"]).to_pylist()
     }
     return names - {None}
@@ -133,7 +135,7 @@ def _already_delivered(output: Location, sent_again: set[tuple[str | None, str |
     if not sent_again:
         return set()
     lost: dict[_Contents, set[_Row]] = defaultdict(set)
-    for batch in _batches(output / "user-records", [*_KEYS, "data"], ds.field("kcl") == "dropped"):
+    for batch in _batches(output / "user-records", [*_KEYS, "data"], LOST):
         for row, data in zip(_rows(batch), batch["data"], strict=True):
             if row[:2] in sent_again:
                 lost[_contents(row, data)].add(row)
@@ -168,7 +170,7 @@ def _fill_buckets(
     columns = [name for name in _SCHEMA.names if name not in ("decision", "cause")]
     writers: dict[int, pa.RecordBatchWriter] = {}
     try:
-        for batch in _batches(output / "user-records", [*columns, "error"], ds.field("kcl") == "dropped"):
+        for batch in _batches(output / "user-records", [*columns, "error"], LOST):
             usable = pc.is_null(batch["error"]).to_pylist()
             rows = list(_rows(batch))
             first = [seen.add(row[:3]) for row in rows]

@@ -124,6 +124,11 @@ def _place(value: str) -> Place | None:
 def read_log(file: Location) -> Iterator[tuple[str | None, str | None, int]]:
     """Shard id, sequence number and sub-sequence number of each user record that was put, as the log of a
     repair says. Raises InputError (unreadable): a user record that is missed could be put twice."""
+    return (old for old, _ in read_copies(file))
+
+
+def read_copies(file: Location) -> Iterator[tuple[tuple[str | None, str | None, int], Place]]:
+    """The same, each with the name of its copy."""
     for number, line in enumerate(file.read().split(b"\n"), 1):
         try:
             if not line.strip():
@@ -132,6 +137,7 @@ def read_log(file: Location) -> Iterator[tuple[str | None, str | None, int]]:
             if entry["outcome"] != "put":
                 continue
             shard_id, sequence_number, index = entry["old"]
+            new = entry.get("new") or ["", "", 0]  # (an old log may lack it)
             if not may_be_sub_sequence_number(index):
                 raise ValueError(f"sub-sequence number {index}")
             for text in (shard_id, sequence_number):
@@ -140,4 +146,4 @@ def read_log(file: Location) -> Iterator[tuple[str | None, str | None, int]]:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             reason = f"line {number}: {type(error).__name__}: {error}"
             raise InputError(code="unreadable", path=file.path, reason=reason) from None
-        yield shard_id, sequence_number, index
+        yield (shard_id, sequence_number, index), (str(new[0]), str(new[1]), int(new[2]))

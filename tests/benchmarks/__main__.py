@@ -197,7 +197,7 @@ def main() -> None:
         finally:
             for contender in everyone:
                 contender.close()
-    unframing.show(options.mib, 2 if options.quick else 40)
+    unframing.show(options.mib, 1 if options.quick else 10)
     if options.memory:
         memory.show()
 

@@ -189,6 +189,7 @@ def test_frames_come_off_and_payloads_are_decoded(
 ) -> None:
     server = ThreadedMotoServer("127.0.0.1", 0)
     server.start()
+    capsys.readouterr()  # it says so
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", "http://{}:{}".format(*server.get_host_and_port()))
     for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(secret, "x")

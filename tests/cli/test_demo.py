@@ -31,9 +31,19 @@ def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
     assert put == there == got + lost
     assert 0 < lost < 300
     assert "naive-aggregator" in out
+    # It ends with the audit: what the KCL drops, and the one that the demo's consumer skips.
+    assert f"Of 1,200 delivered user records: {300 + lost + 1} missing." in out
     assert out.splitlines()[-1].endswith("kpl-codec watch --stream NAME")
     folder = tmp_path / "kpl-codec-demo"
-    for name in ("shards.json", "capture", "results/report.html", "results/findings", "results/user-records"):
+    for name in (
+        "shards.json",
+        "capture",
+        "ledger",
+        "handled.parquet",
+        "results/report.html",
+        "results/findings",
+        "results/user-records",
+    ):
         assert (folder / name).exists()
     # What it says to run next works, on what it left.
     again = [str(folder / "capture"), "--shards", str(folder / "shards.json")]

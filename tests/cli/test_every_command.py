@@ -23,6 +23,7 @@ from kpl_codec.shards.shard import Shard
 pytestmark = pytest.mark.timeout(120)
 SHARD = "shardId-000000000000"
 JSON = [
+    "audit --produced produced.csv --handled handled.csv --json",
     "cat capture.json",
     "conformance --kind hash-key --adapter kpl_codec --json",
     "explain --json",
@@ -57,6 +58,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     (folder / "capture.json").write_text(json.dumps({"StreamName": "orders", "Records": records}))
     (folder / "folder").mkdir()
+    (folder / "produced.csv").write_text(f"shard,sequence_number,user_records\n{SHARD},7,2\n{SHARD},8,1\n")
+    (folder / "handled.csv").write_text(
+        f"shard,sequence_number,sub_sequence_number\n{SHARD},7,0\n{SHARD},8,0\n"
+    )
     here = os.getcwd()
     os.chdir(folder)
     try:

@@ -255,3 +255,23 @@ def test_a_stream_with_nothing_to_show_is_said_to_be_read(
     monkeypatch.setattr(kpl_codec.cli.progress, "_SOON", 5.0)
     assert main(["cat", *given]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("MAP-24", "GSR-10")
+@pytest.mark.parametrize("kind", ["closed", "silent", "hole"])
+def test_a_schema_registry_that_cannot_be_reached_ends_cat(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header = b"\x03\x00" + bytes(16)
+    (tmp_path / "frame.bin").write_bytes(encode([UserRecord("a", header + b"x"), UserRecord("b", b"y")]))
+    command = ["cat", str(tmp_path / "frame.bin"), "--decode"]
+    with nobody(kind) as options:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", options[-1])
+        began = time.monotonic()
+        assert main([*command, *options[:2]]) == 2
+        assert time.monotonic() - began < 15
+    assert "check the network" in capsys.readouterr().err
+    for wrong, said in (([], "give --region"), (["--profile", "nobody"], "give --profile")):
+        assert main([*command, *wrong]) == 2
+        assert said in capsys.readouterr().err

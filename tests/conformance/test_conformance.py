@@ -246,7 +246,7 @@ def test_a_result_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli("--kind", "decode", "--lines", "--publish", str(out), "--", *command) == 1
     facts = json.loads((out / "conformance.json").read_text())
     passed, asked = facts["grades"]["pass"], len(facts["judgements"])
-    assert (facts["name"], facts["vectors"]) == ("p", "1.0")
+    assert (facts["name"], facts["vectors"]) == ("p", "1.1")
     assert 0 < passed < asked
     badge = ElementTree.parse(out / "conformance.svg").getroot()
     assert f"{passed} of {asked}" in {part.text for part in badge.iter()}
@@ -286,6 +286,6 @@ def test_the_command_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_the_published_table_counts_today_s_vectors() -> None:
     """spec/09-conformance.md shows what this library does with all of them."""
     page = (Path(__file__).parents[2] / "spec" / "09-conformance.md").read_text()
-    ours = page.partition("kpl_codec 0.1.0 ")[2].partition("aws_kinesis_agg 1.2.3")[0]
+    ours = page.partition("kpl_codec 1.0.0rc1 ")[2].partition("aws_kinesis_agg 1.2.3")[0]
     shown = {kind: int(count) for kind, count in re.findall(r"([a-z-]+) +(\d+)$", ours, re.MULTILINE)}
     assert shown == Counter(vector["kind"] for vector in load(conformance.vector_files()))

@@ -31,7 +31,7 @@ def opened(frame: bytes, policy: Any = "report", shard_map: kpl.ShardMap | None 
 frames = st.one_of(
     kst.aggregated_records(max_records=6).map(lambda made: made.data),
     kst.defective_frames(max_records=4).map(lambda made: made.data),
-    st.integers(440, 460).map(lambda size: kpl.encode([kpl.UserRecord("a", bytes(size), "5")])),
+    st.integers(400, 460).map(lambda size: kpl.encode([kpl.UserRecord("a" * 30, bytes(size), "5" * 20)])),
 )
 
 
@@ -77,6 +77,21 @@ def test_copies_and_pickles_are_equal(frame: bytes) -> None:
             assert type(same) is kpl.DeaggregatedRecord
 
 
+@pytest.mark.parametrize("policy", ["report", "kcl"])
+@pytest.mark.parametrize("queued", [True, False])
+@settings(deadline=None, max_examples=examples(200))
+@given(frame=frames)
+def test_each_says_of_which_kinesis_record_it_is(frame: bytes, policy: Any, queued: bool) -> None:
+    record = kpl.KinesisRecord("outer", frame, "7", "shardId-000000000000", NOW)
+    if queued:
+        record = kpl.KinesisRecord("outer", frame, None, None, NOW, record_id="an id")
+    for row in kpl.deaggregate([record], policy):
+        assert (row.sequence_number, row.shard_id, row.record_id) == (
+            record.sequence_number, record.shard_id, record.record_id
+        )  # fmt: skip
+        assert row.schema_version_id is None
+
+
 def test_it_matches_as_a_class_and_as_a_sequence() -> None:
     (record,) = opened(kpl.encode([kpl.UserRecord("key", b"data")]))
     match record:
@@ -86,21 +101,23 @@ def test_it_matches_as_a_class_and_as_a_sequence() -> None:
             pytest.fail("no match by class")
     match record:
         case (pk, data, None, *rest):
-            assert (pk, data, len(rest)) == ("key", b"data", 11)
+            assert (pk, data, len(rest)) == ("key", b"data", len(record) - 3)
         case _:
             pytest.fail("no match by position")
 
 
-def test_a_list_of_user_records_takes_little_more_than_their_data() -> None:
+@pytest.mark.parametrize("key", ["key", "key-%032d"])
+def test_a_list_of_user_records_takes_little_more_than_their_data(key: str) -> None:
     """Under 72 bytes each in the compiled path, besides data and keys; the collector skips them."""
     if speedups is None:
         pytest.skip("Python's tuples are larger")
-    frame = kpl.encode([kpl.UserRecord("key", bytes(100)) for _ in range(5000)])
+    keys = [key % number if "%" in key else key for number in range(5000)]
+    frame = kpl.encode([kpl.UserRecord(key, bytes(100)) for key in keys])
     tracemalloc.start()
     records = opened(frame, shard_map=None)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert held < len(records) * (100 + 72) + 10_000
+    assert held < len(records) * (100 + 72) + sum(map(len, set(keys))) + 10_000
     assert not any(map(gc.is_tracked, records))
 
 

@@ -20,14 +20,22 @@ from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .. import queue_model
 from ..queue_service import QueueServer, QueueService, RealClock
+from ..site.pages import examples_of
+from ..test_surface import PUBLIC, names_of
 from .blocks import Block, Run, blocks
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
-#: Guides about a stream: they find one on a local server.
+#: The examples of the API's reference: a page for each public module.
+EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
+#: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md", "spark.md",
-    "watch.md", "write.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md",
+    "schema-registry.md", "spark.md", "was-everything-handled.md", "watch.md", "write.md",
+    "kpl_codec.aws.md", "kpl_codec.producer.md",
+    "kpl_codec.validation.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.aws.only.md",
+    "kpl_codec.schema_registry.md",
+    "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.watch.md",
 }  # fmt: skip
 STREAM = "orders"
 
@@ -119,13 +127,14 @@ def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.M
 
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An S3 with a bucket, and an STS that gives roles."""
+    """An S3 with a bucket, an STS that gives roles, and a Glue."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0)
     server.start()
     address = "http://{}:{}".format(*server.get_host_and_port())
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", address)
     boto3.client("s3").create_bucket(Bucket="captures")
     yield
     server.stop()
@@ -133,30 +142,41 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream.
 SLOW = dict.fromkeys(
-    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md"), (pytest.mark.slow, pytest.mark.timeout(900))
+    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    (pytest.mark.slow, pytest.mark.timeout(900)),
 )
 
 
 @pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name) for path in GUIDES]
+    "path", [pytest.param(path, marks=SLOW.get(path.name, ()), id=path.name) for path in [*GUIDES, *EXAMPLES]]
 )
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
-    if path.name in ("dead-letters.md", "s3-and-accounts.md"):
+    if path.name in ("dead-letters.md", "s3-and-accounts.md", "schema-registry.md"):
         request.getfixturevalue("captures")
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
     folder = tmp_path / "work"
     folder.mkdir()
     run = Run(folder)
-    if path.name == "queues.md":
+    if path.name.endswith("queues.md"):
         run.names |= request.getfixturevalue("queue")
     for block in blocks(path.read_text()):
         try:
             run.block(block)
         except BaseException as error:
             raise AssertionError(f"{path.name}:{block.line} ({block.language}): {error!r}") from error
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_has_an_example(module: str) -> None:
+    """Each name is in the heading of a section of its module's page, and in what is run or printed there.
+    What another module offers, too, has its example in the first."""
+    earlier = [thing for before in PUBLIC[: PUBLIC.index(module)] for thing in names_of(before).values()]
+    found = [name for names, text in examples_of(module) for name in names if re.search(rf"\b{name}\b", text)]
+    wanted = [name for name, thing in names_of(module).items() if not any(thing is one for one in earlier)]
+    assert sorted(found) == sorted(wanted)
 
 
 def test_links_lead_somewhere() -> None:

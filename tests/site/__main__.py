@@ -66,6 +66,7 @@ def build(output: Path, scratch: Path) -> int:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (documents / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, documents / name)
+    shutil.rmtree(documents / "spec/api")  # its examples stand in the pages of the reference
     made = {
         "commands.md": pages.command_page(),
         "errors.md": pages.error_page(),

@@ -10,6 +10,7 @@ import inspect
 import os
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -17,7 +18,7 @@ import kpl_codec.errors
 from kpl_codec.cli.main import COMMANDS, _parser
 from kpl_codec.findings import KINDS, SEVERITIES
 
-from ..test_surface import OBJECTS, PUBLIC
+from ..test_surface import PUBLIC, names_of
 
 #: What a page of the API is called in the navigation, in this order; its module's name after kpl_codec.
 TITLES = {
@@ -25,6 +26,7 @@ TITLES = {
     ".errors": "kpl_codec.errors",
     ".aws": "kpl_codec.aws: streams and producers",
     ".producer": "kpl_codec.producer: settings and results",
+    ".schema_registry": "kpl_codec.schema_registry: Glue Schema Registry",
     ".aws_lambda": "kpl_codec.aws_lambda",
     ".aws.aio": "kpl_codec.aws.aio: readers for asyncio",
     ".aws_lambda.aio": "kpl_codec.aws_lambda.aio: asyncio",
@@ -70,10 +72,11 @@ def _rank(thing: Any) -> int:
     return 0 if inspect.isfunction(thing) else 2
 
 
-def _names_of(package: str) -> list[tuple[str, Any]]:
-    """The public names of a module with what they name, as its page shows them."""
-    found = [(key.split(":")[1], thing) for key, thing in OBJECTS.items() if key.split(":")[0] == package]
-    return sorted(found, key=lambda entry: _rank(entry[1]))
+def examples_of(module: str) -> list[tuple[list[str], str]]:
+    """The sections of ``spec/api/``'s page for a public module: names, and examples that the tests run."""
+    page = (Path(__file__).parents[2] / f"spec/api/kpl_codec{module}.md").read_text()
+    sections = [section.partition("\n") for section in page.split("\n## ")[1:]]
+    return [(heading.split(", "), text.strip()) for heading, _, text in sections]
 
 
 def api_pages() -> Iterator[tuple[str, str]]:
@@ -82,7 +85,17 @@ def api_pages() -> Iterator[tuple[str, str]]:
     for module in TITLES:
         text = inspect.getdoc(import_module(f"kpl_codec{module}")) or ""
         lines = [f"# {TITLES[module]}", "", text, ""]
-        for name, thing in _names_of(f"kpl_codec{module}"):
+        # The examples of a page are one program: each goes on where the one before it ended.
+        sections = examples_of(module)
+        names = [names[0] for names, _ in sections]
+        before = ["", *(f", after [that of {name}][kpl_codec{module}.{name}]" for name in names)]
+        examples = {
+            name: f"**Example**{after}\n\n{text}"
+            for after, (names, text) in zip(before, sections, strict=False)
+            for name in names
+        }
+        shown: dict[str, str] = {}
+        for name, thing in sorted(names_of(module).items(), key=lambda entry: _rank(entry[1])):
             public = f"kpl_codec{module}.{name}"
             if (inspect.isclass(thing) or inspect.isfunction(thing)) and id(thing) in places:
                 lines += [f"## {name} {{#{public}}}", "", f"The same as [{places[id(thing)]}][].", ""]
@@ -92,7 +105,9 @@ def api_pages() -> Iterator[tuple[str, str]]:
             lines += [f"      heading: {name}"]
             if _rank(thing) == 3:  # its fields are beside its codes
                 lines += ["      members: false", "", f"[Its codes](../errors.md#{name})."]
-            lines += [""]
+            example = examples[name]
+            lines += ["", f"Example: [{shown[example]}][]." if example in shown else example, ""]
+            shown.setdefault(example, public)
         yield file_of(module), "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.errors import CaptureError
 from kpl_codec.format.compression import compress
+from kpl_codec.schema_registry import frame
 from kpl_codec.spark import deaggregate, is_aggregated, register_table_function, verify
 
 from ..arrow.test_arrow import OBSERVED, SPLIT, WHEN, batch_of
@@ -62,6 +63,29 @@ def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     for row in (*got, *expected):
         row.pop("approximateArrivalTimestamp")  # collect() gives it without a time zone
     assert got == expected
+
+
+@pytest.mark.requirement("GSR-5", "GSR-7")
+def test_frames_of_the_schema_registry_come_off(spark: Any) -> None:
+    version = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+    users = [kpl.UserRecord("k", frame(b"one", version)), kpl.UserRecord("k", b"bare")]
+    inner = frame(b"in two", version)
+    bare = kpl.KinesisRecord("k", frame(inner, version, compress=True), "2", "shardId-000000000001", WHEN)
+    df = frame_of(spark, [kpl.KinesisRecord("k", kpl.encode(users), "1", "shardId-000000000001", WHEN), bare])
+
+    def told(of: Any) -> list[tuple[str | None, bytes]]:
+        return [(row.schemaVersionId, bytes(row.data)) for row in of.collect()]
+
+    expected = [(version, b"one"), (None, b"bare"), (version, inner)]
+    once = deaggregate(df, unframe=True)
+    assert told(once) == told(verify(df, MAP, unframe=True)) == expected
+    assert told(deaggregate(once, unframe=True)) == expected  # no second frame
+    assert "schemaVersionId" not in deaggregate(df).columns
+    only = deaggregate(df, unframe=True, columns=["data"])
+    assert [bytes(row.data) for row in only.collect()] == [data for _, data in expected]
+    register_table_function(spark, "unframed", unframe=True)
+    df.createOrReplaceTempView("framed")
+    assert told(spark.sql("select * from unframed(table(select * from framed))")) == expected
 
 
 @pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5")

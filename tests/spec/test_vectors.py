@@ -13,6 +13,7 @@ from kpl_codec.deaggregation import kcl
 from kpl_codec.format.codec import AggregatedRecordBuilder, is_canonical
 from kpl_codec.format.disguises import disguise_of
 from kpl_codec.format.hash_keys import format_hash_key, hash_key_from_bytes, hash_key_to_bytes, parse_hash_key
+from kpl_codec.schema_registry import SchemaFrameError, frame, unframe
 from kpl_codec.shards import verify_placement
 
 from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
@@ -248,3 +249,17 @@ def test_deaggregate(vector: Vector, given_as: Any) -> None:
         found = {name: getattr(counts, name) for name in vector["counts"]}
         assert {name: dict(v) if isinstance(v, dict) else v for name, v in found.items()} == vector["counts"]
     assert rows == vector["rows"]
+
+
+@pytest.mark.parametrize("vector", of_kind("schema-frame"))
+def test_schema_frames(vector: Vector) -> None:
+    data = bytes.fromhex(vector["input"]["data"])
+    if "error" in vector:
+        with pytest.raises(SchemaFrameError) as caught:
+            unframe(data)
+        assert facts(caught.value, vector["error"]) == vector["error"]
+        return
+    version, payload = unframe(data)
+    assert (version, payload.hex()) == (vector["schema_version_id"], vector["payload"])
+    if version is not None:
+        assert frame(payload, version, compress=data[1] == 5) == data

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec import schema_registry
 from kpl_codec.aws import read_stream
 from kpl_codec.format.compression import compress
 from kpl_codec.spark.validation.stream import in_one_go
@@ -82,13 +83,17 @@ def test_columns_by_option_and_by_schema(spark: Any, make_stream: Any) -> None:
         .collect()
     )
     assert [bytes(row.data) for row in opened] == [b"packed"]
+    framed = schema_registry.frame(b"payload", "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63")
+    stream.client.put_record(StreamName=stream.name, PartitionKey="framed", Data=framed)
+    (row,) = read(spark, stream, policy="report", unframe="true").where("partitionKey = 'framed'").collect()
+    assert (bytes(row.data), row.schemaVersionId) == (b"payload", "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63")
     raw = read(spark, stream, policy="none")
     assert "subSequenceNumber" not in raw.columns
-    assert raw.count() == len({name[:2] for name in stream.sent}) + 2
+    assert raw.count() == len({name[:2] for name in stream.sent}) + 3
     some = spark.read.format("kpl-kinesis").schema("DATA binary, shardId string")
     some = some.options(**stream.options(policy="kcl")).load()
     assert some.columns == ["DATA", "shardId"]
-    assert some.count() == len(stream.sent) + 2  # the KCL hands out the broken frame as it is
+    assert some.count() == len(stream.sent) + 3  # the KCL hands out the broken frame as it is
     with pytest.raises(Exception, match="regoin"):
         read(spark, stream, regoin="eu-west-1")
     wrong = spark.read.format("kpl-kinesis").schema("data string").options(**stream.options())

@@ -1,0 +1,12 @@
+"""Was everything that producers put handled? What was not, by name, and why.
+
+`ledger` what producers and consumers note    `sinks` where it is kept    `book` reading it
+`names`, `tally`, `judge` the difference of the two sides    `handled` tables    `why` causes
+`results` what is written    `running` all of it
+Specification: spec/15-audit.md.
+"""
+
+from ..ledger import Kind, Row
+from .ledger import Ledger, Writer
+
+__all__ = ["Kind", "Ledger", "Row", "Writer"]

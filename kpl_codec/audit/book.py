@@ -1,0 +1,177 @@
+"""The ledgers of one side, read: their rows, and where rows may be lacking.
+
+    files, log lines ──▶ chunks ──▶ Book.add ──▶ segments of writers ──▶ rows, holes
+
+Specification: spec/15-audit.md, AUD-3 to AUD-8.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from ..ledger import LedgerError, Ranges, Row, chunks, rows_of
+
+#: How the name of a segment's file ends; before it its writer, a dash and its number.
+SUFFIX: Final = ".kpl-ledger"
+_NAME: Final = re.compile(r"(?:.*[/\\])?(.+)-(\d+)" + re.escape(SUFFIX) + r"\Z")
+#: The member of a log line that is a chunk.
+LINE: Final = "kpl_ledger"
+
+
+class Hole(NamedTuple):
+    """Rows that a ledger may lack; ``why`` in words. ``ranges``: between which Kinesis records they lie, None
+    if that is not known."""
+
+    writer: str
+    why: str
+    ranges: Ranges | None = None
+
+
+class _Segment:
+    def __init__(self) -> None:
+        self.chunks: dict[int, tuple[bytes, bytes]] = {}
+        self.end: dict[str, Any] | None = None
+        self.header: dict[str, Any] | None = None
+
+    def add(self, kind: bytes, index: int, payload: bytes) -> None:
+        if kind == b"H":
+            self.header = _facts(payload, _HEADER)
+        elif kind == b"E":
+            self.end = {**_facts(payload, _END), "index": index}
+        self.chunks[index] = kind, payload
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has its end mark, and all that is before it."""
+        return self.end is not None and sum(at < self.end["index"] for at in self.chunks) == self.end["index"]
+
+
+_HEADER: Final = {"writer": str, "segment": int, "stream": str, "side": str, "before": dict}
+_END: Final = {"last": bool, "next": bool, "lost": int, "ranges": dict}
+
+
+def _facts(payload: bytes, wanted: Mapping[str, type]) -> dict[str, Any]:
+    """The facts of a header or an end mark. Raises LedgerError for what no writer writes."""
+    try:
+        found = json.loads(payload)
+        if all(isinstance(found[name], kind) for name, kind in wanted.items()):
+            ranges = {**found.get("before", {}), **found.get("ranges", {})}
+            if all(text.isdigit() for low, high in ranges.values() for text in (low, high)):
+                return found  # type: ignore[no-any-return]
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        pass
+    raise LedgerError(offset=0, reason="a header or an end mark that says something else")
+
+
+class Book:
+    """All segments of the ledgers of one side. The same chunk twice counts once."""
+
+    def __init__(self) -> None:
+        self._writers: dict[str, dict[int, _Segment]] = {}
+        self._damaged: list[Hole] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._writers or self._damaged)
+
+    def add_file(self, name: str, data: bytes) -> None:
+        """A segment's file. Where the header is damaged, its name says whose it is."""
+        match = _NAME.match(name)
+        key = (match[1], int(match[2])) if match else None
+        segment = None if key is None else self._segment(*key)
+        for item in chunks(data):
+            if isinstance(item, LedgerError):
+                # (Of a known segment the end mark tells what it lacks.)
+                if segment is None:
+                    self._damaged.append(Hole(name, f"{name}: {item.describe()}"))
+                continue
+            kind, index, payload = item
+            try:
+                if segment is None and kind == b"H":
+                    facts = _facts(payload, _HEADER)
+                    segment = self._segment(facts["writer"], facts["segment"])
+                if segment is None:
+                    raise LedgerError(offset=0, reason="a block of an unknown writer")
+                segment.add(kind, index, payload)
+            except LedgerError as error:
+                self._damaged.append(Hole(name, f"{name}: {error.reason}"))
+
+    def add_lines(self, name: str, data: bytes) -> bool:
+        """Log lines, some of which are chunks. Gives whether one is."""
+        ours = False
+        for line in data.split(b"\n"):
+            at = line.find(b'{"%s"' % LINE.encode())
+            if at < 0:
+                continue
+            ours = True
+            try:
+                value, _ = json.JSONDecoder().raw_decode(line[at:].decode())
+                (item,) = chunks(base64.b64decode(value["chunk"]))
+                if isinstance(item, LedgerError):
+                    raise item
+                self._segment(value[LINE], value["segment"]).add(*item)
+            except (ValueError, KeyError, TypeError):  # LedgerError is a ValueError
+                self._damaged.append(Hole(name, f"{name}: a line of a ledger that cannot be read"))
+        return ours
+
+    def _segment(self, writer: str, number: int) -> _Segment:
+        return self._writers.setdefault(writer, {}).setdefault(number, _Segment())
+
+    @property
+    def streams(self) -> set[str]:
+        """The streams that the ledgers are of."""
+        return {
+            segment.header["stream"]
+            for segments in self._writers.values()
+            for segment in segments.values()
+            if segment.header is not None
+        }
+
+    def rows(self, side: str) -> Iterator[tuple[str, list[Row]]]:
+        """Each writer of ``side`` and its rows, block by block. Blocks that cannot be read are holes."""
+        for writer, segments in sorted(self._writers.items()):
+            for _, segment in sorted(segments.items()):
+                if segment.header is not None and segment.header["side"] != side:
+                    continue
+                for index, (kind, payload) in sorted(segment.chunks.items()):
+                    if kind != b"B":
+                        continue
+                    try:
+                        yield writer, rows_of(payload)
+                    except LedgerError:
+                        del segment.chunks[index]
+
+    def holes(self, side: str) -> list[Hole]:
+        """Where rows may be lacking. To be asked for when all rows were read."""
+        found = list(self._damaged)
+        for writer, segments in sorted(self._writers.items()):
+            headers = [segment.header for segment in segments.values() if segment.header is not None]
+            if headers and headers[0]["side"] != side:
+                continue
+            found += self._holes_of(writer, segments, side)
+        return found
+
+    def _holes_of(self, writer: str, segments: dict[int, _Segment], side: str) -> Iterator[Hole]:
+        last, before = max(segments), -1
+        for number, segment in sorted(segments.items()):
+            if number > before + 1:
+                known = number == before + 2 and segment.header
+                gap = f"{before + 1}" if number == before + 2 else f"{before + 1} to {number - 1}"
+                yield Hole(writer, f"segment {gap} is not there", known["before"] if known else None)
+            before, after, end = number, segments.get(number + 1), segment.end
+            # AUD-5: "A segment without its end mark, a number that is left out, and a last segment whose end
+            # mark does not say that it is the last MUST make the ledger incomplete."
+            if not segment.whole:
+                ranges = end["ranges"] if end else after.header["before"] if after and after.header else None
+                why = "has no end mark" if end is None else "lacks blocks"
+                if number < last or end is not None or side == "produced":
+                    yield Hole(writer, f"segment {number} {why}", ranges)
+            # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer that
+            # ends without an end mark has named all that will not come again.
+            if number == last and end is not None and not end["last"] and (side == "produced" or end["next"]):
+                yield Hole(writer, f"it was not closed, or segment {number + 1} is not there")
+            if end is not None and end["lost"]:
+                yield Hole(writer, f"{end['lost']} rows of segment {number} could not be written")

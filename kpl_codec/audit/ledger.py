@@ -1,0 +1,214 @@
+"""Ledgers: what producers have put, and consumers have handled, one row a Kinesis record.
+
+    with Producer("orders", ledger=Ledger("s3://bucket/ledger/produced")) as producer: ...
+
+    HANDLED = Ledger("s3://bucket/ledger/handled")           # or Ledger(print): lines for the log
+    def lambda_handler(event, context):
+        return process_user_records(event, handle, ledger=HANDLED)
+
+Each producer and each consumer process is a writer of its own, so any number may share a ledger. A row has
+neither keys nor data. `kpl-codec audit` compares the two sides.
+Specification: spec/15-audit.md, AUD-1 to AUD-7.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from uuid import uuid4
+
+from ..ledger import Handled, Kind, Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of
+from .sinks import FolderSink, LineSink, S3Sink, Sink
+
+_LOG = logging.getLogger("kpl_codec.audit")
+
+
+class Ledger:
+    """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text.
+
+    ``wait``: a producer's result waits until its row is on disk; else rows are written every ``seconds``.
+    S3 takes a whole segment a minute, so a result cannot wait for it: ValueError.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str] | Callable[[str], object],
+        *,
+        wait: bool = False,
+        seconds: float = 5.0,
+    ) -> None:
+        self.place = place
+        self.wait, self.seconds = wait, seconds
+        self._consumers: dict[tuple[int, str], Writer] = {}
+        self._in_s3 = isinstance(place, str) and place.startswith("s3://")
+        if wait and self._in_s3:
+            raise ValueError("a result cannot wait for S3: use wait=False, or a folder")
+
+    def writer(self, stream: str, side: str = "produced") -> Writer:
+        """A writer for a producer ("produced") or consumer ("handled") of ``stream``, its name."""
+        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:12]}"
+        sink: Sink
+        if callable(self.place):
+            sink = LineSink(self.place, name)
+        elif self._in_s3:
+            from ..aws.objects import put_object
+
+            sink = S3Sink(str(self.place), name, put_object)
+        else:
+            sink = FolderSink(Path(self.place), name)
+        return Writer(sink, name, stream, side, wait=self.wait or side == "handled", seconds=self.seconds)
+
+    def handled(self, stream: str, records: Iterable[Handled], *, before: bool = False) -> None:
+        """Note that this process, a consumer of ``stream``, has handled user records.
+
+        To be called before a checkpoint: so what has no note comes again. ``before``: they were handled in an
+        earlier delivery, and are not again. Raises OSError, or what S3 raises.
+        """
+        now = int(time.time() * 1000)
+        kind: Kind = "before" if before else "handled"
+        rows: list[Row] = []
+        for record in records:
+            shard, number = record.shard_id or "", record.sequence_number or ""
+            sub = record.sub_sequence_number
+            last = rows[-1] if rows else None
+            if last and last[1:3] == (shard, number) and last.first + last.user_records == sub:
+                rows[-1] = last._replace(user_records=last.user_records + 1)
+            else:
+                rows.append(Row(kind, shard, number, 1, now, first=sub))
+        if rows:
+            key = os.getpid(), stream  # (a forked child has its own)
+            if key not in self._consumers:
+                self._consumers[key] = self.writer(stream, "handled")
+            self._consumers[key].note(rows)
+
+
+class Writer:
+    """One writer of a ledger. Its first segment begins at once, so that the ledger shows that it was there.
+
+    Where a row cannot be written, that is logged, and the ledger is incomplete from then on; a consumer's
+    writer raises OSError instead. Methods are thread-safe.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        name: str,
+        stream: str,
+        side: str,
+        *,
+        wait: bool,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name, self.stream = name, stream
+        self._sink, self._side, self._wait, self._seconds, self._clock = sink, side, wait, seconds, clock
+        self._lock = threading.Lock()  # of the rows that are kept: never held while something is written
+        self._io = threading.RLock()
+        self._rows: list[Row] = []
+        self._writing: list[Row] = []
+        self._before: Ranges = {}  # what the segment before named
+        self._ranges: Ranges = {}
+        self._segment = self._index = self._bytes = self._lost = 0
+        self._begun_at = clock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._careful(self._begin)
+        if isinstance(sink, S3Sink):  # that the writer was there is known from its first object
+            self._careful(self._roll)
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def note(self, rows: Iterable[Row]) -> None:
+        """Write rows, or keep them for the next block."""
+        with self._lock:
+            self._rows += rows
+        # AUD-8: "Where a ledger is told to wait, a user record MUST get its result after its row is on disk."
+        if self._wait:
+            self.flush()
+        elif self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="kpl-codec ledger", daemon=True)
+            self._careful(self._thread.start)  # (no new threads while the interpreter ends)
+
+    def put(self, shard_id: str, sequence_number: str, partition_key: str, data: bytes) -> None:
+        """Note a Kinesis record that another producer than ours has put, by the answer it got."""
+        from ..deaggregation.policies import deaggregate
+        from ..format.records import KinesisRecord
+
+        users = deaggregate([KinesisRecord(partition_key, data)], "report")
+        count, now = sum(user.sub_sequence_number is not None for user in users), int(time.time() * 1000)
+        self.note([Row("delivered", shard_id, sequence_number, count, now, digest_of(partition_key, data))])
+
+    def flush(self) -> None:
+        """Write what is kept. S3 gets its object now."""
+        with self._io:
+            self._careful(lambda: self._flush(sync=True))
+            if isinstance(self._sink, S3Sink) and self._index > 1:
+                self._careful(self._roll)
+
+    def close(self) -> None:
+        """Write what is kept, and the last end mark. Closing twice is allowed."""
+        with self._io:
+            if not self._closed.is_set():
+                self._closed.set()
+                self._careful(lambda: self._flush(sync=False))
+                self._careful(lambda: self._end(last=True))
+
+    # -- chunks -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._seconds):
+            with self._io:
+                if not self._closed.is_set():
+                    self._careful(lambda: self._flush(sync=False))
+
+    def _careful(self, step: Callable[[], None]) -> None:
+        # AUD-6: "A ledger that cannot be written MUST NOT cost a user record its delivery or its result; the
+        # rows it lacks MUST be told by its end mark, or by the lack of one."
+        try:
+            step()
+        except Exception as error:
+            lost, self._writing = len(self._writing), []
+            if self._side == "handled":
+                raise  # and the records come again
+            self._lost += lost
+            _LOG.error(
+                "the ledger of %s cannot be written, its audit will say unknown: %r", self.stream, error
+            )
+
+    def _begin(self) -> None:
+        self._sink.begin(self._segment)
+        self._index, self._bytes, self._begun_at = 0, 0, self._clock()
+        self._write(header(self.name, self._segment, self.stream, self._side, self._before), sync=self._wait)
+
+    def _write(self, data: bytes, *, sync: bool) -> None:
+        self._sink.write(data, self._index, sync=sync)
+        self._index += 1
+        self._bytes += len(data)
+
+    def _flush(self, *, sync: bool) -> None:
+        with self._lock:
+            self._writing, self._rows = self._rows, []
+        if self._writing:
+            self._write(chunk(b"B", self._index, block(self._writing)), sync=sync)
+            self._ranges = ranges_of(self._writing, self._ranges)
+            self._writing = []
+        old = self._clock() - self._begun_at >= self._sink.segment_seconds
+        if self._index > 1 and (old or self._bytes >= self._sink.segment_bytes):
+            self._roll()
+
+    def _roll(self) -> None:
+        self._end(last=False)
+        self._segment += 1
+        self._begin()
+
+    def _end(self, *, last: bool) -> None:
+        self._write(
+            end_mark(self._index, self._ranges, last=last, follows=self._sink.at_once, lost=self._lost),
+            sync=False,
+        )
+        self._sink.end()
+        self._before, self._ranges, self._lost = self._ranges, {}, 0

@@ -1,0 +1,118 @@
+"""`kpl-codec audit`: was everything that producers put handled? What was not, by name, and why."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ..findings import at_least_as_bad, kind_of
+from ..pictures.terminal import line, note, show, show_json, table
+from .main import CLEAN, FINDINGS
+from .options import add_aws, add_fail_on, add_json, add_stream, moment
+from .source import client_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..audit.running import Audited
+
+_EPILOG = """\
+--produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with columns
+named shard, sequence_number and user_records.
+--handled: ledgers of consumers, or tables with columns named shard, sequence_number and sub_sequence_number:
+the output of a job, the result of a query. With last_sub_sequence_number, too, each row is a run.
+
+Of each shard, what comes before the last handled user record is judged; the rest is "too early". Where a
+consumer handles several batches of a shard at a time, say with --until what must be handled by now.
+
+With --stream what is missing is fetched while retention lasts, and the cause is told. With --output, too,
+kpl-codec repair DIR plans to put it again; after the repair: audit with --repaired DIR.
+
+Exit status: 0 everything was handled, 1 something was not or nobody can say (see --fail-on), 2 failure.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    many: dict[str, Any] = {"action": "extend", "nargs": "+", "metavar": "PATH"}
+    add("--produced", required=True, help="what was put: files, folders or URIs", **many)
+    add("--handled", required=True, help="what was handled: files, folders or URIs", **many)
+    add("--repaired", default=[], help="folders that kpl-codec repair has worked in", **many)
+    text = "what was put before it must be handled: a time, or 15m for fifteen minutes ago"
+    add("--until", type=moment, metavar="WHEN", help=text)
+    add_stream(parser, "look there why")
+    add("--output", metavar="DIR", help="an empty or new folder for the results")
+    add_fail_on(parser)
+    add_json(parser)
+    add_aws(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..audit.running import audit
+    from ..captures import Location
+    from ..validation.results import check_output
+
+    if args.output is not None:
+        check_output(Location(args.output))
+    audited = audit(
+        args.produced,
+        args.handled,
+        repaired=args.repaired,
+        until=args.until,
+        client=None if args.stream is None else client_of(args),
+        stream=args.stream,
+    )
+    if args.output is not None:
+        audited.write(args.output)
+    if args.json:
+        show_json(audited.facts)
+    else:
+        show(*told(audited))
+        if audited.tally.bad:
+            note(f"{audited.tally.bad:,} rows of --handled name no user record")
+        if args.output is not None:
+            show(
+                line(""),
+                line(f"Every finding: kpl-codec findings {args.output}   (pictures: report.html there)"),
+            )
+        if args.output is not None and args.stream is not None and len(audited.audit.missing):
+            show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+    bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in audited.findings)
+    # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
+    # --fail-on; with 1 where it found something or cannot be sure, with 2 where it could not be done."
+    return FINDINGS if bad or not audited.audit.complete else CLEAN
+
+
+def told(audited: Audited) -> list[RenderableType]:
+    """What became of what was put, by shard; and the findings by kind."""
+    facts = audited.facts
+    rows = [
+        [shard["shardId"], *(f"{shard[name]:,}" for name in _COLUMNS.values())] for shard in facts["shards"]
+    ]
+    shown: list[RenderableType] = [
+        line((audited.headline, "bold")),
+        line(""),
+        table(["shard", *_COLUMNS], rows, range(1, 7), indent=2),
+    ]
+    kinds = [
+        [f"{one['userRecords']:,}", kind_of(one["kind"]).severity, one["kind"], kind_of(one["kind"]).title]
+        for one in facts["kinds"]
+    ]
+    if kinds:
+        shown += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
+    examples = [one for one in audited.findings if one.severity == "critical"][:_EXAMPLES]
+    if examples:
+        shown.append(line(""))
+    for one in examples:
+        shown.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
+    return shown
+
+
+_COLUMNS = {
+    "delivered": "delivered", "handled": "handled", "repaired": "repaired", "missing": "missing",
+    "unknown": "unknown", "too early": "tooEarly",
+}  # fmt: skip
+#: Missing user records that are told at once.
+_EXAMPLES = 3

@@ -1,0 +1,365 @@
+"""A small world with a truth: producers that crash and send again, a stream that splits, consumers that skip,
+repeat and forget, ledgers that lose segments; and an audit by plain sets, to compare with the real one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from kpl_codec.audit.book import Book, Hole
+from kpl_codec.audit.judge import Audit, judge
+from kpl_codec.audit.ledger import Writer
+from kpl_codec.audit.names import NAMED, Name, Names, Run
+from kpl_codec.audit.tally import Tally
+from kpl_codec.ledger import NO_DIGEST, Kind, Ranges, Row
+
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Odds:
+    """How often things go wrong: one of so many; 0: never."""
+
+    seed: int = 0
+    steps: int = 60
+    largest: int = 12  # user records of a Kinesis record
+    misplaced: int = 0
+    unanswered: int = 0
+    refused: int = 0
+    producer_crash: int = 0
+    consumer_crash: int = 0
+    skip: int = 0
+    split: int = 0
+    foreign: int = 0
+    lost_segment: int = 0
+    lost_block: int = 0
+    lost_handled: int = 0
+    drops_misplaced: bool = True
+    digests: bool = False
+    to_the_end: bool = True
+    clocks: int = 0  # ms by which the clocks of writers differ at most
+
+
+class Stored(NamedTuple):
+    """A Kinesis record and the ids of its user records. ``role``: delivered, again, unanswered, foreign,
+    repair."""
+
+    number: str
+    ids: tuple[int, ...]
+    digest: bytes
+    role: str
+
+
+class MemorySink:
+    """The segments of one writer; blocks of ``lost`` indices are left out, segments of ``lost_segments``."""
+
+    segment_seconds, at_once = 1e9, True
+
+    def __init__(self, segment_bytes: int) -> None:
+        self.segment_bytes = segment_bytes
+        self.segments: list[list[bytes]] = []
+        self.broken = False
+
+    def begin(self, segment: int) -> None:
+        assert segment == len(self.segments)
+        self.segments.append([])
+
+    def write(self, chunk: bytes, index: int, *, sync: bool) -> None:
+        assert index == len(self.segments[-1])
+        self.segments[-1].append(chunk)
+
+    def end(self) -> None:
+        """Nothing."""
+
+
+@dataclass
+class Shard:
+    created: int
+    records: list[Stored] = field(default_factory=list)
+    parent: str | None = None
+    open: bool = True
+
+
+class Producer:
+    """Its ledger, and the rows that a crash would lose."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.sink = MemorySink(world.rng.choice((1, 400, 1 << 20)))
+        self.writer = Writer(self.sink, name, "orders", "produced", wait=True, seconds=1)
+        self.kept: list[Row] = []
+        self.skew = world.rng.randint(-world.odds.clocks, world.odds.clocks)
+
+
+class World:
+    def __init__(self, odds: Odds) -> None:
+        self.odds, self.rng = odds, random.Random(odds.seed)
+        self.shards = {f"shardId-{n:012d}": Shard(n) for n in range(self.rng.randint(1, 3))}
+        self.now = 1_700_000_000_000
+        self.ids = 0
+        self.told: dict[int, Name] = {}  # user records that their producers were told are delivered
+        self.refused = Counter[Kind]()
+        self.handled = Counter[Name]()  # the truth
+        self.tables: dict[str, list[Name]] = {"sink-a": [], "sink-b": []}
+        self.producers = [Producer(self, "p-0"), Producer(self, "p-1")]
+        self.gone: list[Producer] = []
+        self.consumer = MemorySink(self.rng.choice((1, 300)))
+        self.consumer_writer = Writer(self.consumer, "c-0", "orders", "handled", wait=True, seconds=1)
+        self.ledger_notes: list[list[Name]] = []
+        self.position = dict.fromkeys(self.shards, 0)
+        self.checkpoint = dict.fromkeys(self.shards, 0)
+        self.copies: list[tuple[Name, Name]] = []
+
+    def one_of(self, many: int) -> bool:
+        return many > 0 and self.rng.randrange(many) == 0
+
+    # -- the stream ---------------------------------------------------------------------------
+
+    def store(self, shard_id: str, ids: tuple[int, ...], digest: bytes, role: str) -> str:
+        shard = self.shards[shard_id]
+        before = int(shard.records[-1].number) if shard.records else (shard.created + 1) * 10**9
+        number = str(before + self.rng.randint(1, 40))
+        shard.records.append(Stored(number, ids, digest, role))
+        return number
+
+    def split(self) -> None:
+        shard_id = self.rng.choice([name for name, shard in self.shards.items() if shard.open])
+        self.shards[shard_id].open = False
+        for _ in range(2):
+            child = f"shardId-{len(self.shards):012d}"
+            self.shards[child] = Shard(len(self.shards), parent=shard_id)
+            self.position[child] = self.checkpoint[child] = 0
+
+    # -- producing ----------------------------------------------------------------------------
+
+    def put(self, producer: Producer) -> None:
+        rng, odds = self.rng, self.odds
+        ids = tuple(range(self.ids, self.ids + rng.randint(1, odds.largest)))
+        self.ids += len(ids)
+        at = self.now + producer.skew
+        digest = rng.randbytes(8)
+        shard_id = rng.choice([name for name, shard in self.shards.items() if shard.open])
+        kept = producer.kept
+        while self.one_of(odds.unanswered):
+            if rng.random() < 0.5:
+                self.store(shard_id, ids, digest, "unanswered")
+            kept.append(Row("unanswered", shard_id, "", len(ids), at, digest))
+            if rng.random() < 0.2:
+                kept.append(Row("left", "expired", "", len(ids), at))
+                self.refused["left"] += len(ids)
+                return
+        if self.one_of(odds.refused):
+            kept.append(Row("refused", "AccessDeniedException", "", len(ids), at))
+            self.refused["refused"] += len(ids)
+            return
+        if self.one_of(odds.misplaced):
+            number = self.store(shard_id, ids, digest, "again")
+            kept.append(Row("again", shard_id, number, len(ids), at, digest))
+            digest = rng.randbytes(8)
+        number = self.store(shard_id, ids, digest, "delivered")
+        kept.append(Row("delivered", shard_id, number, len(ids), at, digest))
+        self.told.update({one: (shard_id, number, sub) for sub, one in enumerate(ids)})
+
+    def write(self, producer: Producer) -> None:
+        producer.writer.note(producer.kept)
+        producer.kept = []
+
+    def crash(self, producer: Producer) -> None:
+        self.gone.append(producer)
+        self.producers.remove(producer)
+        self.producers.append(Producer(self, f"p-{len(self.producers) + len(self.gone)}"))
+
+    # -- consuming ----------------------------------------------------------------------------
+
+    def consume(self, shard_id: str, most: int) -> None:
+        shard = self.shards[shard_id]
+        if shard.parent is not None and self.position[shard.parent] < len(self.shards[shard.parent].records):
+            return
+        batch: list[Name] = []
+        for _ in range(most):
+            if self.position[shard_id] >= len(shard.records):
+                break
+            record = shard.records[self.position[shard_id]]
+            self.position[shard_id] += 1
+            if record.role == "again" and self.odds.drops_misplaced:
+                continue
+            batch += [
+                (shard_id, record.number, sub)
+                for sub in range(len(record.ids))
+                if not self.one_of(self.odds.skip)
+            ]
+        if batch and self.one_of(self.odds.consumer_crash):
+            batch = batch[: self.rng.randint(0, len(batch))]
+            self.position[shard_id] = self.checkpoint[shard_id]
+        else:
+            self.checkpoint[shard_id] = self.position[shard_id]
+        self.handle(batch)
+
+    def handle(self, batch: list[Name]) -> None:
+        self.handled.update(batch)
+        where = self.rng.randrange(3)
+        if where < 2:
+            self.tables[("sink-a", "sink-b")[where]] += batch
+        elif batch:
+            self.ledger_notes.append(batch)
+            self.consumer_writer.note([Row("handled", s, n, 1, 0, NO_DIGEST, sub) for s, n, sub in batch])
+
+    # -- all of it ----------------------------------------------------------------------------
+
+    def run(self) -> World:
+        odds, rng = self.odds, self.rng
+        for _ in range(odds.steps):
+            self.now += rng.randint(0, 2000)
+            producer = rng.choice(self.producers)
+            for _ in range(rng.randint(0, 4)):
+                self.put(producer)
+            if rng.random() < 0.4:
+                self.write(producer)
+            if self.one_of(odds.producer_crash):
+                self.crash(producer)
+            if self.one_of(odds.foreign):
+                shard_id = rng.choice([name for name, shard in self.shards.items() if shard.open])
+                self.store(shard_id, tuple(range(-rng.randint(1, 5), 0)), rng.randbytes(8), "foreign")
+            if self.one_of(odds.split):
+                self.split()
+            for shard_id in list(self.shards):
+                if rng.random() < 0.3:
+                    self.consume(shard_id, rng.randint(1, 6))
+        for producer in self.producers:
+            self.write(producer)
+            producer.writer.close()
+        if odds.to_the_end:
+            for shard_id in self.shards:  # parents come before their children
+                while self.position[shard_id] < len(self.shards[shard_id].records):
+                    self.consume(shard_id, 50)
+        return self
+
+    # -- the audit ----------------------------------------------------------------------------
+
+    def books(self) -> tuple[Book, Book]:
+        """The ledgers, with what was lost of them; but a writer of which nothing is left cannot be known."""
+        produced, handled = Book(), Book()
+        odds = self.odds
+        for producer in self.producers + self.gone:
+            name = producer.writer.name
+            for number, segment in enumerate(producer.sink.segments):
+                if number and self.one_of(odds.lost_segment):
+                    continue
+                parts = [part for part in segment if not self.one_of(odds.lost_block)]
+                produced.add_file(f"{name}-{number:06d}.kpl-ledger", b"".join(parts))
+        for number, segment in enumerate(self.consumer.segments):
+            if not (number and self.one_of(odds.lost_handled)):
+                handled.add_file(f"c-0-{number:06d}.kpl-ledger", b"".join(segment))
+        return produced, handled
+
+    def digest(self, place: Place) -> bytes | None:
+        if not self.odds.digests:
+            return None
+        return next(one.digest for one in self.shards[place[0]].records if one.number == place[1])
+
+
+class Judged(NamedTuple):
+    audit: Audit
+    names: Names
+    rows: list[Row]
+    holes: list[Hole]
+    handled_holes: list[Hole]
+    seen: Counter[Name]
+
+
+def audited(world: World, *, until: int | None = None) -> Judged:
+    produced, handled = world.books()
+    rows = [row for _, block in produced.rows("produced") for row in block]
+    copies = {(new[0], new[1]): 0 for _, new in world.copies}
+    for _, new in world.copies:
+        copies[new[0], new[1]] = max(copies[new[0], new[1]], new[2] + 1)
+    repairs = [Row("repaired", *place, count, 1 << 62) for place, count in copies.items()]
+    names = Names([row for row in rows if row.kind in NAMED] + repairs)
+    tally, seen = Tally(names), Counter[Name]()
+    for source, table in world.tables.items():
+        tally.source(source)
+        for start in range(0, len(table), 5000):
+            add(world, tally, table[start : start + 5000])
+        seen.update(table)
+    tally.source("consumer")
+    for _, block in handled.rows("handled"):
+        noted = [(row.shard_id, row.sequence_number, row.first) for row in block]
+        add(world, tally, noted)
+        seen.update(noted)
+    holes, handled_holes = produced.holes("produced"), handled.holes("handled")
+    audit = judge(
+        names,
+        tally,
+        unnamed=[row for row in rows if row.kind not in NAMED],
+        holes=holes,
+        handled_holes=handled_holes,
+        until=until,
+        repaired=world.copies,
+    )
+    return Judged(audit, names, rows, holes, handled_holes, seen)
+
+
+def add(world: World, tally: Tally, names: list[Name]) -> None:
+    places = list(dict.fromkeys(name[:2] for name in names))
+    which = {place: at for at, place in enumerate(places)}
+    # A piece of the batch as runs, as a ledger has them, the rest as rows.
+    tally.add(
+        [shard for shard, _ in places],
+        np.array([number.encode() for _, number in places], dtype=bytes),
+        np.array([which[name[:2]] for name in names], np.int64),
+        np.array([name[2] for name in names], np.int64),
+        digests=[world.digest(place) for place in places],
+    )
+
+
+def spelled(runs: Iterable[Run]) -> set[Name]:
+    return {
+        (one.shard_id, one.sequence_number, sub) for one in runs for sub in range(one.first, one.last + 1)
+    }
+
+
+def within(name: Name, ranges: Ranges) -> bool:
+    low, high = ranges.get(name[0], ("1", "0"))
+    return int(low) <= int(name[1]) <= int(high)
+
+
+class Plain(NamedTuple):
+    """The audit by plain sets."""
+
+    missing: set[Name]
+    unknown: set[Name]
+    too_early: set[Name]
+    doubled: dict[Name, int]
+
+
+def plain_audit(judged: Judged, until: int | None = None) -> Plain:
+    seen = judged.seen
+    last: dict[str, tuple[int, int]] = {}
+    for shard, number, sub in seen:
+        last[shard] = max(last.get(shard, (-1, -1)), (int(number), sub))
+    missing, unknown, early, doubled = set(), set(), set(), {}
+    for row in set(judged.rows):
+        if row.kind != "delivered":
+            continue
+        for sub in range(row.user_records):
+            name = row.shard_id, row.sequence_number, sub
+            if seen[name]:
+                if seen[name] > 1:
+                    doubled[name] = seen[name]
+                continue
+            if until is None:
+                due = (int(row.sequence_number), sub) < last.get(row.shard_id, (-1, -1))
+            else:
+                due = row.at < until
+            if not due:
+                early.add(name)
+            elif any(hole.ranges is None or within(name, hole.ranges) for hole in judged.handled_holes):
+                unknown.add(name)
+            else:
+                missing.add(name)
+    return Plain(missing, unknown, early, doubled)

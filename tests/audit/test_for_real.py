@@ -1,0 +1,213 @@
+"""A local server, a planted bug, a faulty writer, a split: the audit names all of it, and repair heals it."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kpl_codec.audit import Ledger
+from kpl_codec.audit.handled import read_produced
+from kpl_codec.aws import AsyncProducer, Producer, fetch_shard_map, read_stream
+from kpl_codec.cli.main import main
+from kpl_codec.deaggregation.policies import deaggregate
+from kpl_codec.ledger import Kind
+from kpl_codec.producer import Delivery, ProducerConfig
+from kpl_codec.testing.faults import FaultProxy, lose_answer
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+pytestmark = pytest.mark.timeout(120)
+FAST = ProducerConfig(record_max_buffered_time_ms=50)
+Name = tuple[str, str, int]
+
+
+def name_of(one: Any) -> Name:
+    return one.shard_id, one.sequence_number, one.sub_sequence_number
+
+
+def findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    main(["findings", str(folder), "--json"])
+    return [json.loads(text) for text in capsys.readouterr().out.splitlines()]
+
+
+def names_in(found: list[dict[str, Any]], kind: str) -> set[Name]:
+    return {
+        (one["shardId"], one["sequenceNumber"], one["subSequenceNumber"] + sub)
+        for one in found
+        if one["kind"] == kind and one.get("sequenceNumber")
+        for sub in range(one["userRecords"])
+    }
+
+
+def write_table(path: Path, names: list[Name]) -> None:
+    with path.open("w", newline="") as out:
+        table = csv.writer(out)
+        table.writerow(["shardId", "sequenceNumber", "subSequenceNumber"])
+        table.writerows(names)
+
+
+def put_faulty(client: Any, stream: str, ledger: Ledger, records: Iterator[tuple[str, bytes]]) -> None:
+    """As the README of aws_kinesis_agg shows; with a row in the ledger by what PutRecord answers."""
+    from aws_kinesis_agg.aggregator import RecordAggregator
+
+    writer, aggregator = ledger.writer(stream), RecordAggregator()
+
+    def put() -> None:
+        key, hash_key, data = aggregator.clear_and_get().get_contents()
+        given = {"ExplicitHashKey": hash_key} if hash_key else {}
+        answer = client.put_record(StreamName=stream, PartitionKey=key, Data=data, **given)
+        writer.put(answer["ShardId"], answer["SequenceNumber"], key, data)
+
+    for count, (key, data) in enumerate(records, 1):
+        aggregator.add_user_record(key, data)
+        if count % 40 == 0:
+            put()
+    writer.close()
+
+
+def kcl(client: Any, stream: str) -> list[Name]:
+    """What a KCL consumer of the stream gets."""
+    shard_map = fetch_shard_map(client, stream, closed=True)
+    records = list(read_stream(client, stream))
+    return [name_of(one) for one in deaggregate(records, "kcl", shard_map=shard_map)]
+
+
+@pytest.mark.requirement("AUD-13", "AUD-15", "AUD-16", "AUD-17")
+def test_the_audit_names_all_of_it_and_repair_heals_it(
+    kinesis_local: LocalKinesis, stream_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinesis_local.create_stream(stream_name, 2)
+    client = kinesis_local.client()
+    ledger = Ledger(tmp_path / "produced")
+    ours: list[Delivery] = []
+    with Producer(
+        stream_name, ledger=ledger, config=FAST, client_settings=kinesis_local.client_settings
+    ) as producer:
+        for half in range(2):
+            futures = [producer.put(f"key-{n}", b"%d" % n) for n in range(half * 3000, half * 3000 + 3000)]
+            ours += [future.result(60) for future in futures]
+            put_faulty(client, stream_name, ledger, ((f"key-{n}", b"x%d" % n) for n in range(200)))
+            if half == 0:
+                split_of(kinesis_local, client, stream_name)
+    # A consumer under the KCL's rule with a bug: it skips every 997th, and loses its checkpoint twice.
+    gets = kcl(client, stream_name)
+    skipped = set(gets[996::997])
+    handled = [name for name in gets if name not in skipped]
+    again = handled[100:150] + handled[2000:2007]
+    write_table(tmp_path / "handled.csv", handled[:150] + handled[100:2007] + handled[2000:])
+    endpoint = [
+        "--stream",
+        stream_name,
+        "--region",
+        "us-east-1",
+        "--endpoint-url",
+        kinesis_local.endpoint_url,
+    ]
+    sides = ["--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled.csv")]
+    # The consumer is at the end of the stream, so all that was put until now must be handled.
+    sides += ["--until", datetime.now(timezone.utc).isoformat()]
+    status = main(["audit", *sides, *endpoint, "--output", str(tmp_path / "out")])
+    assert status == 1
+    told = findings(tmp_path / "out", capsys)
+    assert names_in(told, "audit-missing") == skipped
+    every = {name_of(one) for one in deaggregate(list(read_stream(client, stream_name)), "report")}
+    # What our producer has sent again because the split overtook it is no loss.
+    sent_again = names_of(tmp_path / "produced", "again")
+    lost = every - set(gets) - sent_again
+    assert names_in(told, "audit-dropped") == lost
+    assert len(lost) >= 200  # of the faulty writer
+    assert names_in(told, "audit-twice") == set(again)
+    assert {one["cause"] for one in told if one["kind"] == "audit-dropped"} <= {
+        "across-shards",
+        "reshard",
+        "wrong-shard",
+    }
+    assert not [one for one in told if one["kind"] not in ("audit-missing", "audit-dropped", "audit-twice")]
+    # Repair, and the same consumer without its bug goes on.
+    main(["repair", str(tmp_path / "out")])
+    main(["repair", str(tmp_path / "out"), "--apply", *endpoint])
+    copies = [name for name in kcl(client, stream_name) if name not in every]
+    assert len(copies) == len(lost) + len(skipped)
+    write_table(tmp_path / "later.csv", copies)
+    later = [*sides, "--handled", str(tmp_path / "later.csv"), "--repaired", str(tmp_path / "out")]
+    capsys.readouterr()
+    assert main(["audit", *later, *endpoint, "--fail-on", "critical", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["complete"] is True
+    assert facts["userRecords"]["repaired"] == len(copies)
+
+
+def split_of(server: LocalKinesis, client: Any, stream: str) -> None:
+    """Split the first open shard in its middle."""
+    shard = fetch_shard_map(client, stream).open_shards[0]
+    middle = (shard.hash_key_range.starting_hash_key + shard.hash_key_range.ending_hash_key) // 2
+    client.split_shard(StreamName=stream, ShardToSplit=shard.shard_id, NewStartingHashKey=str(middle))
+    server.wait_active(stream)
+
+
+def names_of(folder: Path, kind: Kind) -> set[Name]:
+    book, _ = read_produced([str(folder)])
+    rows = [row for _, block in book.rows("produced") for row in block if row.kind == kind]
+    return {(row.shard_id, row.sequence_number, sub) for row in rows for sub in range(row.user_records)}
+
+
+def rows_in(folder: Path) -> tuple[Counter[Name], Counter[Kind], list[str]]:
+    book, _ = read_produced([str(folder)])
+    rows = [row for _, block in book.rows("produced") for row in block]
+    names = Counter(
+        (row.shard_id, row.sequence_number, sub)
+        for row in rows
+        if row.kind == "delivered"
+        for sub in range(row.user_records)
+    )
+    kinds = Counter[Kind]()
+    for row in rows:
+        kinds[row.kind] += row.user_records
+    return names, kinds, [hole.why for hole in book.holes("produced")]
+
+
+@pytest.mark.requirement("AUD-1", "AUD-8")
+@pytest.mark.parametrize("wait", [False, True])
+def test_both_producers_note_what_they_have_delivered(
+    kinesis_local: LocalKinesis, stream_name: str, tmp_path: Path, wait: bool
+) -> None:
+    kinesis_local.create_stream(stream_name, 2)
+    settings: dict[str, Any] = {"config": FAST, "client_settings": kinesis_local.client_settings}
+    with Producer(stream_name, ledger=Ledger(tmp_path / "a", wait=wait), **settings) as producer:
+        futures = [producer.put(f"k{n % 50}", b"%d" % n) for n in range(500)]
+        deliveries = [future.result(30) for future in futures]
+        if wait:  # AUD-8: before its result
+            assert rows_in(tmp_path / "a")[0] == Counter(map(name_of, deliveries))
+    assert rows_in(tmp_path / "a") == (Counter(map(name_of, deliveries)), Counter({"delivered": 500}), [])
+
+    async def run() -> list[Delivery]:
+        async with AsyncProducer(
+            stream_name, ledger=Ledger(tmp_path / "b", wait=wait), **settings
+        ) as producer:
+            return list(await asyncio.gather(*[await producer.put(f"k{n}", b"%d" % n) for n in range(300)]))
+
+    deliveries = asyncio.run(run())
+    assert rows_in(tmp_path / "b") == (Counter(map(name_of, deliveries)), Counter({"delivered": 300}), [])
+
+
+@pytest.mark.requirement("AUD-1", "AUD-14")
+def test_an_attempt_without_an_answer_is_noted_and_known_by_its_digest(
+    kinesis_faults: FaultProxy, stream_name: str, tmp_path: Path, kinesis_local: LocalKinesis
+) -> None:
+    kinesis_local.create_stream(stream_name, 1)
+    settings = {**kinesis_local.client_settings, "endpoint_url": kinesis_faults.endpoint_url}
+    with Producer(stream_name, ledger=Ledger(tmp_path), config=FAST, client_settings=settings) as producer:
+        assert producer.wait_ready()
+        kinesis_faults.on("PutRecords", lose_answer(), times=1)
+        assert producer.put("k", b"data").result(30)
+    _, kinds, holes = rows_in(tmp_path)
+    assert kinds == {"delivered": 1, "unanswered": 1}
+    assert holes == []

@@ -1,0 +1,168 @@
+"""The audit against a world with a truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.audit.judge import judge
+from kpl_codec.audit.names import Names, runs_of
+from kpl_codec.audit.tally import Tally
+from kpl_codec.ledger import Row
+
+from .model import Judged, Odds, World, audited, plain_audit, spelled
+
+SOMETIMES = st.sampled_from([0, 0, 2, 5, 20])
+WORLDS = st.builds(
+    Odds,
+    seed=st.integers(0, 2**32),
+    steps=st.integers(0, 60),
+    largest=st.sampled_from([1, 3, 12, 300]),
+    misplaced=SOMETIMES,
+    unanswered=SOMETIMES,
+    refused=SOMETIMES,
+    producer_crash=SOMETIMES,
+    consumer_crash=SOMETIMES,
+    skip=st.sampled_from([0, 3, 50]),
+    split=SOMETIMES,
+    foreign=SOMETIMES,
+    lost_segment=SOMETIMES,
+    lost_block=SOMETIMES,
+    lost_handled=SOMETIMES,
+    drops_misplaced=st.booleans(),
+    digests=st.booleans(),
+    to_the_end=st.booleans(),
+    clocks=st.sampled_from([0, 10**7]),
+)
+
+
+def check(world: World, judged: Judged) -> None:
+    """What holds of every audit, by the plain one and by the truth."""
+    audit, names = judged.audit, judged.names
+    missing, unknown, early = (
+        spelled(runs_of(names, part)) for part in (audit.missing, audit.unknown, audit.too_early)
+    )
+    doubled = {name: double.times for double in audit.doubles for name in spelled([double.run])}
+    if not world.copies:
+        plain = plain_audit(judged)
+        assert (missing, unknown, early) == (plain.missing, plain.unknown, plain.too_early)
+        assert {name: times for name, times in doubled.items()} == {
+            name: min(times, 255) for name, times in plain.doubled.items()
+        }
+    # By the truth: nothing that was handled is called missing; nothing is complete that is not.
+    assert not any(world.handled[name] for name in missing)
+    assert all(world.handled[name] > 1 for name in doubled)
+    lost = {name for name in world.told.values() if not world.handled[name]}
+    if audit.complete:
+        assert lost <= {old for old, _ in world.copies}
+    known = {(row.shard_id, row.sequence_number) for row in judged.rows if row.kind == "delivered"}
+    assert {name for name in lost if name[:2] in known} <= missing | unknown | early | {
+        old for old, _ in world.copies
+    }
+    # Where no note of the consumer is lost, nothing is unknown, and every double is named.
+    if not judged.handled_holes:
+        assert not unknown
+        assert doubled.keys() == {
+            name for name, times in world.handled.items() if times > 1 and name[:2] in known
+        } | {name for name in doubled if name in {new for _, new in world.copies}}
+    # What no ledger names.
+    roles = {(shard, one.number): one.role for shard, at in world.shards.items() for one in at.records}
+    whole = not judged.holes
+    for one in audit.retries:
+        assert roles[one.shard_id, one.sequence_number] in ("unanswered", "delivered", "again")
+        assert roles[one.shard_id, one.sequence_number] == "unanswered" or not whole
+    for one in audit.foreign:
+        assert roles[one.shard_id, one.sequence_number] == "foreign"
+    if whole:
+        assert sum(audit.refused.values()) == world.refused["refused"]
+        assert sum(audit.left.values()) == world.refused["left"]
+    totals = sum((Counter(vars(sums)) for sums in audit.shards.values()), Counter[str]())
+    fates = ("handled", "repaired", "missing", "unknown", "too_early")
+    assert totals["delivered"] == sum(totals[fate] for fate in fates)
+
+
+@pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-14")
+@given(odds=WORLDS)
+def test_the_audit_says_what_is_true(odds: Odds) -> None:
+    world = World(odds).run()
+    check(world, audited(world))
+
+
+@pytest.mark.requirement("AUD-11")
+@given(odds=WORLDS, back=st.integers(0, 10**5))
+def test_until_decides_alone_where_it_is_given(odds: Odds, back: int) -> None:
+    world = World(odds).run()
+    until = world.now - back
+    judged = audited(world, until=until)
+    plain = plain_audit(judged, until)
+    parts = (judged.audit.missing, judged.audit.unknown, judged.audit.too_early)
+    assert tuple(spelled(runs_of(judged.names, part)) for part in parts) == plain[:3]
+
+
+@pytest.mark.requirement("AUD-10")
+@given(odds=WORLDS)
+def test_what_is_whole_is_called_complete(odds: Odds) -> None:
+    calm = dict.fromkeys(("producer_crash", "skip", "lost_segment", "lost_block", "lost_handled"), 0)
+    world = World(replace(odds, **calm, to_the_end=True)).run()
+    assert audited(world).audit.complete
+
+
+@pytest.mark.requirement("AUD-15")
+@given(odds=WORLDS)
+def test_after_a_repair_nothing_is_missing(odds: Odds) -> None:
+    calm = dict.fromkeys(("producer_crash", "lost_segment", "lost_block", "lost_handled"), 0)
+    world = World(replace(odds, **calm, to_the_end=True)).run()
+    before = audited(world)
+    missing = sorted(spelled(runs_of(before.names, before.audit.missing)))
+    shard_id = next(name for name, shard in world.shards.items() if shard.open)
+    for start in range(0, len(missing), 7):
+        olds = missing[start : start + 7]
+        number = world.store(shard_id, tuple(range(len(olds))), b"r" * 8, "repair")
+        world.copies += [(old, (shard_id, number, sub)) for sub, old in enumerate(olds)]
+    put = audited(world)  # nothing of it is handled yet
+    check(world, put)
+    assert len(put.audit.missing) == 0
+    assert len(put.audit.too_early) == len(before.audit.too_early) + len(missing)
+    world.odds = replace(world.odds, skip=0, consumer_crash=0)
+    world.consume(shard_id, 10**6)
+    after = audited(world)
+    check(world, after)
+    assert after.audit.repaired == len(missing)
+    # What was skipped behind the last handled one was too early, and was not repaired; now it is missing.
+    was_early = spelled(runs_of(before.names, before.audit.too_early))
+    assert spelled(runs_of(after.names, after.audit.missing)) <= was_early
+
+
+@pytest.mark.requirement("AUD-9")
+def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
+    rows = [Row("delivered", "s", "7", count, 0) for count in (2, 3, 1)]
+    names = Names(rows)
+    tally = Tally(names)
+    tally.source("sink")
+    tally.add(["s"], np.array([b"7"]), np.zeros(3, np.int64), np.arange(3))
+    audit = judge(names, tally)
+    assert audit.total("handled") == audit.total("delivered") == 3
+    assert audit.conflicts == 2
+    assert not audit.complete
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-14")
+def test_a_million_user_records() -> None:
+    """All kinds of trouble at once, at size."""
+    odds = Odds(
+        seed=7, steps=4000, largest=300, misplaced=40, unanswered=40, refused=60, producer_crash=400,
+        consumer_crash=50, skip=997, split=400, foreign=50, lost_block=300, lost_handled=300,
+    )  # fmt: skip
+    world = World(odds).run()
+    assert world.ids > 1_000_000
+    judged = audited(world)
+    assert len(judged.audit.missing) > 500
+    assert judged.audit.doubles
+    assert judged.audit.unknown.size
+    check(world, judged)

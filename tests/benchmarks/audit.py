@@ -1,0 +1,153 @@
+"""The audit at size, and what a ledger costs: `python -m tests.benchmarks.audit [--quick]`.
+
+First 25, 50 and 100 million user records (ledger rows of 500 user records, handled as a Parquet table with a
+row each, of which every 997th is missing): seconds, CPU seconds, and the peak of memory of the whole command.
+Then a producer on a model stream, with and without a ledger, in turns: CPU seconds, bytes of the ledger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kpl_codec.audit import Ledger, Row
+from kpl_codec.aws import Producer
+from kpl_codec.producer import ProducerConfig
+
+from ..aws.model_client import ModelClient
+
+ROOT = Path(__file__).parents[2]
+EACH, SHARDS, GROUP = 500, 8, 2000
+SHARD_IDS = [f"shardId-{number:012d}" for number in range(SHARDS)]
+
+
+def sequence_number(shard: int, index: int, ms: int, noise: int) -> str:
+    """As the service makes them: see `kpl_codec.shards.sequence_numbers`."""
+    created = 1_700_000_000 << 148 | (shard & 15) << 144
+    return str(2 << 184 | created | index << 80 | noise << 72 | ms // 1000 << 36 | shard << 4 | 2)
+
+
+def make(folder: Path, kinesis_records: int) -> None:
+    """A ledger, and a table of what was handled."""
+    rng, index, now = np.random.default_rng(1), [0] * SHARDS, 1_700_000_000_000
+    names, rows = [], []
+    writer = Ledger(folder / "produced", seconds=1e9).writer("orders")
+    for number in range(kinesis_records):
+        shard = number % SHARDS
+        index[shard] += int(rng.integers(1, 4))
+        now += 2
+        names.append((shard, sequence_number(shard, index[shard], now, int(rng.integers(256)))))
+        rows.append(Row("delivered", SHARD_IDS[shard], names[-1][1], EACH, now, os.urandom(8)))
+        if len(rows) == GROUP:
+            writer.note(rows)
+            writer.flush()
+            rows = []
+    writer.note(rows)
+    writer.close()
+    coded = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema([("shardId", coded), ("sequenceNumber", coded), ("subSequenceNumber", pa.int32())])
+    with pq.ParquetWriter(folder / "handled.parquet", schema) as table:
+        for start in range(0, kinesis_records, GROUP):
+            part = names[start : start + GROUP]
+            codes = np.repeat(np.arange(len(part), dtype=np.int32), EACH)
+            keep = np.ones(len(codes), bool)
+            keep[996::997] = False
+            columns = [
+                pa.DictionaryArray.from_arrays(
+                    np.array([shard for shard, _ in part], np.int32)[codes][keep], SHARD_IDS
+                ),
+                pa.DictionaryArray.from_arrays(codes[keep], [number for _, number in part]),
+                pa.array(np.tile(np.arange(EACH, dtype=np.int32), len(part))[keep]),
+            ]
+            table.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def command(folder: Path) -> dict[str, Any]:
+    """The whole command in a process of its own."""
+    line = [
+        "audit",
+        "--produced",
+        str(folder / "produced"),
+        "--handled",
+        str(folder / "handled.parquet"),
+        "--json",
+    ]
+    code = (
+        "import sys, resource, json, contextlib, io\n"
+        "from kpl_codec.cli.main import main\n"
+        "out = io.StringIO()\n"
+        "with contextlib.redirect_stdout(out): status = main(sys.argv[1:])\n"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "missing = json.loads(out.getvalue())['userRecords']['missing']\n"
+        "print(json.dumps([status, missing, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024]))"
+    )
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", code, *line], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    status, missing, cpu, peak = json.loads(done.stdout)
+    assert status == 1
+    return {"missing": missing, "seconds": time.perf_counter() - started, "cpu": cpu, "MiB": peak}
+
+
+def produce(user_records: int, ledger: Ledger | None, size: int, **settings: Any) -> float:
+    """CPU seconds of a producer."""
+    data = [os.urandom(size) for _ in range(100)]
+    before = time.process_time()
+    config = ProducerConfig(when_full="block", **settings)
+    with Producer("orders", client=ModelClient(), config=config, ledger=ledger) as producer:
+        producer.wait_ready()
+        for number in range(user_records):
+            producer.put(f"key-{number % 1000}", data[number % 100])
+    return time.process_time() - before
+
+
+def cost(rounds: int, user_records: int, **settings: Any) -> None:
+    """A producer with and without a ledger, in turns."""
+    with tempfile.TemporaryDirectory() as scratch:
+        plain, noted = [], []
+        for number in range(rounds):
+            plain.append(produce(user_records, None, 200, **settings))
+            noted.append(produce(user_records, Ledger(f"{scratch}/{number}"), 200, **settings))
+        ratio = median(b / a for a, b in zip(plain, noted, strict=True))
+        size = sum(file.stat().st_size for file in Path(scratch).rglob("*.kpl-ledger"))
+    print(
+        f"producer {settings or ''}: {median(plain):.2f} s CPU for {user_records:,} user records, "
+        f"with a ledger {100 * (ratio - 1):+.1f} %; {size // rounds:,} bytes of ledger"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    for kinesis_records in (5_000, 10_000) if quick else (50_000, 100_000, 200_000):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            make(folder, kinesis_records)
+            size = sum(file.stat().st_size for file in folder.rglob("*.kpl-ledger"))
+            told = command(folder)
+        print(
+            f"{kinesis_records * EACH:>11,} user records: {told['seconds']:.1f} s, {told['cpu']:.1f} s CPU, "
+            f"{told['MiB']:,} MiB, {told['missing']:,} missing; {size / kinesis_records:.1f} bytes a row"
+        )
+    cost(3 if quick else 9, 30_000 if quick else 300_000)
+    cost(3 if quick else 5, 10_000 if quick else 100_000, aggregation_enabled=False)
+    print(f"(peak of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB)")
+
+
+if __name__ == "__main__":
+    main()

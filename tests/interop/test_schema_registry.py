@@ -1,0 +1,51 @@
+"""The package aws-glue-schema-registry (for Kafka clients): each of us reads what the other writes."""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+
+import pytest
+from aws_schema_registry import codec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.schema_registry import SchemaFrameError, frame, unframe
+from kpl_codec.testing import strategies as kst
+
+
+@pytest.mark.requirement("GSR-2", "GSR-6")
+@given(st.binary(max_size=500), st.uuids(), st.booleans())
+def test_both_write_the_same_bytes_and_read_each_others(
+    data: bytes, version: uuid.UUID, compress: bool
+) -> None:
+    made = frame(data, version, compress=compress)
+    assert made == codec.encode(data, version, compression=compress)
+    assert codec.decode(made) == (data, version)
+    assert unframe(made) == (str(version), data)
+
+
+@pytest.mark.requirement("GSR-1", "GSR-3", "GSR-4")
+@given(kst.schema_frames() | kst.broken_schema_frames())
+def test_both_read_the_same(example: kst.SchemaFrame) -> None:
+    """It ignores bytes behind a zlib stream, as Java does; here that is an error, but as kcl."""
+    try:
+        theirs = codec.decode(example.data)[0]
+    except zlib.error:
+        theirs = None
+    try:
+        ours = unframe(example.data, as_kcl=True).data
+    except SchemaFrameError:
+        ours = None
+    assert ours == theirs
+    if example.code is None:
+        assert unframe(example.data) == (example.schema_version_id, theirs)
+
+
+@pytest.mark.requirement("GSR-1")
+@given(kst.unframed_data())
+def test_what_has_no_frame_it_refuses(data: bytes) -> None:
+    if len(data) < 18 and data[:1] == b"\x03":
+        return  # it takes fewer bytes for an id
+    with pytest.raises(codec.CodecException):
+        codec.decode(data)

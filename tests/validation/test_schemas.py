@@ -1,0 +1,85 @@
+"""What `validate` tells of frames of the Schema Registry, and that it leaves them on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.captures import CAPTURE_SCHEMA
+from kpl_codec.report.scan import Scan, findings_of
+from kpl_codec.schema_registry import frame
+from kpl_codec.validation.check import check
+
+FIRST, SECOND = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63", "00000000-0000-4000-8000-000000000001"
+SHARD = "shardId-000000000000"
+MAP = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
+
+
+def captured(records: list[bytes]) -> pa.RecordBatch:
+    count = len(records)
+    values: dict[str, Any] = {
+        "data": records,
+        "sequenceNumber": [str(n) for n in range(count)],
+        "partitionKey": ["a"] * count,
+        "shardId": [SHARD] * count,
+        "file": ["f.json"] * count,
+    }
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values.get(field.name, [None] * count), field.type) for field in CAPTURE_SCHEMA],
+        schema=CAPTURE_SCHEMA,
+    )
+
+
+def aggregate(*data: bytes) -> bytes:
+    return kpl.encode([kpl.UserRecord(f"k{n}", item) for n, item in enumerate(data)])
+
+
+@pytest.mark.requirement("GSR-11")
+@pytest.mark.parametrize("whole", [True, False])
+def test_frames_are_told_and_stay(whole: bool) -> None:
+    broken = frame(b"x" * 50, FIRST, compress=True)[:-1]
+    records = [
+        aggregate(frame(b"1", FIRST), frame(b"2", FIRST, compress=True), b"bare"),
+        aggregate(frame(b"3", FIRST), frame(b"4", SECOND)),
+        frame(b"plain", SECOND),
+        aggregate(broken, b"\x03\x00short"),
+        b"bare",
+    ]
+    scan, rows, findings = Scan(MAP), [], []
+    for batch in check([captured(records[:2]), captured(records[2:])], MAP, whole=whole):
+        rows += [row["data"] for row in batch.to_pylist() if row["subSequenceNumber"] is not None]
+        findings += findings_of(scan.process(batch))
+    findings += findings_of(scan.finish())
+    first = [user.data for data in records[:2] for user in kpl.decode(data)]
+    assert rows == [*first, records[2], broken, b"\x03\x00short", b"bare"]
+    kinds = Counter(finding.kind for finding in findings if finding.kind != "writer")
+    assert kinds == {"schema-version": 2, "mixed-schema-versions": 1, "schema-frame-damaged": 1}
+    by_kind = {finding.kind: finding for finding in findings}
+    mixed = by_kind["mixed-schema-versions"]
+    assert (mixed.sequence_number, mixed.shard_id, mixed.severity) == ("1", SHARD, "info")
+    assert by_kind["schema-frame-damaged"].detail is not None
+    assert FIRST in by_kind["schema-frame-damaged"].detail
+    assert by_kind["schema-frame-damaged"].requirement == "GSR-3"
+    versions = [finding.detail or "" for finding in findings if finding.kind == "schema-version"]
+    assert [text.split(",")[0] for text in versions] == [
+        f"4 user records of schema version {FIRST}",
+        f"2 user records of schema version {SECOND}",
+    ]
+    assert "aggregate by" in versions[0]
+    # Nothing else changes: no user record is counted twice.
+    assert scan.tally.kinesis_records == 5
+    assert sum(group[0] for group in scan.tally.groups.values()) == len(rows)
+
+
+@pytest.mark.requirement("GSR-11")
+def test_very_many_versions_are_not_all_told() -> None:
+    data = [
+        aggregate(*(frame(b"", f"{n:032x}") for n in range(part, part + 300))) for part in range(0, 1500, 300)
+    ]
+    rows = [row for batch in check([captured(data)], MAP) for row in batch.to_pylist()]
+    assert sum(row["error"] == "schema-version" for row in rows) == 1000
+    assert sum(row["error"] == "mixed-schema-versions" for row in rows) == 5
