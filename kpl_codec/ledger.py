@@ -267,7 +267,9 @@ def _unzigzag(value: int) -> int:
 
 def _column(values: Sequence[int]) -> bytes:
     """Numbers of 0 or more, their bytes of equal weight together."""
-    width = max([value.bit_length() for value in values], default=0) // 8 + 1
+    width = max(values, default=0).bit_length() // 8 + 1
+    if width == 1:
+        return b"\x01" + bytes(values)
     flat = b"".join([value.to_bytes(width, "big") for value in values])
     return bytes([width]) + b"".join([flat[at::width] for at in range(width)])
 

@@ -15,6 +15,7 @@ from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..findings import Finding
 from ..format.records import KinesisRecord, answered_record
+from ..shards.live_shard_map import StreamUnavailable
 from ..shards.misplacement_causes import CAUSES, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 from .names import Names, Run, runs_of
@@ -52,7 +53,13 @@ def fetch(
             continue
         while wanted and size < most_bytes:
             cursor = ShardCursor(client, stream, shard_id, at_record(wanted[0]), patience=PATIENCE)
-            answer = cursor.fetch(limit=_READ_ON)
+            try:
+                answer = cursor.fetch(limit=_READ_ON)
+            except StreamUnavailable as error:
+                if error.code not in ("InvalidArgumentException", "ResourceNotFoundException"):
+                    raise
+                gone.add((shard_id, wanted.pop(0)))  # the service refuses numbers that it no longer has
+                continue
             found = {record["SequenceNumber"]: record for record in answer.records}
             if wanted[0] not in found:
                 gone.add((shard_id, wanted.pop(0)))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from moto.server import ThreadedMotoServer
 
 from kpl_codec import UserRecord, encode
 from kpl_codec.audit import Ledger
@@ -17,10 +21,13 @@ from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.handled import read_produced
 from kpl_codec.audit.ledger import Writer
 from kpl_codec.audit.sinks import S3Sink
+from kpl_codec.aws import objects
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
+from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.records import DeaggregatedRecord
 from kpl_codec.ledger import KINDS, Kind, LedgerError, Row, block, chunks, digest_of, rows_of
 
+SHARD = "shardId-000000000000"
 ROWS = st.builds(
     Row,
     kind=st.sampled_from(KINDS),
@@ -299,3 +306,36 @@ def test_a_note_that_cannot_be_written_fails_the_invocation(tmp_path: Path) -> N
     (tmp_path / "file").write_text(json.dumps({}))
     with pytest.raises(OSError):
         process_user_records(lambda_event(), lambda record: None, ledger=Ledger(tmp_path / "file"))
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An S3 on this machine, with a bucket."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*server.get_host_and_port()))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    boto3.client("s3").create_bucket(Bucket="ledgers")
+    objects._client.cache_clear()
+    yield "s3://ledgers"
+    server.stop()
+    objects._client.cache_clear()
+
+
+def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = Ledger(f"{bucket}/produced").writer("orders")
+    writer.note(
+        [Row("delivered", SHARD, number, count, 5) for number, count in (("100", 3), ("200", 1), ("300", 2))]
+    )
+    writer.close()
+    ledger = Ledger(f"{bucket}/handled")
+    sides = ["audit", "--produced", f"{bucket}/produced/", "--handled", f"{bucket}/handled", "--json"]
+    process_user_records({"Records": lambda_event()["Records"][:1]}, lambda record: None, ledger=ledger)
+    assert main(sides) == 1
+    assert json.loads(capsys.readouterr().out)["userRecords"]["tooEarly"] == 3
+    process_user_records({"Records": lambda_event()["Records"][2:]}, lambda record: None, ledger=ledger)
+    assert main(sides) == 1
+    assert json.loads(capsys.readouterr().out)["userRecords"]["missing"] == 1
+    process_user_records({"Records": lambda_event()["Records"][1:2]}, lambda record: None, ledger=ledger)
+    assert main(sides) == 0
