@@ -20,7 +20,7 @@ from .main import CLEAN, FINDINGS
 from .options import add_aws, add_limit, add_only, add_paths, add_since, add_stream, add_until
 from .progress import waiting
 from .queue import add_queue, check_queue, of_queue
-from .source import client_of, glue_of, paths_or_stream, places_of
+from .source import client_of, glue_of, paths_or_stream
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -111,7 +111,7 @@ def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tupl
     from ..aws.reading import POLL_INTERVAL, read_stream
 
     if args.only:
-        for item in read_only(client_of(args), args.stream, places_of(args.only)):
+        for item in read_only(client_of(args), args.stream, args.only):
             if isinstance(item, Gone):
                 unreadable.append("gone")
                 note(f"kpl-codec: {item.place.sequence_number}: gone: {item.reason}")

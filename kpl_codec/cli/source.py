@@ -49,15 +49,17 @@ def places_of(path: str) -> list[Place]:
 
 def paths_or_stream(args: argparse.Namespace) -> None:
     """Raises UsageError unless there are either paths, a stream or a queue, and for options that do not go
-    with them."""
+    with them. ``args.only`` becomes the places in that file."""
     if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
         raise UsageError(reason="give either PATH (- for standard input) or --stream NAME")
     if args.follow and not args.stream:
         raise UsageError(reason="--follow goes with --stream")
-    if getattr(args, "only", None) and (not args.stream or args.follow):
+    if args.only and (not args.stream or args.follow):
         raise UsageError(reason="--only goes with --stream, and not with --follow")
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
+    if args.only:  # read before anything is asked for
+        args.only = places_of(args.only)
 
 
 def connection(args: argparse.Namespace) -> dict[str, Any]:

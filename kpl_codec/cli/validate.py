@@ -32,7 +32,6 @@ from .source import (
     load_shard_map,
     location_of,
     paths_or_stream,
-    places_of,
 )
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
                 args.output,
                 engine=engine,
                 start=args.since or "TRIM_HORIZON",
-                only=places_of(args.only) if args.only else None,
+                only=args.only,
                 user_records=args.user_records,
             )
         return validate(args.paths, shard_map, args.output, engine=engine, user_records=args.user_records)

@@ -40,6 +40,7 @@ RECORDS = st.lists(
         st.sampled_from(SHARD_IDS),
         st.none(),
         sub_sequence_number=st.sampled_from([None, None, 3]),
+        record_id=st.none(),
     ),
     max_size=6,
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kpl_codec import schema_registry
 from kpl_codec.aws import AsyncProducer
 from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
 from kpl_codec.testing.faults import FaultProxy, cut_answer, lose_answer, server_error, throttle
@@ -48,6 +49,19 @@ def test_a_cancelled_wait_does_not_take_the_record_back(kinesis_local: LocalKine
 
     asyncio.run(main())
     assert delivered(kinesis_local, stream) == {b"wanted all the same": 1}
+
+
+@pytest.mark.requirement("GSR-8")
+def test_a_put_with_a_schema_is_framed(kinesis_local: LocalKinesis, stream: str) -> None:
+    version = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+
+    async def main() -> None:
+        async with AsyncProducer(stream, client_settings=kinesis_local.client_settings) as producer:
+            await producer.put("k", b"payload", schema=version)
+            await producer.flush()
+
+    asyncio.run(main())
+    assert delivered(kinesis_local, stream) == {schema_registry.frame(b"payload", version): 1}
 
 
 def test_a_cancelled_close_still_gives_every_future_its_result(

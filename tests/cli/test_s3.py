@@ -41,6 +41,7 @@ MAP = ShardMap(
 COMMANDS = [
     ("cat AT/in/", 1),
     ("cat AT/in/shardId-000000000000.json", 0),
+    ("cat --stream orders --only AT/shards.json", 2),
     ("conformance --adapter kpl_codec --kind hash-key --export AT/vectors/", 0),
     ("conformance --adapter kpl_codec --kind hash-key --publish AT/published/", 0),
     ("findings AT/out/", 1),
@@ -58,6 +59,7 @@ COMMANDS = [
     ("shards history --shards AT/shards.json", 0),
     ("shards list --shards AT/shards.json", 0),
     ("shards predict --shards AT/shards.json --keys-from AT/keys.txt", 0),
+    ("validate --stream orders --only AT/shards.json --output AT/new/", 2),
     ("validate --quiet AT/in/ --shards AT/shards.json --output AT/new/", 1),
 ]
 
