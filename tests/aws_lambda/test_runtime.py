@@ -218,7 +218,7 @@ print(*sorted(std))
                 "format", "format.codec", "format.compression", "format.disguises",
                 "format.fields", "format.frame", "format.hash_keys",
                 "format.message",
-                "format.records", "format.size", "format.wire", "lazy", "limits",
+                "format.records", "format.size", "format.wire", "limits",
                 "shards", "shards.lineage", "shards.placement", "shards.sequence_numbers", "shards.shard",
                 "shards.shard_map",
             )
