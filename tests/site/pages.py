@@ -39,6 +39,7 @@ TITLES = {
     ".aws_lambda.aio_queues": "kpl_codec.aws_lambda.aio_queues: the same on asyncio",
     ".aws.queues": "kpl_codec.aws.queues: to look into a queue",
     ".aws.only": "kpl_codec.aws.only: records by sequence number",
+    ".audit": "kpl_codec.audit: ledgers of what was put and handled",
     ".adapters": "kpl_codec.adapters: answers and events",
     ".arrow": "kpl_codec.arrow: tables and batches",
     ".spark": "kpl_codec.spark",
