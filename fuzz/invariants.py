@@ -244,9 +244,11 @@ def check_reference(data: bytes, found: Rows | kpl.DecodeError) -> None:
     except model.Refused as refused:
         expected = refused
     if isinstance(expected, list):
-        assert found == expected
+        assert found == expected, f"spec/reference/model.py takes it; decode: {found}"
     else:
-        assert isinstance(found, kpl.DecodeError), expected
+        assert isinstance(found, kpl.DecodeError), (
+            f"decode takes what spec/reference/model.py does not: {expected}"
+        )
         plain = isinstance(found, kpl.NotAggregated)
         assert expected.plain == plain
         wire_format = {"MSG-1", "MSG-2", "MSG-3", "MSG-4"}

@@ -38,11 +38,12 @@ def defect_codes() -> set[str]:
 def test_every_defect_of_the_decoder_is_a_kind() -> None:
     found = defect_codes()
     assert len(found) > 14
-    assert found <= KINDS.keys()
+    assert found - KINDS.keys() == set(), "each needs a Kind in findings/kinds_bytes.py"
 
 
 def test_every_verdict_but_expected_is_a_kind() -> None:
-    assert {*get_args(Verdict)} - {"expected"} <= KINDS.keys()
+    unknown = {*get_args(Verdict)} - {"expected"} - KINDS.keys()
+    assert unknown == set(), "each needs a Kind in findings/kinds_placement.py"
 
 
 def test_every_kind_is_reported_by_some_code() -> None:
@@ -50,12 +51,14 @@ def test_every_kind_is_reported_by_some_code() -> None:
     paths = [path for end in ("*.py", "*.pyx", "*.pxi", "*.h") for path in PACKAGE.rglob(end)]
     code = "\n".join(path.read_text() for path in paths if not path.match("findings/kinds*"))
     named = {name for name in KINDS if not name.startswith("capture")}
-    assert {name for name in named if f'"{name}"' not in code} == set()
+    unreported = {name for name in named if f'"{name}"' not in code}
+    assert unreported == set(), "nothing reports them: report/scan.py, report/whole.py, watch/judging.py, ..."
 
 
 def test_every_kind_of_watch_is_in_its_chapter() -> None:
     chapter = (SPEC / "10-watch.md").read_text()
-    assert {kind.name for kind in WATCH if f"`{kind.name}`" not in chapter} == set()
+    missing = {kind.name for kind in WATCH if f"`{kind.name}`" not in chapter}
+    assert missing == set(), "the table of section 10.2 has to name them"
 
 
 def test_a_kind_that_nobody_listed_still_has_a_place() -> None:

@@ -176,7 +176,7 @@ def test_every_public_name_has_an_example(module: str) -> None:
     earlier = [thing for before in PUBLIC[: PUBLIC.index(module)] for thing in names_of(before).values()]
     found = [name for names, text in examples_of(module) for name in names if re.search(rf"\b{name}\b", text)]
     wanted = [name for name, thing in names_of(module).items() if not any(thing is one for one in earlier)]
-    assert sorted(found) == sorted(wanted)
+    assert sorted(found) == sorted(wanted), f"spec/api/kpl_codec{module}.md has the examples"
 
 
 def test_links_lead_somewhere() -> None:

@@ -49,7 +49,8 @@ def test_commands_and_options_exist(path: Path) -> None:
 
 def test_the_readme_names_every_command() -> None:
     page = (ROOT / "README.md").read_text()
-    assert {name for name in COMMANDS if f"kpl-codec {name}" not in page} == set()
+    missing = {name for name in COMMANDS if f"kpl-codec {name}" not in page}
+    assert missing == set(), "README.md shows every command"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -231,8 +231,12 @@ def clean_report() -> Report:
     return report_of(tally, shard_map)
 
 
-def many_findings(kinds: Iterable[str] = tuple(KINDS), each: int = 2000) -> Report:
-    """Thousands of findings of every kind, on a stream of 64 shards."""
+#: Not all: the page shares its places among the kinds, and each is to fill more than one batch of 50.
+FIFTY_KINDS = tuple(KINDS)[:50]
+
+
+def many_findings(kinds: Iterable[str] = FIFTY_KINDS, each: int = 2000) -> Report:
+    """Thousands of findings of each kind, on a stream of 64 shards."""
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(64))]
     tally = Tally()
     for shard in shards:

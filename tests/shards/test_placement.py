@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.shards import placement as placement_module
 from kpl_codec.shards import verify_placement
-from kpl_codec.shards.placement import Judge
+from kpl_codec.shards.placement import Judge, Verdict
 
 from .test_shard_map import HALF, MERGED, SPLIT, shard
 
 SPLIT_MAP, MERGED_MAP = kpl.ShardMap(SPLIT), kpl.ShardMap(MERGED)
+SPEC = Path(__file__).parents[2] / "spec"
 ID = [f"shardId-{i:012d}" for i in range(9)]
 EXPIRED = kpl.ShardMap([shard(1, 0, HALF - 1, closed=True), shard(5, 0, 2**128 - 1)])
 # the listing was made between the closing of a parent and ... the parent still open, a grandchild known
@@ -81,3 +86,14 @@ def test_records_are_judged_by_their_effective_hash_key() -> None:
     assert verify_placement(user_record, SPLIT_MAP).verdict == "stray"
     with pytest.raises(kpl.HashKeyError):
         verify_placement(low._replace(explicit_hash_key="x"), SPLIT_MAP)
+
+
+def test_every_verdict_is_in_both_tables_the_schema_and_the_executable_spec() -> None:
+    texts = {
+        "the docstring of shards/placement.py": (placement_module.__doc__ or "", "| {}\n"),
+        "section 4.2": ((SPEC / "04-shards-and-placement.md").read_text(), "| `{}` |\n"),
+        "spec/vectors/schema.json": ((SPEC / "vectors" / "schema.json").read_text(), '"{}"'),
+        "spec/reference/shards.py": ((SPEC / "reference" / "shards.py").read_text(), '"{}"'),
+    }
+    for name, (text, form) in texts.items():
+        assert {word for word in get_args(Verdict) if form.format(word) not in text} == set(), name

@@ -303,6 +303,7 @@ NEEDED: dict[str, dict[str, str]] = {
 #: Options with another unit than the one they are accepted as, or other words.
 OTHER_VALUES = ("consumerMode", "streamARN")
 SPEC = Path(__file__).parents[3] / "spec"
+SOURCE = Path(__file__).parents[3] / "kpl_codec" / "spark" / "source"
 
 
 def rows_of(path: Path, heading: str, end: str) -> list[tuple[str, ...]]:
@@ -325,8 +326,15 @@ def test_the_texts_have_the_options_of_the_table() -> None:
     assert all(note for _, status, note in OTHERS if status == "not needed")
     shown = {name for row in OURS for cell in (row[0], row[2]) for name in re.findall(r"`([\w.]+)`", cell)}
     shown |= {name for name, status, _ in OTHERS if status.startswith(("same", "accepted"))}
-    # Short names that are in no text.
-    assert {name for option in OPTIONS for name in option.names} - shown == {"regionName"}
+    unshown = {name for option in OPTIONS for name in option.names} - shown - {"regionName"}
+    assert unshown == set(), "ours are shown in spec/guides/spark.md; names of others in section 7.9"
+
+
+def test_every_option_is_read() -> None:
+    modules = [path for path in SOURCE.glob("*.py") if path.name != "option_table.py"]
+    code = "\n".join(path.read_text() for path in modules)
+    unread = {option.names[0] for option in OPTIONS if f'"{option.names[0]}"' not in code}
+    assert unread == set(), "parse_options in spark/source/options.py reads them"
 
 
 @pytest.mark.requirement("SPK-64")
