@@ -57,14 +57,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
     add("--unframe", action="store_true", help="take off the frames of Glue Schema Registry")
-    add("--decode", action="store_true", help="the same, and show payloads by their schemas: Avro, JSON")
+    add("--decode", action="store_true", help="as --unframe, and show payloads by their schemas: Avro, JSON")
     add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
-    paths_or_stream(args)
     check_queue(args)
+    paths_or_stream(args)
     unreadable: list[str] = []
     if args.queue:
         records = of_queue(args)
@@ -111,7 +111,8 @@ def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tupl
     from ..aws.reading import POLL_INTERVAL, read_stream
 
     if args.only:
-        for item in read_only(client_of(args), args.stream, places_of(args.only)):
+        places = places_of(args.only)
+        for item in read_only(client_of(args), args.stream, places):
             if isinstance(item, Gone):
                 unreadable.append("gone")
                 note(f"kpl-codec: {item.place.sequence_number}: gone: {item.reason}")
