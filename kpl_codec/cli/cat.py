@@ -73,11 +73,9 @@ def run(args: argparse.Namespace) -> int:
     decode = _decoder(args) if args.decode else None
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     shown = defective = 0
-    what = (
-        f"following {args.stream}"
-        if args.follow
-        else f"reading {args.stream or args.queue or ', '.join(args.paths)}"
-    )
+    paths = ("standard input" if path == "-" else path for path in args.paths)
+    read = args.stream or args.queue or ", ".join(paths)
+    what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as something:
         try:
             for stream, record in _user_records(records, max_size, args.unframe or args.decode):
@@ -115,7 +113,7 @@ def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tupl
         for item in read_only(client_of(args), args.stream, places):
             if isinstance(item, Gone):
                 unreadable.append("gone")
-                note(f"kpl-codec: {item.place.sequence_number}: gone: {item.reason}")
+                note(f"{item.place.sequence_number}: gone: {item.reason}")
             else:
                 yield args.stream, item
         return

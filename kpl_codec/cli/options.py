@@ -73,10 +73,15 @@ def since(text: str) -> Since:
     """beginning, latest, or a `moment`."""
     if text == "beginning":
         return "TRIM_HORIZON"
+    if text == "latest":
+        return "LATEST"
     try:
-        return "LATEST" if text == "latest" else moment(text)
+        begin = moment(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}; or beginning, or latest") from None
+    if begin > datetime.now(timezone.utc):
+        raise argparse.ArgumentTypeError(f"{text!r} is in the future")
+    return begin
 
 
 def role_arn(text: str) -> str:

@@ -216,6 +216,10 @@ def test_paths_stand_before_behind_and_between_options(
             "ago; or beginning, or latest (see kpl-codec cat --help)",
         ),
         (
+            "watch --stream orders --all --since 9999-01-01",
+            "argument --since: '9999-01-01' is in the future (see kpl-codec watch --help)",
+        ),
+        (
             "shards list --stream orders --role-arn reader",
             "argument --role-arn: 'reader' is no role such as arn:aws:iam::123456789012:role/NAME "
             "(see kpl-codec shards list --help)",
