@@ -54,7 +54,8 @@ class Terminal(Outlet):
         self._say(
             f"{seconds:.0f} s: {plural(made, 'call')} ({made / seconds:.2f} a second: {calls or 'none'}), "
             f"{sum(measured.failed.values()):,} failed; {plural(measured.looks, 'look')}, "
-            f"{measured.missed:,} missed; {read['kinesis_records']:,} Kinesis records and {read['bytes']:,} bytes read"
+            f"{measured.missed:,} missed; "
+            f"{read['kinesis_records']:,} Kinesis records and {read['bytes']:,} bytes read"
         )
         writers = self._watcher.watch.last_hour.writers.most_common()
         if writers:
