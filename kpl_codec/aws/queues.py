@@ -44,7 +44,7 @@ class QueueUnavailable(KplError):
     operation: str
     reason: str
     permanent: bool = False
-    text = "{operation} of queue {queue} failed: {code}: {reason}"
+    text = "{operation} failed for queue {queue}: {code}: {reason}"
     concerns = "The consumer of this queue. What it received and did not acknowledge comes again."
     todo = (
         "The code is AWS's own. ResourceNotFoundException: give the queue's ARN (aws kinesis list-queues). "
@@ -55,7 +55,7 @@ class QueueUnavailable(KplError):
     def describe(self) -> str:
         """What failed, and what to check."""
         check = what_to_check(self.code)
-        return super().describe() + (f"; {check}" if check else "")
+        return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
 
 
 class QueuesUnsupported(KplError, RuntimeError):

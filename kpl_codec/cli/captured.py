@@ -51,9 +51,11 @@ def with_standard_input(paths: Sequence[str]) -> Iterator[list[str]]:
 def captured(paths: Sequence[str]) -> Iterator[Captured | Unreadable]:
     """What the files under ``paths`` hold, in order; ``-`` is standard input. Raises InputError."""
     with with_standard_input(paths) as names:
+        told = {name: "standard input" for name, path in zip(names, paths, strict=True) if path == "-"}
         for piece in plan(names):
             for found in read_piece(piece, _Plain(piece.path)):
-                yield from map(_item, found.to_pylist() if isinstance(found, pa.RecordBatch) else found)
+                for row in found.to_pylist() if isinstance(found, pa.RecordBatch) else found:
+                    yield _item({**row, "file": told.get(row["file"], row["file"])} if told else row)
 
 
 class _Plain(Rows):

@@ -57,14 +57,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--data-only", action="store_true", help="the data alone, a newline after each")
     add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
     add("--unframe", action="store_true", help="take off the frames of Glue Schema Registry")
-    add("--decode", action="store_true", help="the same, and show payloads by their schemas: Avro, JSON")
+    add("--decode", action="store_true", help="as --unframe, and show payloads by their schemas: Avro, JSON")
     add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
-    paths_or_stream(args)
     check_queue(args)
+    paths_or_stream(args)
     unreadable: list[str] = []
     if args.queue:
         records = of_queue(args)
@@ -73,11 +73,9 @@ def run(args: argparse.Namespace) -> int:
     decode = _decoder(args) if args.decode else None
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     shown = defective = 0
-    what = (
-        f"following {args.stream}"
-        if args.follow
-        else f"reading {args.stream or args.queue or ', '.join(args.paths)}"
-    )
+    paths = ("standard input" if path == "-" else path for path in args.paths)
+    read = args.stream or args.queue or ", ".join(paths)
+    what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as something:
         try:
             for stream, record in _user_records(records, max_size, args.unframe or args.decode):
@@ -114,7 +112,7 @@ def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tupl
         for item in read_only(client_of(args), args.stream, args.only):
             if isinstance(item, Gone):
                 unreadable.append("gone")
-                note(f"kpl-codec: {item.place.sequence_number}: gone: {item.reason}")
+                note(f"{item.place.sequence_number}: gone: {item.reason}")
             else:
                 yield args.stream, item
         return

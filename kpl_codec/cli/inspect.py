@@ -89,11 +89,11 @@ def _of_capture(path: str, sequence_number: str | None) -> list[KinesisRecord]:
         elif item.code in _OWN_DATA:
             own_data = True
         elif sequence_number is None:
-            raise UsageError(reason=f"a capture, but {item.text} (--raw takes it as one record)")
+            raise UsageError(reason=f"DATA is a capture, but {item.text} (--raw takes it as one record)")
         if len(found) > (sequence_number is None):
             return found
     if not found and (sequence_number is not None or not own_data):
-        raise UsageError(reason="a capture without such a record (--raw takes it as one record)")
+        raise UsageError(reason="DATA is a capture without such a record (--raw takes it as one record)")
     return found
 
 

@@ -12,7 +12,7 @@ from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.allocation import balanced_keys
 from ..shards.skew import Skew, skew_of
-from .options import add_aws, add_json, add_keys, add_limit, add_results, add_shards, at_least
+from .options import add_action, add_aws, add_json, add_keys, add_limit, add_results, add_shards, at_least
 from .progress import waiting
 from .source import hash_keys_from, hashed_keys, load_shard_map
 
@@ -23,12 +23,12 @@ _SHOWN = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    hashing = commands.add_parser("hash", help="the hash key of partition keys (MD5)")
+    hashing = add_action(commands, "hash", "the hash key of partition keys (MD5)")
     add_keys(hashing, explicit=False)
     add_aws(hashing, kinesis=False)
     hashing.set_defaults(action=_hash)
 
-    skew = commands.add_parser("skew", help="how unevenly keys fall on shards")
+    skew = add_action(commands, "skew", "how unevenly keys fall on shards")
     add_keys(skew)
     add_shards(skew, even=True)
     skew.set_defaults(action=_skew)
@@ -46,11 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shards(allocate, required=False, even=True)
     allocate.set_defaults(action=_allocate)
 
-    split = commands.add_parser("split", help="the even split of the key space, as CreateStream cuts it")
+    split = add_action(commands, "split", "the even split of the key space, as CreateStream cuts it")
     split.add_argument("count", metavar="N", type=some, help="into how many ranges")
     split.set_defaults(action=_split)
 
-    hot = commands.add_parser("hot", help="the partition keys with most user records, exactly counted")
+    hot = add_action(commands, "hot", "the partition keys with most user records, exactly counted")
     add_results(hot)
     add_limit(hot, "keys", str(_SHOWN))
     add_aws(hot, kinesis=False)

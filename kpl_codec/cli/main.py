@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
@@ -53,15 +53,27 @@ class Parser(argparse.ArgumentParser):
             return known, []
         if unknown:
             typed = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
-            like = get_close_matches(typed, self._option_string_actions, 1)
             self.error(
-                f"unrecognized arguments: {' '.join(unknown)}{f'; did you mean {like[0]}?' if like else ''}"
+                f"unrecognized arguments: {' '.join(unknown)}{_like(typed, self._option_string_actions)}"
             )
         return known, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += _like(str(value), map(str, action.choices or ()))
+            raise
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for a command line that it cannot read."""
         sys.exit(_failed(f"{message} (see {self.prog} --help)"))
+
+
+def _like(typed: str, known: Iterable[str]) -> str:
+    """Which of the ``known`` may be meant, as the end of an error's text; empty if none is near."""
+    like = get_close_matches(typed, known, 1, 0.7)
+    return f"; did you mean {like[0]}?" if like else ""
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

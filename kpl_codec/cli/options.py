@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 from ..findings import SEVERITIES
 from ..pictures.labels import utc
@@ -73,7 +73,22 @@ def since(text: str) -> Since:
     """beginning, latest, or a `moment`."""
     if text == "beginning":
         return "TRIM_HORIZON"
-    return "LATEST" if text == "latest" else moment(text)
+    if text == "latest":
+        return "LATEST"
+    try:
+        begin = moment(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or beginning, or latest") from None
+    if begin > datetime.now(timezone.utc):
+        raise argparse.ArgumentTypeError(f"{text!r} is in the future")
+    return begin
+
+
+def role_arn(text: str) -> str:
+    """The ARN of a role."""
+    if not re.fullmatch(r"arn:[^:]+:iam::\d{12}:role/\S+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no role such as arn:aws:iam::123456789012:role/NAME")
+    return text
 
 
 def stream_name(text: str) -> str:
@@ -86,6 +101,14 @@ def stream_name(text: str) -> str:
 
 
 # -- what is read ---------------------------------------------------------------------------------
+
+
+def add_action(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
+    """The action ``name`` of a command, and ``what`` it is for."""
+    added: argparse.ArgumentParser = commands.add_parser(
+        name, help=what, description=f"{what[0].upper()}{what[1:]}."
+    )
+    return added
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:
@@ -156,7 +179,7 @@ def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
         text = "another Kinesis server, such as a local one"
         group.add_argument("--endpoint-url", metavar="URL", help=text)
     group.add_argument("--profile", metavar="NAME", help="profile of the AWS configuration")
-    group.add_argument("--role-arn", metavar="ARN", help="role to assume for all calls to AWS")
+    group.add_argument("--role-arn", type=role_arn, metavar="ARN", help="role to assume for all calls to AWS")
 
 
 # -- what is told ---------------------------------------------------------------------------------

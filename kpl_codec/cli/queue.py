@@ -53,6 +53,6 @@ def of_queue(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisReco
             yield None, queue_record(raw)
         if args.restore:
             refused = restore(client, queue, [raw["ReceiptHandle"] for raw in records])
-            note(f"kpl-codec: {len(records) - len(refused)} dead letters restored")
+            note(f"{len(records) - len(refused)} dead letters restored")
             for code in sorted(set(refused.values())):
-                note(f"kpl-codec: {list(refused.values()).count(code)} not restored: {code}")
+                note(f"{list(refused.values()).count(code)} not restored: {code}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..aws_errors import what_to_check
-from ..errors import KplError
+from ..errors import HashKeyError, KplError
 from ..format.hash_keys import parse_hash_key, partition_key_hash
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.live_shard_map import StreamUnavailable
@@ -51,7 +51,8 @@ def paths_or_stream(args: argparse.Namespace) -> None:
     """Raises UsageError unless there are either paths, a stream or a queue, and for options that do not go
     with them. ``args.only`` becomes the places in that file."""
     if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
-        raise UsageError(reason="give either PATH (- for standard input) or --stream NAME")
+        queue = ", or --queue NAME" if hasattr(args, "queue") else ""
+        raise UsageError(reason=f"give either PATH (- for standard input), or --stream NAME{queue}")
     if args.follow and not args.stream:
         raise UsageError(reason="--follow goes with --stream")
     if args.only and (not args.stream or args.follow):
@@ -103,7 +104,9 @@ def glue_of(args: argparse.Namespace) -> Any:
         return kinesis_client(service="glue", **settings, connect_timeout=4.0, read_timeout=8.0)
     except CALL_ERRORS as error:
         failure = failure_of(error)
-        raise UsageError(reason=f"Glue: {failure.reason}; {what_to_check(failure.code)}") from None
+        raise UsageError(
+            reason=f"Glue: {failure.reason.rstrip('.')}; {what_to_check(failure.code)}"
+        ) from None
 
 
 def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:
@@ -141,7 +144,10 @@ def hash_keys_from(path: str) -> list[int]:
 def hash_key_of(key: str, *, explicit: bool) -> int:
     """The hash key of a partition key, or of the text of an explicit one. Raises UsageError, HashKeyError."""
     if explicit:
-        return parse_hash_key(key)
+        try:
+            return parse_hash_key(key)
+        except HashKeyError as error:
+            raise HashKeyError(reason=f"{key!r} is {error.reason}") from None
     if not 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH:
         raise UsageError(
             reason=f"no partition key: {len(key)} characters (Kinesis takes 1 to {MAX_PARTITION_KEY_LENGTH})"

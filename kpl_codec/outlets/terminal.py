@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..pictures.labels import safe_lines
+from ..pictures.labels import plural, safe_lines
 from ..pictures.terminal import json_line, write_on
 from ..watch import Watch, WatchFinding
 from ..watch.measures import Measure
@@ -52,9 +52,10 @@ class Terminal(Outlet):
         if measured.looks and self._watcher.worst is None:
             self._say("nothing was found in what was read")
         self._say(
-            f"{seconds:.0f} s: {made:,} calls ({made / seconds:.2f} a second: {calls or 'none'}), "
-            f"{sum(measured.failed.values()):,} failed; {measured.looks:,} looks, {measured.missed:,} "
-            f"missed; {read['kinesis_records']:,} Kinesis records and {read['bytes']:,} bytes read"
+            f"{seconds:.0f} s: {plural(made, 'call')} ({made / seconds:.2f} a second: {calls or 'none'}), "
+            f"{sum(measured.failed.values()):,} failed; {plural(measured.looks, 'look')}, "
+            f"{measured.missed:,} missed; "
+            f"{read['kinesis_records']:,} Kinesis records and {read['bytes']:,} bytes read"
         )
         writers = self._watcher.watch.last_hour.writers.most_common()
         if writers:

@@ -266,7 +266,7 @@ class Scan:
         if cause is not None:
             tally.add_cause(cause.name, counts["user_records"], counts["dropped"])
         held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
-        of = "user record is" if outside == 1 else "user records are"
+        are = "is" if outside == 1 else "are"
         yield Finding(
             f"{kind}-aggregate",
             **run.place,
@@ -275,7 +275,7 @@ class Scan:
             outside=outside,
             dropped=counts["dropped"],
             cause=cause.name if cause else None,
-            detail=f"{outside} of {counts['user_records']} {of} outside the shard's range"
+            detail=f"{outside} of {counts['user_records']} user records {are} outside the shard's range"
             + (f"; {CAUSES[cause.name]}{held}" if cause else ""),
         )
 

@@ -23,7 +23,7 @@ class StreamUnavailable(KplError):
     operation: str
     reason: str
     permanent: bool = False
-    text = "{operation} of stream {stream} failed: {code}: {reason}"
+    text = "{operation} failed for stream {stream}: {code}: {reason}"
     concerns = "Whoever needs the shard map now. A map read before stays in use."
     todo = (
         "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
@@ -34,7 +34,7 @@ class StreamUnavailable(KplError):
     def describe(self) -> str:
         """What failed, and what to check."""
         check = what_to_check(self.code)
-        return super().describe() + (f"; {check}" if check else "")
+        return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
 
 
 class KnownShards:

@@ -107,6 +107,14 @@ def test_what_is_defective_is_shown_and_what_is_unreadable_is_told(
     assert err.count("other.json") >= 2
 
 
+def test_what_standard_input_holds_is_not_told_by_a_temporary_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
+    assert main(["cat", "-"]) == 1
+    assert capsys.readouterr().err.startswith("kpl-codec: standard input, line 1: json: ")
+
+
 def test_a_file_without_a_record_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "shards.json").write_text('{"Shards": [{"ShardId": "shardId-000000000000"}]}')
     assert main(["cat", str(tmp_path / "shards.json")]) == 1

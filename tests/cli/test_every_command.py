@@ -221,6 +221,21 @@ def test_paths_stand_before_behind_and_between_options(
             "keys hash a --nothing-like-it",
             "unrecognized arguments: --nothing-like-it (see kpl-codec keys hash --help)",
         ),
+        ("cat a --json", "unrecognized arguments: --json (see kpl-codec cat --help)"),  # not --only
+        (
+            "cat a --since yesterday",
+            "argument --since: 'yesterday' is no time such as 2026-01-31T12:00:00Z, or 5m for five minutes "
+            "ago; or beginning, or latest (see kpl-codec cat --help)",
+        ),
+        (
+            "watch --stream orders --all --since 9999-01-01",
+            "argument --since: '9999-01-01' is in the future (see kpl-codec watch --help)",
+        ),
+        (
+            "shards list --stream orders --role-arn reader",
+            "argument --role-arn: 'reader' is no role such as arn:aws:iam::123456789012:role/NAME "
+            "(see kpl-codec shards list --help)",
+        ),
     ],
 )
 def test_an_unknown_option_names_the_command_and_the_option_most_like_it(
@@ -228,6 +243,34 @@ def test_an_unknown_option_names_the_command_and_the_option_most_like_it(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(line.split())
+    assert capsys.readouterr().err == f"kpl-codec: {said}\n"
+
+
+@pytest.mark.parametrize("line", ["vlidate a", "shards lst", "findings a --severity critcal"])
+def test_a_misspelt_choice_names_the_one_most_like_it(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(line.split())
+    meant = {"vlidate a": "validate", "shards lst": "list"}.get(line, "critical")
+    assert f"; did you mean {meant}? (see kpl-codec" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("cat", "give either PATH (- for standard input), or --stream NAME, or --queue NAME"),
+        ("validate --output c", "give either PATH (- for standard input), or --stream NAME"),
+        ("cat --dead-letters", "--dead-letters goes with --queue, and --restore with --dead-letters"),
+        ("cat --stream orders --only nowhere.json", "cannot read nowhere.json: No such file or directory"),
+        (
+            "shards predict x --explicit --shards SHARDS",
+            "no hash key: 'x' is not a canonical decimal number [KEY-3]",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_said_before_anything_is_asked(
+    line: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.replace("SHARDS", f"{folder}/shards.json").split()) == 2
     assert capsys.readouterr().err == f"kpl-codec: {said}\n"
 
 

@@ -63,7 +63,7 @@ def test_dead_letters_are_looked_into_and_restored(
     assert len(lines(capsys, "--queue", queue, *there)) == 6
     assert len(lines(capsys, "--queue", queue, "--dead-letters", *there)) == 6
     assert main(["cat", "--queue", queue, "--dead-letters", "--restore", *there]) == 0
-    assert "2 dead letters restored" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines()[-1] == "kpl-codec: 2 dead letters restored"
     assert len(lines(capsys, "--queue", queue, *there)) == 6
 
 

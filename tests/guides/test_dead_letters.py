@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from moto import mock_aws
 
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import DeliveryError, Put
@@ -127,3 +130,44 @@ def test_a_file_that_was_cut_off_gives_all_whole_lines(
         producer = Producer(spool, 10**9, 0)
         module["DiskSpool"](folder).replay(producer)
         assert producer.put_again == puts[: whole[:cut].count(b"\n")]
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="captures")
+        yield client
+
+
+def test_a_replay_from_s3_in_an_outage_ends_and_loses_nothing(module: dict[str, Any], bucket: Any) -> None:
+    spool = module["S3Spool"](bucket, "captures")
+    puts = [Put(f"key-{n}", b"") for n in range(7)]
+    for put in puts:
+        spool(failed(put))
+    producer = Producer(spool, 60, 10**9)
+    assert spool.replay(producer) == 7
+    last = Producer(spool, 10**9, 0)
+    assert spool.replay(last) == 7
+    assert set(last.put_again) == set(producer.put_again) == set(puts)
+    assert spool.replay(last) == 0
+
+
+def test_two_processes_may_replay_from_s3_at_once(module: dict[str, Any], bucket: Any) -> None:
+    spool = module["S3Spool"](bucket, "captures")
+    puts = [Put(f"key-{n}", b"") for n in range(7)]
+    for put in puts:
+        spool(failed(put))
+    other = Producer(spool, 10**9, 0)
+
+    class Slow(Producer):
+        def put(self, *arguments: Any) -> None:
+            super().put(*arguments)
+            spool.replay(other)  # takes everything while this one has the first page in its hands
+
+    slow = Slow(spool, 10**9, 0)
+    assert spool.replay(slow) == 1
+    assert set(other.put_again) == set(puts)

@@ -19,6 +19,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kpl_codec.cli.main import main
 from kpl_codec.outlets.alarms import alarms
 from kpl_codec.outlets.emf import EmfLines
 from kpl_codec.outlets.opentelemetry import OpenTelemetryOutlet
@@ -223,6 +224,14 @@ def test_cloudformation_alarms_lint_clean_and_name_real_metrics():
     for resource in resources.values():
         assert resource["Properties"]["MetricName"] in names
         assert resource["Properties"]["Namespace"] == NAMESPACE
+
+
+@pytest.mark.parametrize("what", ["cloudformation", "terraform", "prometheus-rules"])
+def test_a_template_names_the_command_that_printed_it(what, capsys):
+    text = alarms(what, "orders")
+    (line,) = (line for line in text.splitlines() if "Printed by: kpl-codec " in line)
+    assert main(line.partition("kpl-codec ")[2].split()) == 0
+    assert capsys.readouterr().out.strip() == text.strip()
 
 
 def test_terraform_alarms_parse_and_name_real_metrics():

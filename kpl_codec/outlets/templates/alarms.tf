@@ -1,5 +1,5 @@
 # Alarms on what `kpl-codec watch --stream @STREAM@ --emf` measures.
-# Printed by: kpl-codec watch --print-alarms terraform --stream @STREAM@
+# Printed by: kpl-codec watch --print terraform --stream @STREAM@
 
 variable "kpl_watch_topic_arns" {
   description = "SNS topics to tell"
