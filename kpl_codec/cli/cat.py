@@ -105,26 +105,34 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
-    from ..aws.only import Gone, read_only
+    """Sees that the stream is there before it returns."""
     from ..aws.reading import POLL_INTERVAL, read_stream
 
+    client = client_of(args)
     if args.only:
-        for item in read_only(client_of(args), args.stream, args.only):
-            if isinstance(item, Gone):
-                unreadable.append("gone")
-                note(f"{item.place.sequence_number}: gone: {item.reason}")
-            else:
-                yield args.stream, item
-        return
+        return _only(client, args, unreadable)
     records = read_stream(
-        client_of(args),
+        client,
         args.stream,
         start=args.since or ("LATEST" if args.follow else "TRIM_HORIZON"),
         follow=args.follow,
         shard_ids=args.shard_id,
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
-    yield from ((args.stream, record) for record in records)
+    return ((args.stream, record) for record in records)
+
+
+def _only(
+    client: Any, args: argparse.Namespace, unreadable: list[str]
+) -> Iterator[tuple[str | None, KinesisRecord]]:
+    from ..aws.only import Gone, read_only
+
+    for item in read_only(client, args.stream, args.only):
+        if isinstance(item, Gone):
+            unreadable.append("gone")
+            note(f"{item.place.sequence_number}: gone: {item.reason}")
+        else:
+            yield args.stream, item
 
 
 def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,8 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", address)
+    # What servers of this process hold is one store: another guide may have left something.
+    urllib.request.urlopen(f"{address}/moto-api/reset", data=b"")
     boto3.client("s3").create_bucket(Bucket="captures")
     yield
     server.stop()
