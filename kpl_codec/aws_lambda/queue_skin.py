@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,7 +52,7 @@ class Sigterm:
 SIGTERM = Sigterm()
 
 
-class Skin:
+class Skin(ABC):
     """One consumer. ``handle`` and ``once`` are the caller's; ``stop`` is an event."""
 
     def __init__(
@@ -172,22 +173,22 @@ class Skin:
 
     # -- what differs ---------------------------------------------------------------------------
 
+    @abstractmethod
     async def result(self, made: object) -> None:
         """Take what a handler or ``once`` has returned. Raises TypeError for what must not be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def nested(self, steps: Coroutine[Any, Any, None]) -> Any:
         """What the call that ``once`` is given returns."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def all_of(self, records: list[Received]) -> None:
         """`one` for each, and meanwhile `beat` every ``consumer.beat`` seconds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sleep(self, seconds: float) -> Any:
         """Wait; on asyncio an awaitable of that."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wait(self, seconds: float) -> Any:
         """The same, but until ``stop`` is set. Gives whether it is."""
-        raise NotImplementedError

@@ -31,6 +31,10 @@ class Count(NamedTuple):
 def headline(report: Report) -> str:
     """The outcome in two or three words."""
     lost = report.totals.lost_at_kcl
+    if report.audit:
+        if any(cell.missing for cell in report.audit):
+            return "User records are missing"
+        return "Not all is known" if report.kinds else "Everything was handled"
     if not report.totals.kinesis_records:
         return "Nothing was read"
     if lost:
@@ -45,6 +49,13 @@ def headline(report: Report) -> str:
 def verdict(report: Report) -> str:
     """The result in one sentence."""
     lost = report.totals.lost_at_kcl
+    if report.audit:
+        missing = sum(cell.missing for cell in report.audit)
+        early = sum(cell.too_early for cell in report.audit)
+        return (
+            f"{plural(missing, 'user record')} put and never handled; "
+            f"too early to say of {plural(early, 'user record')}."
+        )
     if not report.totals.kinesis_records:
         return "Not one Kinesis record was read, so nothing is known about the stream."
     if report.about.sample is not None and (report.about.sample.estimated_loss or report.clean):

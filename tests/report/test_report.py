@@ -20,7 +20,7 @@ from kpl_codec.pictures.drawing import element, join
 from kpl_codec.pictures.labels import percent, size
 from kpl_codec.report.counters import Tally
 from kpl_codec.report.layout import summary_text
-from kpl_codec.report.model import Report
+from kpl_codec.report.model import AuditCell, Report
 from kpl_codec.report.page import render_page
 from kpl_codec.report.summary import verdict
 from kpl_codec.report.whole import findings_of_the_whole
@@ -144,6 +144,28 @@ def test_nothing_read_is_not_clean(reports: dict[str, Report]) -> None:
     assert [count.kind.name for count in report.kinds] == ["no-records"]
     assert "Nothing was read" in render_page(report)
     assert "nothing is known" in summary_text(report)
+
+
+@pytest.mark.parametrize(
+    ("missing", "early", "known", "said"),
+    [
+        (7, 1, False, "User records are missing"),
+        (0, 1, False, "Not all is known"),
+        (0, 0, True, "Everything"),
+    ],
+)
+def test_the_page_of_an_audit_speaks_of_its_sides(
+    reports: dict[str, Report], missing: int, early: int, known: bool, said: str
+) -> None:
+    """It does not say that nothing was read, and that everything was handled only where that is known."""
+    empty = reports["empty"]
+    cell = AuditCell(empty.about.generated, 60.0, "shardId-000000000000", 10, missing, early)
+    page = render_page(replace(empty, audit=(cell,), kinds=() if known else empty.kinds))
+    assert said in page
+    assert f"{missing} user record" in page
+    assert "Nothing was read" not in page
+    assert "What was read" not in page
+    assert ("Everything was handled" in page) == known
 
 
 def test_shards_have_times_generations_and_shares(reports: dict[str, Report]) -> None:
