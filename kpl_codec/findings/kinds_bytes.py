@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .kind import CAPTURED, NOBODY, RECORD, Kind
+from ..errors import MalformedCode, MalformedMessage
+from .kind import NOBODY, Kind
 
-_BROKEN = (*RECORD, "offset", "record_index", "requirement", "kcl", "detail")
 _REWRITE = (
     "Find and fix its writer. Records already on the stream can be rescued: the report policy "
     "(`kpl-codec cat`) delivers every user record that the bytes still hold."
@@ -20,8 +20,20 @@ _ALL_WHO_OPEN = (
 )
 
 
-def _broken(name: str, title: str, meaning: str, requirement: str, todo: str = _REWRITE) -> Kind:
-    return Kind(name, "error", title, meaning, _ALL_WHO_OPEN, todo, _BROKEN, requirement)
+def _broken(name: str, title: str, meaning: str, requirement: str | None, todo: str = _REWRITE) -> Kind:
+    return Kind(name, "error", title, meaning, _ALL_WHO_OPEN, todo, requirement)
+
+
+_MALFORMED: dict[MalformedCode, str] = {
+    "truncated": "The message ends in the middle of a field",
+    "varint-too-long": "A number of more than ten bytes",
+    "varint-overflow": "A number above 64 bits",
+    "field-number": "Field number 0, or one too large",
+    "wire-type": "A wire type that does not exist",
+    "stray-end-group": "A group that ends before it began",
+    "unterminated-group": "A group that never ends",
+    "too-deep": "Groups nested too deeply: made to crash a consumer",
+}
 
 
 BYTES = (
@@ -34,53 +46,14 @@ BYTES = (
         "FRM-3",
         _CORRUPT,
     ),
-    _broken(
-        "truncated",
-        "The message ends in the middle of a field",
-        "A field says it is longer than what is left. The digest is right, so it was written like this.",
-        "MSG-1",
-    ),
-    _broken(
-        "varint-too-long",
-        "A number of more than ten bytes",
-        "A varint of the message does not end within ten bytes.",
-        "MSG-2",
-    ),
-    _broken(
-        "varint-overflow",
-        "A number above 64 bits",
-        "A varint of the message is larger than any protobuf number. Decoders disagree about its value.",
-        "MSG-3",
-    ),
-    _broken(
-        "field-number",
-        "Field number 0, or one too large",
-        "The message has a field that no schema can have.",
-        "MSG-1",
-    ),
-    _broken(
-        "wire-type",
-        "A wire type that does not exist",
-        "The message has a field of wire type 6 or 7.",
-        "MSG-1",
-    ),
-    _broken(
-        "stray-end-group",
-        "A group that ends before it began",
-        "The message closes a group that is not open.",
-        "MSG-1",
-    ),
-    _broken(
-        "unterminated-group",
-        "A group that never ends",
-        "The message opens a group and does not close it.",
-        "MSG-1",
-    ),
-    _broken(
-        "too-deep",
-        "Groups nested too deeply",
-        "The message nests groups deeper than decoders follow: made to crash a consumer, not to carry data.",
-        "MSG-4",
+    *(
+        _broken(
+            code,
+            title,
+            "The message is no protobuf. Its digest is right, so it was written like this.",
+            MalformedMessage(code=code).requirement,
+        )
+        for code, title in _MALFORMED.items()
     ),
     _broken(
         "wrong-wire-type",
@@ -136,7 +109,6 @@ BYTES = (
         "user record uses it. KPLNET writes such an entry into every aggregate.",
         "Nobody: every consumer, the KCL too, delivers all user records of the aggregate.",
         "Nothing has to be done. Its writer should leave the entry out.",
-        _BROKEN,
         "KEY-8",
     ),
     Kind(
@@ -151,7 +123,6 @@ BYTES = (
         "lose nothing.",
         "Find the writer (spec/12-implementations.md says who does what), and compare a user record's key "
         "with what its data says. The right keys are nowhere on the stream, unless the data has them.",
-        (*RECORD, *CAPTURED),
         "FPR-3",
     ),
     Kind(
@@ -162,7 +133,6 @@ BYTES = (
         "each part of the input; the KPL and kpl_codec are not named.",
         NOBODY,
         "Nothing. spec/12-implementations.md says what its user records come to with each consumer.",
-        (*RECORD, *CAPTURED),
         "FPR-2",
     ),
     Kind(
@@ -174,7 +144,6 @@ BYTES = (
         "Readers of this user record. The KCL with a deserializer for schemas hands it on as it is, with a "
         "warning; if the stream was cut short, AWS's deserializer never returns, and the shard is stuck.",
         "Find its writer by the schema version. With unframe and the report policy it comes as it is.",
-        (*RECORD, *CAPTURED),
         "GSR-3",
     ),
     Kind(
@@ -184,7 +153,6 @@ BYTES = (
         "Its payload in zlib becomes larger than the limit of 64 MiB, perhaps to fill a consumer's memory.",
         "Readers of this user record. The KCL has no limit.",
         "Find its writer by the schema version. max_decompressed_size raises the limit of readers.",
-        (*RECORD, *CAPTURED),
         "GSR-3",
     ),
     Kind(
@@ -195,7 +163,6 @@ BYTES = (
         "part of the input.",
         "Readers that do not take frames off: they get 18 bytes before each payload.",
         "Nothing. The guide schema-registry.md says how each kind of reader takes frames off.",
-        (*RECORD, *CAPTURED),
         "GSR-11",
     ),
     Kind(
@@ -206,7 +173,6 @@ BYTES = (
         "changed.",
         "Readers that decode all user records of an aggregate by one schema.",
         "Decode each user record by its own schema version.",
-        (*RECORD, *CAPTURED),
         "GSR-11",
     ),
     _broken(

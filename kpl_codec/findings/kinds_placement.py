@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .kind import NOBODY, ON_SHARD, ONLY_THE_CHECK, RECORD, Kind
+from .kind import NOBODY, ONLY_THE_CHECK, Kind
 
-_AGGREGATE = ("shard_id", "sequence_number", "inside", "outside", "dropped", "cause", "detail")
 _RANGE_RULE = (
     "KCL consumers: they alone compare hash keys with the range of the shard, and lose these user records. "
     "Lambda functions, Firehose and Spark sources that deaggregate deliver them. Readers that do not "
@@ -24,7 +23,6 @@ PLACEMENT = (
         "records of an aggregate one explicit hash key. Until then do not read this stream with the KCL: "
         "read it with the report policy. `kpl-codec repair` puts the user records again where "
         "they belong.",
-        ("aggregates", "user_records", "shard_id", "sequence_number", "detail"),
         "PLC-5",
     ),
     Kind(
@@ -36,7 +34,6 @@ PLACEMENT = (
         _RANGE_RULE,
         "If the cause is a split: KPL 0.15.11 and later reports such user records as put, and they are lost; "
         "put them again (`kpl-codec repair`). If no reshard explains it: see naive-aggregator.",
-        _AGGREGATE,
         "PLC-5",
     ),
     Kind(
@@ -50,7 +47,6 @@ PLACEMENT = (
         "Look for the same user records on the expected shard. If they are not there, put them again "
         "(`kpl-codec repair`) and fix the writer: it must put an aggregate under the hash key of "
         "its user records.",
-        _AGGREGATE,
         "PLC-3",
     ),
     Kind(
@@ -61,7 +57,6 @@ PLACEMENT = (
         "a tag on the copies or the log of the repair says so.",
         "Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.",
         "Nothing.",
-        ("shard_id", "sequence_number", "user_records", "detail"),
         "SPK-34",
     ),
     Kind(
@@ -74,7 +69,6 @@ PLACEMENT = (
         "readers too. The record itself reaches all of them.",
         "Check which stream and which put this record came from: the service itself puts a record where its "
         "hash key says.",
-        (*RECORD, "expected_shard_id"),
         "PLC-3",
     ),
     Kind(
@@ -85,7 +79,6 @@ PLACEMENT = (
         "the stream was resharded after the map was taken.",
         ONLY_THE_CHECK,
         "Take the shard listing again (`aws kinesis list-shards`) and validate once more.",
-        ON_SHARD,
         "PLC-4",
     ),
     Kind(
@@ -96,7 +89,6 @@ PLACEMENT = (
         "belonged when they were written.",
         NOBODY,
         "Nothing. Consumers read a closed shard to its end before its children.",
-        ON_SHARD,
         "PLC-4",
     ),
     Kind(
@@ -108,7 +100,6 @@ PLACEMENT = (
         "records from a queue have none.",
         ONLY_THE_CHECK,
         "Validate with a listing of this stream, taken while the shard was still listed.",
-        ON_SHARD,
         "SHD-4",
     ),
     Kind(
@@ -120,7 +111,6 @@ PLACEMENT = (
         NOBODY,
         "Nothing, if the writers use explicit hash keys. If none of them does, the shard map is of another "
         "stream.",
-        ON_SHARD,
         "PLC-2",
     ),
     Kind(
@@ -133,7 +123,6 @@ PLACEMENT = (
         "KCL consumers. "
         "Lambda, Firehose and Spark sources do not compare hash keys with ranges: they lose nothing.",
         "Do not aggregate on such a stream, or do not read it with the KCL's deaggregation.",
-        ("user_records", "dropped", "detail"),
         "PLC-1",
     ),
     Kind(
@@ -146,7 +135,6 @@ PLACEMENT = (
         "Look for hot keys: `kpl-codec keys hot DIR`, with the folder of these results. If one key is hot, "
         "a split does not help: spread that key, or let the producer choose keys. If many keys are, split "
         "the shard.",
-        ON_SHARD,
         "HKA-8",
     ),
     Kind(
@@ -156,7 +144,6 @@ PLACEMENT = (
         "The shard's parent has expired, so this listing does not say what lay on it.",
         ONLY_THE_CHECK,
         "Nothing.",
-        ("shard_id", "detail"),
         "SHD-5",
     ),
     Kind(
@@ -167,7 +154,6 @@ PLACEMENT = (
         "created again under its old name.",
         ONLY_THE_CHECK,
         "Take the listing again and compare.",
-        ("shard_id", "detail"),
         "LIN-5",
     ),
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .kind import Kind
 
-_HERE = ("shard_id", "detail")
-
 WATCH = (
     Kind(
         "not-watched",
@@ -14,7 +12,6 @@ WATCH = (
         "For three periods no look at this shard succeeded. What happens on it meanwhile is not known.",
         "Nobody who reads the stream, as far as is known. The watch is blind here.",
         "Look at the error named: permissions, credentials, the network, or a budget that is too small.",
-        _HERE,
         "WCH-22",
     ),
     Kind(
@@ -24,7 +21,6 @@ WATCH = (
         "One key alone gets at least half of what the mean shard gets.",
         "Readers and writers of its shard, which reaches its limits while others are idle.",
         "Splitting the shard does not help. Spread that key over several, or let the producer choose keys.",
-        _HERE,
         "WCH-19",
     ),
     Kind(
@@ -36,7 +32,6 @@ WATCH = (
         "Whoever waits for this consumer's output. If the watch is late, so are its findings.",
         "Give the consumer more concurrency, or find what it waits for. Give the watch a larger budget, or a "
         "smaller share to read.",
-        _HERE,
         "WCH-32",
     ),
     Kind(
@@ -46,7 +41,6 @@ WATCH = (
         "The readers of this shard together ask for more than 5 calls or 2 MiB a second.",
         "All GetRecords readers of the shard, this watch too; it waits longer and longer.",
         "Use enhanced fan-out for the heaviest reader, or let each read less often.",
-        _HERE,
     ),
     Kind(
         "stream-recreated",
@@ -55,7 +49,6 @@ WATCH = (
         "It has its old name, but none of its old records. What was known of the old one was forgotten.",
         "Consumers with checkpoints: their sequence numbers are of a stream that is gone.",
         "Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.",
-        _HERE,
         "WCH-11",
     ),
 )
@@ -77,7 +70,6 @@ CHANNELS = (
         "documentation; it was not observed.",
         "Whoever reads the channel's table or objects. All other readers of the stream get everything.",
         _TO_DO,
-        ("aggregates", "detail"),
         "CHN-1",
     ),
     Kind(
@@ -89,7 +81,6 @@ CHANNELS = (
         "Whoever reads the channel's objects: the user records are within frames.",
         "Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. For a format that is not known allow "
         "kinesis:ListChannels and kinesis:DescribeChannel.",
-        ("aggregates", "detail"),
         "CHN-1",
     ),
 )

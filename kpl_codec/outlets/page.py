@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -44,9 +43,8 @@ def report_of(watch: Watch, now: float) -> Report:
     for finding in last_hour.findings():
         seen = finding.lost.seen if finding.lost is not None else None
         if seen:
-            dropped = tally.losses.setdefault(_reason(finding.kind), [0, 0])
-            dropped[0] += finding.kinesis_records
-            dropped[1] += seen
+            reason = finding.kind if finding.kind in REASONS else "out-of-range"
+            tally.add("losses", reason, finding.kinesis_records, seen)
         aggregates = finding.kinesis_records or None
         tally.add_finding(
             replace(finding, user_records=seen, dropped=seen, aggregates=aggregates, detail=finding.text)
@@ -71,29 +69,22 @@ def report_of(watch: Watch, now: float) -> Report:
 
 def _add_minute(tally: Tally, shard_id: str | None, number: int, minute: Minute, now: float) -> None:
     # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
-    aggregated = minute.kinesis_records - minute.writers["plain"] - minute.broken_frames
+    plain, broken = minute.writers["plain"], minute.broken_frames
+    aggregated = minute.kinesis_records - plain - broken
+    tally.records.update(kinesis=minute.kinesis_records, plain=plain, broken=broken, aggregated=aggregated)
+    tally.records += minute.aggregates
     for (verdict, fate), count in minute.fates.items():
-        size = minute.fate_bytes[verdict, fate]
         home = shard_id if verdict == "expected" else None
-        tally.add_group(shard_id, home, verdict, fate, count, size, None)
-    tally.kinesis_records += minute.kinesis_records
-    tally.plain_records += minute.writers["plain"]
-    tally.broken_frames += minute.broken_frames
-    tally.aggregates += Counter({"": aggregated, **minute.aggregates})
+        size = minute.fate_bytes[verdict, fate]
+        tally.add("groups", (shard_id, home, verdict, fate), count, size, None)
     if not minute.kinesis_records:
         return
-    tally.add_kinesis_records(shard_id, minute.kinesis_records, aggregated)
     last = round(minute.newest) or number * MINUTE
-    tally.add_arrivals(shard_id, min(number * MINUTE, last), last)
+    tally.add("shards", shard_id, minute.kinesis_records, aggregated, min(number * MINUTE, last), last)
     if (number + 1) * MINUTE <= now:  # a minute that is not over would look like traffic that stops
         lost = sum(count for (_, fate), count in minute.fates.items() if fate == "dropped")
         size = minute.fate_bytes.total()
-        tally.add_cell(number * MINUTE, shard_id, minute.fates.total(), size, lost)
-
-
-def _reason(kind: str) -> str:
-    """Why the KCL drops user records of a kind of finding, as `summary.REASONS` names it."""
-    return kind if kind in REASONS else "out-of-range"
+        tally.add("cells", (number * MINUTE, shard_id), minute.fates.total(), size, lost)
 
 
 class PageServer(ServerThread, Outlet):

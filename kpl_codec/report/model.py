@@ -20,8 +20,7 @@ NOT_JUDGED = "not-judged"
 NO_SHARD = "(no shard)"
 
 
-@dataclass(frozen=True, slots=True)
-class KindCount:
+class KindCount(NamedTuple):
     """How many findings of one kind there are, and how many user records they are about."""
 
     kind: Kind
@@ -57,8 +56,7 @@ class Totals:
         return self.kcl.get("dropped", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class KclLoss:
+class KclLoss(NamedTuple):
     """User records that the KCL drops for one reason (see `kcl.Outcome`), in how many aggregates."""
 
     reason: str
@@ -66,8 +64,7 @@ class KclLoss:
     user_records: int
 
 
-@dataclass(frozen=True, slots=True)
-class CauseCount:
+class CauseCount(NamedTuple):
     """Aggregates with user records outside their shard's range that have one cause, a key of
     `shards.misplacement_causes.CAUSES`, all user records in them, and those that the KCL drops."""
 
@@ -115,8 +112,7 @@ class ShardFacts:
         return (self.end - self.start + 1) / 2**128
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
+class Landing(NamedTuple):
     """User records that lie on ``shard_id`` and whose hash key belongs to ``expected_shard_id`` now."""
 
     shard_id: str | None
@@ -125,8 +121,7 @@ class Landing:
     user_records: int
 
 
-@dataclass(frozen=True, slots=True)
-class RateCell:
+class RateCell(NamedTuple):
     """What arrived on one shard in one bucket of time."""
 
     start: datetime

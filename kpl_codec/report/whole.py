@@ -35,7 +35,7 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> li
 
 
 def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Iterable[Finding]:
-    if not tally.kinesis_records:
+    if not tally.records["kinesis"]:
         yield Finding(
             kind="no-records",
             detail="there is not one Kinesis record in the input",
