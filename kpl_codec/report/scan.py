@@ -33,7 +33,7 @@ from ..shards.placement import aggregate_kind
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, Tally
 from .model import NOT_JUDGED
-from .rows import Array, Rows, Run, Sums
+from .rows import EVIDENCE, PLACE, Array, Rows, Run, Sums
 
 _TYPES = {
     "str | None": pa.string(),
@@ -155,35 +155,21 @@ class Scan:
 
     def _defects(self, rows: Rows) -> Iterator[Finding]:
         defective = np.flatnonzero(rows.defective)
-        rows.load(defective)
-        for row in defective.tolist():
+        for row, evidence in zip(defective.tolist(), rows.evidence(defective, EVIDENCE), strict=True):
             captured = rows.sub[row] < -1
-            code = rows.value("error", row)
+            code = rows.text("error", row) or ""
             of_capture = captured and not code.startswith("capture") and code not in KINDS
             yield Finding(
                 kind=f"capture-{code}" if of_capture else code,
                 sub_sequence_number=None if captured else int(rows.sub[row]),
-                expected_shard_id=rows.value("expectedShardId", row),
                 user_records=1 if rows.sub[row] >= 0 else 0,
-                kcl=rows.value("kcl", row),
-                offset=rows.value("errorOffset", row),
-                record_index=rows.value("errorRecordIndex", row),
-                requirement=rows.value("errorRequirement", row),
-                detail=rows.value("errorText", row),
-                **rows.place(row),
+                **evidence,
             )
         # A plain record whose explicit hash key is in the capture; those of aggregates count as a whole.
         astray = np.flatnonzero(rows.is_placed("stray") & ~rows.aggregated)
-        rows.load(astray)
-        for row in astray.tolist():
-            yield Finding(
-                "stray",
-                sub_sequence_number=int(rows.sub[row]),
-                expected_shard_id=rows.value("expectedShardId", row),
-                user_records=1,
-                kcl=rows.value("kcl", row),
-                **rows.place(row),
-            )
+        fields = (*PLACE, "expected_shard_id", "kcl")
+        for row, evidence in zip(astray.tolist(), rows.evidence(astray, fields), strict=True):
+            yield Finding("stray", sub_sequence_number=int(rows.sub[row]), user_records=1, **evidence)
 
     # -- Kinesis records as a whole -------------------------------------------------------------
 
@@ -211,12 +197,12 @@ class Scan:
             self.tally.add("shards", rows.texts["shardId"][code], kinesis_records, aggregated, None, None)
         ends = np.append(firsts[1:], len(rows.sub))
         unusual = np.flatnonzero(~usual & (rows.sub[firsts] >= -1))
-        rows.load(firsts[unusual])
-        for number in unusual.tolist():
+        places = rows.evidence(firsts[unusual], PLACE)
+        for number, place in zip(unusual.tolist(), places, strict=True):
             first, end = int(firsts[number]), int(ends[number])
             run = self._open if number == 0 and continued else None
             if run is None:
-                run = rows.run(first)
+                run = Run(place, started=bool(rows.sub[first] <= 0))
             self._extend(run, rows, first, end, runs)
             self._open = run if number == len(firsts) - 1 else None
             if self._open is None:
@@ -224,9 +210,9 @@ class Scan:
 
     def _extend(self, run: Run, rows: Rows, first: int, end: int, runs: Sums) -> None:
         at = int(np.searchsorted(runs.firsts, first))
-        run.empty = run.empty or rows.value("error", first) == "no-user-records"
+        run.empty = run.empty or rows.text("error", first) == "no-user-records"
         if runs.of["dropped"][at] and not run.counts["dropped"]:
-            run.drop_error = rows.value("error", first + int(np.argmax(rows.dropped[first:end])))
+            run.drop_error = rows.text("error", first + int(np.argmax(rows.dropped[first:end])))
         run.counts.update({name: int(sums[at]) for name, sums in runs.of.items()})
         if self._map is not None and run.counts["aggregated"]:
             keys = rows.keys(first, end)
