@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from ..findings import SEVERITIES
 from ..format.records import KinesisRecord
 from ..shards.shard_map import ShardMap
 from .estimates import Estimate, Sample, estimate
 from .findings import WatchFinding
-from .judging import Fault, Judge
+from .judging import Fault, Judge, Look
 from .kept import Kept
 from .minutes import MINUTE, FindingKey, Load, Losses, Minute, OpenFinding, Wrong, load_of
 from .uneven import HotKeys, skewed_shards
@@ -31,20 +31,6 @@ HOUR: Final = 3600
 #: How many findings are kept separately; later ones count for `OTHERS`.
 MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
-
-
-class Look(NamedTuple):
-    """Where some records come from. ``number``: the same for all answers of one look.
-
-    ``scale``: slots in a period, of which this look reads one; 1 where all of the shard's time is read.
-    ``end_ms``: the end of the slot. ``rereads``: see `Judge.judge`.
-    """
-
-    shard_id: str | None
-    number: int
-    scale: float = 1.0
-    end_ms: float = float("inf")
-    rereads: bool = False
 
 
 class LastHour:
@@ -107,21 +93,18 @@ class LastHour:
 
     def observe(self, look: Look, records: Sequence[KinesisRecord], now: float) -> list[WatchFinding]:
         """Judge ``records``, all of one shard; gives the findings to tell of now."""
-        judged = self._judge.judge(records, look=look.number, rereads=look.rereads, end_ms=look.end_ms)
-        counts = judged.counts
         minute = self._minute(look.shard_id, now)
-        minute.add(counts)
-        for name in ("kinesis_records", "user_records", "bytes", "reread"):
-            self.totals[name] += getattr(counts, name)
-        self.writers.update(counts.writers)
+        judged = self._judge.judge(records, look, minute)
+        self.totals.update(judged.read)
+        self.writers.update(judged.writers)
         self._keys.count(look.shard_id, judged.keys, now, stands_for=look.scale)
         findings: list[WatchFinding] = []
         for wrong, fault in judged.faults.items():
             self.totals["lost"] += fault.lost + fault.outside
             self._count_losses(look, wrong, fault, minute)
             findings += self._seen(wrong, look.shard_id, now, fault)
-        if self._late is not None and counts.newest:
-            lag = now - counts.newest
+        if self._late is not None and judged.newest:
+            lag = now - judged.newest
             detail = f"{lag:.0f} s from arrival to now"
             findings += self.lag(look.shard_id, lag, now, allowed=self._late, detail=detail)
         return findings
