@@ -95,8 +95,8 @@ class Kept(NamedTuple):
             raise KeptStateError(reason="it is not as it was saved")
         minutes: dict[str | None, dict[int, Minute]] = {}
         for shard_id, number, numbers, losses in body["minutes"]:
-            lost = {Wrong(*one[:3]): Losses(*one[3:]) for one in losses}
-            minutes.setdefault(shard_id, {})[number] = Minute(*numbers, lost)
+            minute = minutes.setdefault(shard_id, {})[number] = Minute(*numbers)
+            minute.losses = {Wrong(*one[:3]): Losses(*one[3:]) for one in losses}
         return cls(
             body["at"],
             {shard_id: KeptShard(*row) for shard_id, row in body["shards"].items()},

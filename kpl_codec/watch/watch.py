@@ -331,7 +331,7 @@ class Watch:
             self.measured.missed += time.stands_for_ms // self._sampling.period_ms
             return []
         self.measured.looks += 1
-        return self.last_hour.settle(Wrong("not-watched"), shard.shard_id, now)
+        return self.last_hour.settle(Wrong("not-watched"), shard.shard_id)
 
     def fail(self, call: Call, failure: Failure, now: float) -> list[WatchFinding]:
         """``call`` failed; gives the findings to tell of."""
