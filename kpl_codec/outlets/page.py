@@ -21,15 +21,13 @@ from ..report.model import About, Report, Sample
 from ..report.page import render_page
 from ..report.summary import REASONS
 from ..watch import Watch
-from ..watch.measures import Every, Measure
+from ..watch.measures import Measure
 from ..watch.minutes import MINUTE, Minute
 from .outlet import Outlet
 from .serving import ServerThread
 
-#: Seconds after which a browser reloads; and seconds after its last request for which the page is still
-#: renewed.
+#: Seconds after which a browser reloads.
 RENEW: Final = 10
-_WANTED: Final = 60.0
 
 
 def report_of(watch: Watch, now: float) -> Report:
@@ -93,31 +91,25 @@ class PageServer(ServerThread, Outlet):
     def __init__(self, watch: Watch, address: str, port: int) -> None:
         self._watch = watch
         self._page = b""
+        self._made_at = float("-inf")
+        #: Set unless somebody waits for a newer page.
         self._made = threading.Event()
-        self._every = Every(RENEW / 2)
-        self._asked_at = self._rendered_at = float("-inf")
-        server = self
-
-        class Handler(_Handler):
-            owner = server
-
         # WCH-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
         # load nothing from anywhere."
-        super().__init__(Handler, address, port)
+        super().__init__(type("Handler", (_Handler,), {"owner": self}), address, port)
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Renew the page if somebody looks at it, or there is none yet."""
-        wanted = time.monotonic() - self._asked_at < _WANTED
-        if not self._page or (wanted and self._every.due(now)):
+        """Renew the page if somebody waits for it."""
+        if not self._made.is_set():
             self._page = render_page(report_of(self._watch, now)).encode()
-            self._rendered_at = time.monotonic()
+            self._made_at = time.monotonic()
             self._made.set()
 
-    def _ask(self) -> bytes:
-        self._asked_at = time.monotonic()
-        if self._asked_at - self._rendered_at > RENEW:  # nobody looked for a while
+    def ask(self) -> bytes:
+        """The page; a new one where the last is old."""
+        if time.monotonic() - self._made_at >= RENEW / 2:
             self._made.clear()
-        self._made.wait(2 * RENEW)
+        self._made.wait(RENEW)
         return self._page
 
 
@@ -128,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/":
             self.send_error(404)
             return
-        page = self.owner._ask()
+        page = self.owner.ask()
         self.send_response(200 if page else 503)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))
