@@ -10,13 +10,12 @@ _REWRITE = (
     "(`kpl-codec cat`) delivers every user record that the bytes still hold."
 )
 _CORRUPT = (
-    "Find out where the bytes were changed: a proxy, a re-encoding (base64, UTF-8) or a cut in the capture. "
-    "Read the record again from the stream. If it is broken there too, the writer is at fault."
+    "Read the record again from the stream. If it is broken there too, the writer is at fault. Else the "
+    "bytes were changed by a proxy, a re-encoding (base64, UTF-8) or a cut in the capture."
 )
 _ALL_WHO_OPEN = (
-    "Everybody who deaggregates: KCL, Lambda functions, Firehose and Spark sources, each in its own way. "
-    "Some hand the frame on as one record, some deliver a part of it; few say so. Plain readers get the "
-    "bytes as they are."
+    "Everybody who deaggregates. Some hand the frame on as one record, some deliver a part of it; few say "
+    "so. Plain readers get the bytes as they are."
 )
 
 
@@ -40,9 +39,8 @@ BYTES = (
     _broken(
         "checksum-mismatch",
         "The digest is not that of the message",
-        "It begins like an aggregated record, but the MD5 at its end does not match: bytes were changed or "
-        "cut, or it is a plain record that happens to begin with the same four bytes. "
-        "The KCL hands it on unopened, as one plain record.",
+        "Bytes of an aggregated record were changed or cut, or it is a plain record that happens to begin "
+        "with the same four bytes. The KCL hands it on unopened, as one plain record.",
         "FRM-3",
         _CORRUPT,
     ),
@@ -64,16 +62,14 @@ BYTES = (
     _broken(
         "missing-field",
         "A required field is missing",
-        "A user record lacks its partition key index or its data. The KCL hands the whole record on "
-        "unopened; the Python and Node deaggregators invent a value. The usual cause is a writer with a "
-        "proto3 schema: it leaves out index 0 and empty data.",
+        "The KCL hands the whole record on unopened; others invent a value. The usual cause is a writer with "
+        "a proto3 schema: it leaves out index 0 and empty data.",
         "MSG-6",
     ),
     _broken(
         "index-out-of-table",
         "A user record points past the end of a key table",
-        "The key of this user record cannot be known. The KCL delivers the user records before it and "
-        "drops the rest.",
+        "Its key cannot be known. The KCL delivers the user records before it and drops the rest.",
         "MSG-7",
     ),
     _broken(
@@ -91,22 +87,20 @@ BYTES = (
     _broken(
         "key-unusable",
         "A user record whose key is not usable",
-        "Its table entry is not UTF-8 or too long, so the key of this user record cannot be given as text.",
+        "Its table entry is not UTF-8 or too long, so the key cannot be given as text.",
         "MSG-8",
     ),
     _broken(
         "hash-key",
         "An invalid explicit hash key",
-        "A user record has it. It is not a decimal number from 0 to 2^128 - 1. The KCL stops at it or drops "
-        "the whole aggregate, depending on the text.",
+        "It is no decimal number from 0 to 2^128 - 1. The KCL stops at it or drops the whole aggregate.",
         "KEY-3",
     ),
     Kind(
         "unused-hash-key",
         "warning",
         "An entry that is no hash key, and that nobody uses",
-        "The table of explicit hash keys has an entry that is not a decimal number from 0 to 2^128 - 1. No "
-        "user record uses it. KPLNET writes such an entry into every aggregate.",
+        "An entry in the table of explicit hash keys, as KPLNET writes into every aggregate.",
         "Nobody: every consumer, the KCL too, delivers all user records of the aggregate.",
         "Nothing has to be done. Its writer should leave the entry out.",
         "KEY-8",
@@ -117,20 +111,18 @@ BYTES = (
         "Written by somebody who is known to swap keys",
         "The habits in its bytes are those of a writer that gives user records the keys, or the explicit "
         "hash keys, of others in the same aggregate: fluent-bit's Go plugin, npm's aws-kinesis-agg with keys "
-        "that look like integers, kinesis4cats, hawknewton's Ruby gem. The bytes are sound, so no consumer "
-        "can tell, and the bytes alone cannot prove it.",
-        "Every consumer that uses keys: to group, to order, to deduplicate. Those that use the data alone "
-        "lose nothing.",
-        "Find the writer (spec/12-implementations.md says who does what), and compare a user record's key "
-        "with what its data says. The right keys are nowhere on the stream, unless the data has them.",
+        "that look like integers, kinesis4cats, hawknewton's Ruby gem. The bytes alone cannot prove it.",
+        "Every consumer that uses keys: to group, to order, to deduplicate.",
+        "Find the writer (spec/12-implementations.md), and compare a user record's key with what its data "
+        "says. The right keys are nowhere on the stream, unless the data has them.",
         "FPR-3",
     ),
     Kind(
         "writer",
         "info",
         "Written by somebody who is known",
-        "The habits in the bytes of some aggregates are those of the writer that is named. Told once for "
-        "each part of the input; the KPL and kpl_codec are not named.",
+        "The habits in the bytes of some aggregates are those of the writer that is named, once for each "
+        "part of the input; the KPL and kpl_codec are not named.",
         NOBODY,
         "Nothing. spec/12-implementations.md says what its user records come to with each consumer.",
         "FPR-2",
@@ -141,8 +133,7 @@ BYTES = (
         "A frame of the Schema Registry that cannot be opened",
         "The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut "
         "short, or has bytes behind it. Or it is other data that begins so by chance.",
-        "Readers of this user record. The KCL with a deserializer for schemas hands it on as it is, with a "
-        "warning; if the stream was cut short, AWS's deserializer never returns, and the shard is stuck.",
+        "Readers of this user record. If the zlib stream was cut short, AWS's deserializer never returns.",
         "Find its writer by the schema version. With unframe and the report policy it comes as it is.",
         "GSR-3",
     ),
@@ -159,8 +150,7 @@ BYTES = (
         "schema-version",
         "info",
         "User records in frames of the Schema Registry",
-        "The data of so many user records begins like a frame of this schema version. Told once for each "
-        "part of the input.",
+        "The data of so many user records begins like a frame of this schema version.",
         "Readers that do not take frames off: they get 18 bytes before each payload.",
         "Nothing. The guide schema-registry.md says how each kind of reader takes frames off.",
         "GSR-11",
@@ -169,8 +159,7 @@ BYTES = (
         "mixed-schema-versions",
         "info",
         "Several schema versions in one aggregate",
-        "The user records of one aggregate have frames of different schema versions, as while a schema is "
-        "changed.",
+        "As while a schema is changed.",
         "Readers that decode all user records of an aggregate by one schema.",
         "Decode each user record by its own schema version.",
         "GSR-11",
@@ -178,8 +167,7 @@ BYTES = (
     _broken(
         "no-user-records",
         "An empty aggregate",
-        "A sound frame without user records: those meant for it are gone. Every deaggregator delivers "
-        "nothing, and says nothing.",
+        "The user records meant for it are gone. Every deaggregator delivers nothing, and says nothing.",
         "MSG-10",
     ),
     _broken(

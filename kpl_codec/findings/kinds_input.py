@@ -27,11 +27,9 @@ INPUT = (
         "duplicate",
         "warning",
         "The same user record captured twice",
-        "Shard, sequence number and sub-sequence number are the same: captures overlap, or a consumer "
-        "wrote its output twice. It is one user record on the stream.",
+        "Captures overlap, or a consumer wrote its output twice. It is one user record on the stream.",
         "Nobody who reads the stream. A job over the same captures counts the user record twice.",
-        "Drop duplicates on (shard, sequence number, sub-sequence number), never on the sequence number "
-        "alone.",
+        "Drop duplicates on shard, sequence number and sub-sequence number together.",
         "LIN-2",
     ),
     *(
@@ -50,8 +48,8 @@ INPUT = (
         "capture-user-data",
         "error",
         "User data, not Kinesis records",
-        "A file of JSON values, none of which is a Kinesis record. Firehose writes such files to S3: it has "
-        "taken the user records out of their aggregates, so there is nothing left to check.",
+        "Firehose writes such JSON files to S3: it has taken the user records out of their aggregates, so "
+        "there is nothing left to check.",
         ONLY_THE_CHECK,
         "Capture the stream before Firehose: GetRecords answers, Lambda events, or the stream itself "
         "(kpl-codec validate --stream).",
@@ -61,10 +59,9 @@ INPUT = (
         "capture-encoded-frame",
         "error",
         "An aggregated record that no consumer can know",
-        "The data of this Kinesis record is an aggregated record as base64, hexadecimal digits or text, or "
-        "with other first four bytes (erlmld writes 00 89 9A C2, and 01 89 9A C2 if it compresses). No "
-        "consumer opens it: all user records in it arrive as one piece.",
-        "If the stream holds it like this: KCL, Lambda, Firehose, Spark and plain readers get it unopened.",
+        "An aggregated record as base64, hexadecimal digits or text, or with other first four bytes (erlmld "
+        "writes 00 89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one piece.",
+        "Every reader, if the stream holds it like this.",
         "If the stream holds text, fix the writer: it encodes bytes that boto3 encodes again. If only "
         "the capture does, decode it once. With a foreign magic, only its own library reads it.",
         "SPK-45",

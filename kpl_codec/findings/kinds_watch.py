@@ -27,11 +27,10 @@ WATCH = (
         "lag",
         "warning",
         "Records are read late",
-        "More time than allowed passes between a record's arrival on the stream and its reading: by the "
-        "consumer that watches its own events, or by this watch. No watch can see how late others read.",
+        "More time than allowed passes between a record's arrival on the stream and its reading, by the "
+        "consumer that watches its own events, or by this watch.",
         "Whoever waits for this consumer's output. If the watch is late, so are its findings.",
-        "Give the consumer more concurrency, or find what it waits for. Give the watch a larger budget, or a "
-        "smaller share to read.",
+        "Give the consumer more concurrency; give the watch a larger budget, or a smaller share to read.",
         "WCH-32",
     ),
     Kind(
@@ -64,10 +63,9 @@ CHANNELS = (
         "channel-aggregates",
         "error",
         "A channel that cannot deliver aggregated records",
-        "A channel of Kinesis validates each record as a whole, and does not open aggregated records. These "
-        "are neither JSON nor UTF-8, so all of them go to the channel's dead letters: the table, or the "
-        "objects in S3, lack their user records, and producers are told success. This follows from AWS's "
-        "documentation; it was not observed.",
+        "A channel does not open aggregated records. They are neither JSON nor UTF-8, so all of them go to "
+        "its dead letters: the table, or the objects in S3, lack their user records, and producers are told "
+        "success. This follows from AWS's documentation; it was not observed.",
         "Whoever reads the channel's table or objects. All other readers of the stream get everything.",
         _TO_DO,
         "CHN-1",

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import ceil, sqrt
 
-from ..pictures.drawing import KEY_MARKS, Child, Svg, join, label, line, rect
+from ..pictures.drawing import Child, Svg, join, label, line, rect
 from ..pictures.labels import KEY_SPACE, plural, short_id
 from .charts import INNER, LEFT, Axis, Cell, picture, time_axis
 from .model import Report, ShardFacts
@@ -121,9 +121,8 @@ def _keys_y(shard: ShardFacts, height: float) -> tuple[float, float]:
 
 def _key_axis(height: float) -> Svg:
     drawn: list[Child] = []
-    for at, name in KEY_MARKS:
+    marks = ((0, 9, "hash key 0"), (0.25, 4, "1/4"), (0.5, 4, "1/2"), (0.75, 4, "3/4"), (1, 0, "2^128 - 1"))
+    for at, below, name in marks:
         y = _TOP + height * at
-        drawn.append(line(LEFT - 5, y, LEFT, y, "tick"))
-        below = 9 if at == 0 else 0 if at == 1 else 4
-        drawn.append(label(LEFT - 9, y + below, "hash key 0" if at == 0 else name, "end"))
+        drawn += [line(LEFT - 5, y, LEFT, y, "tick"), label(LEFT - 9, y + below, name, "end")]
     return join(drawn)
