@@ -141,11 +141,9 @@ class WatchedShard:
 
 @dataclass(slots=True)
 class Sampled(WatchedShard):
-    """``window``: the slot to read. ``look``: its number, ``look_calls``: for it so far. ``records_rate``:
-    Kinesis records a second."""
+    """``window``: the slot to read. ``look_calls``: for it so far. ``records_rate``: of Kinesis, a second."""
 
     window: Window = _NO_SLOT
-    look: int = 0
     look_calls: int = 0
     records_rate: float = 0.0
 
@@ -164,7 +162,6 @@ class Sampled(WatchedShard):
             number += 1  # begun before the shard was sampled
         current = max(number, sampling.number(now * 1000) - 1)
         self.window = sampling.window(self.shard_id, current)
-        self.look += 1
         self.look_calls = 0
         self.reader.begin_at(at_time(self.window.start), self.window.end / 1000 + _SETTLE)
         skipped_ms = max(0.0, current * sampling.period_ms - self.covered)

@@ -300,7 +300,8 @@ class Watch:
         return findings
 
     def _read_sampled(self, shard: Sampled, batch: Batch, now: float) -> list[WatchFinding]:
-        look = Look(shard.shard_id, shard.look, self._sampling.slots, shard.window.end, True)
+        number = shard.window.start + self._begun_anew
+        look = Look(shard.shard_id, number, self._sampling.slots, shard.window.end, True)
         findings = self.last_hour.observe(look, batch.records, now)
         time = shard.read(batch, now)
         if time is not None:
