@@ -2,12 +2,10 @@
 
     last_hour = LastHour("orders")
     last_hour.use(shard_map)
-    last_hour.observe(look, records, now)      # -> findings that are new, have doubled, or are over
+    last_hour.observe(look, records, now)   # -> findings that are new, have doubled, or are over
     last_hour.findings()                    # all that are open
 
-Keeps the last hour by minute and shard. It does not read: its caller (a `Watch`, a Lambda function) says
-which share of a shard's time it read.
-Specification: spec/10-watch.md.
+Keeps the last hour by minute and shard. Its caller (a `Watch`, a Lambda function) reads.
 """
 
 from __future__ import annotations
@@ -34,17 +32,12 @@ OTHERS: Final = "(other shards)"
 
 
 class LastHour:
-    """See the module. ``quiet``: a finding not seen for so many seconds is over. ``names``: tell hot
-    partition keys, not their hash keys. ``late``: seconds from arrival to now
-    above which records are late (None: not looked at). Not thread-safe."""
+    """``quiet``: a finding not seen for so many seconds is over. ``names``: tell hot partition keys, not
+    their hash keys. ``late``: seconds from arrival to now above which records are late (None: not looked
+    at)."""
 
     def __init__(
-        self,
-        stream: str,
-        *,
-        quiet: float = 600.0,
-        names: bool = False,
-        late: float | None = None,
+        self, stream: str, *, quiet: float = 600.0, names: bool = False, late: float | None = None
     ) -> None:
         self.stream = stream
         self._quiet, self._late = quiet, late

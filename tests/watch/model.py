@@ -148,5 +148,5 @@ def key_on(shard: kpl.Shard, number: int = 0) -> str:
 
 
 def seconds_to_find(losses_per_second: float, share: float, *, period: float) -> float:
-    """Seconds after which a loss that recurs at random has been seen, in 95 of 100 cases (spec/10-watch.md)."""
+    """Seconds after which a loss that recurs at random has been seen, in 95 of 100 cases (spec/10)."""
     return period - math.log(0.05) / (share * losses_per_second)
