@@ -125,9 +125,12 @@ class Tally:
             key = key[0] - key[0] % self.bucket_seconds, self._known(key[1])
         rows = getattr(self, table)
         before = rows.get(key)
-        if before is not None:
-            values = tuple(how(*pair) for how, *pair in zip(_SUMS[table], before, values, strict=True))
-        rows[key] = list(values)
+        if before is None:
+            rows[key] = list(values)
+        else:
+            rows[key] = [
+                how(one, other) for how, one, other in zip(_SUMS[table], before, values, strict=True)
+            ]
         if table == "cells" and len(rows) > MAX_CELLS:
             self._coarsen()
 

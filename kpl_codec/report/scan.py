@@ -122,7 +122,8 @@ class Scan:
         if valid.any():
             astray = rows.slots(valid & rows.is_placed("stray"))
             for slot, counts in enumerate(zip(rows.slots(valid), astray, strict=True)):
-                self.tally.add("slots", slot, *counts)
+                if any(counts):
+                    self.tally.add("slots", slot, *counts)
 
     def _count_times(self, rows: Rows, counted: Array) -> None:
         timed = np.flatnonzero(counted & rows.timed)
