@@ -119,7 +119,7 @@ def answer_requests() -> None:
         response._content = answer.encode()
         return response
 
-    botocore.endpoint.Endpoint._send = send  # type: ignore[method-assign]
+    botocore.endpoint.Endpoint._send = send
 
 
 def produce(user_records: int, ledger: Ledger | None, size: int, **settings: Any) -> float:
