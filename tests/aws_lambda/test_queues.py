@@ -29,7 +29,6 @@ from kpl_codec.aws.queues import (
     restore,
 )
 from kpl_codec.aws_lambda import Poison, idempotency_key
-from kpl_codec.aws_lambda.queue_core import QueueConsumer
 from kpl_codec.aws_lambda.queues import process_queue_records
 
 from ..queue_model import client_of, model_of
@@ -126,7 +125,6 @@ def test_an_older_client_is_refused_by_name() -> None:
 #: Run with boto3 1.44 itself, which is then the only boto3 there.
 _PROGRAM = """
 import sys, boto3, botocore
-from kpl_codec.aws_lambda.queue_core import QueueConsumer
 from kpl_codec.aws_lambda.queues import process_queue_records
 assert botocore.__version__ == "1.44.5", botocore.__version__
 client = boto3.client("kinesis", endpoint_url=sys.argv[1], region_name="us-east-1")
@@ -431,16 +429,18 @@ def test_an_answer_with_a_record_cut_short_is_a_failed_call(member: str) -> None
 
 @pytest.mark.requirement("QUE-5")
 def test_an_extension_that_was_refused_does_not_count(virtual: Virtual) -> None:
-    service, client, _ = virtual()
+    service, _, clock = virtual()
     queue = service.create()
-    service.put("a", aggregate(0, 1))
-    consumer = QueueConsumer(queue, once=False)
-    (received,) = consumer.take(client.receive_queue_records(QueueARN=queue), 0.0)
-    chosen = consumer.extend(25.0)
-    assert chosen == [received]
-    failed = [{"ReceiptHandle": received.handle, "ErrorCode": "InternalFailureException"}]
-    consumer.extended(chosen, {"Successful": [], "Failed": failed}, 25.0)
-    assert not consumer.may_begin(received, 31.0)
+    for number in range(2):
+        service.put("a", aggregate(number, 1))
+
+    class Refusing(DirectClient):
+        def update_queue_records_visibility(self, **arguments: Any) -> dict[str, Any]:
+            failed = [{**entry, "ErrorCode": "InternalFailureException"} for entry in arguments["Entries"]]
+            return {"Successful": [], "Failed": failed}
+
+    counts = consume(Refusing(service), queue, lambda record: clock.sleep(40), clock)
+    assert counts.gone >= 1
 
 
 @pytest.mark.requirement("QUE-4")
