@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN
-from .options import add_aws, at_least
+from .options import add, add_aws, at_least
 from .source import location_of
 
 if TYPE_CHECKING:
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--output",
-        metavar="DIR",
-        help="a new or empty folder, also in S3 (default: kpl-codec-demo, or the next free name)",
-    )
+    text = "a new or empty folder, also in S3 (default: kpl-codec-demo, or the next free name)"
+    add(parser, "--output DIR", text)
     text = "user records of each writer, 100 or more (default: %(default)s)"
-    parser.add_argument("--user-records", type=at_least(100), default=1000, metavar="N", help=text)
+    add(parser, "--user-records N", text, type=at_least(100), default=1000)
     add_aws(parser, kinesis=False)
 
 
