@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of
@@ -69,16 +70,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _worst(findings: Iterable[Finding], limit: int, counts: Counter[str]) -> list[Finding]:
-    """The ``limit`` worst, worst first; ``counts`` gets how many there are of each kind. Holds few of each
-    kind."""
-    kept: dict[str, list[Finding]] = {}
-    for finding in findings:
-        counts[finding.kind] += 1
-        some = kept.setdefault(finding.kind, [])
-        some.append(finding)
-        if len(some) > 2 * limit:
-            kept[finding.kind] = sorted(some, key=order_of)[:limit]
-    return sorted((finding for some in kept.values() for finding in some), key=order_of)[:limit]
+    """The ``limit`` worst, worst first; ``counts`` gets how many there are of each kind."""
+
+    def counted() -> Iterator[Finding]:
+        for finding in findings:
+            counts[finding.kind] += 1
+            yield finding
+
+    return nsmallest(limit, counted(), key=order_of)
 
 
 def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
