@@ -70,7 +70,8 @@ def audit(
             return Fetched()
         return fetch(client, stream, shard_map, places)
 
-    unclaimed = tally.unclaimed if any(row.kind == "unanswered" for row in unnamed) else ()
+    attempts = any(row.kind == "unanswered" for row in unnamed)
+    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
     digests = {
         place: digest_of(record.partition_key or "", record.data)
         for place, record in fetched(unclaimed).records.items()
