@@ -12,7 +12,7 @@ Within a level each key goes into the side with fewer keys (8 72 40 104 24 88 56
 of a node never differ by more than one key. The same rule evens out an unbalanced set of keys.
 
 The next key depends only on the keys in use, not on their order, nor on what was allocated before a restart.
-Specification: spec/08-live-shard-map.md, HKA-1 to HKA-8.
+Specification: spec/08-live-shard-map.md, HKA-1 to HKA-5, HKA-7.
 """
 
 from __future__ import annotations

@@ -45,8 +45,7 @@ class Known(NamedTuple):
 
     For the next listing: ``whole``: the last one had neither gap nor overlap; ``newest``: the highest shard
     number; ``in_order``: every parent has a lower id than its children, so there is no cycle; ``created`` and
-    ``retention``: of the stream, in seconds; ``contradictions``: refused listings in a row; ``hints_hold``:
-    sequence numbers tell shards of two lives apart.
+    ``retention``: of the stream, in seconds; ``contradictions``: refused listings in a row.
     """
 
     shards: KnownShards = NO_SHARDS
@@ -60,7 +59,6 @@ class Known(NamedTuple):
     created: datetime | None = None
     retention: float = _LONGEST_RETENTION
     contradictions: int = 0
-    hints_hold: bool = True
 
     def is_open(self, shard_id: str) -> bool:
         """Whether the shard is known, and not known to be closed."""
@@ -167,7 +165,7 @@ def _learn(
     everything = _everything(life, changed)
     hole = first_hole(opened)
     if hole is not None:
-        predicted, disputed = undisputed(opened, everything)
+        predicted, disputed = undisputed(opened)
         # Nothing is learnt of shards that may be wrong.
         sound = [shard for shard in changed if shard.shard_id not in disputed]
         shards = KnownShards(_everything(life, sound), last.listed, distribution)
@@ -233,9 +231,8 @@ def _noted(life: Known, changed: Sequence[Shard], no_longer_open: Collection[str
 
 def shard_of_record(
     known: Known, shard_id: str, sequence_number: str, generation: int, answered_at: float
-) -> tuple[Known, Shard | Literal["unknown", "gone"]]:
-    """The shard on which a record was stored; ``answered_at`` is when its put was answered. And what is known
-    afterwards.
+) -> Shard | Literal["unknown", "gone"]:
+    """The shard on which a record was stored; ``answered_at`` is when its put was answered.
 
     ``generation``: of the map when the record was put. The stream may have been deleted and made again since
     the map was listed; a shard of another life has the same id and another range.
@@ -255,15 +252,14 @@ def shard_of_record(
     # stored it. A hint in its sequence number may delay the verdict until the stream was listed again,
     # and tell which of two lives stored it. It decides nothing else."
     shard = known.shards.all.get(shard_id)
-    of_this_shard = _made_on(shard, sequence_number) if shard and known.hints_hold else None
+    of_this_shard = _made_on(shard, sequence_number) if shard else None
     if known.generation != generation and not of_this_shard:
-        return known, "gone"
+        return "gone"
     # Equal times do not count: on a coarse clock the listing may have begun before the answer.
     listed_since = known.listed_at is not None and known.listed_at > answered_at
     if shard is None or (of_this_shard is False and not listed_since):
-        return known, "unknown"
-    # Where a hint is wrong, hints have another meaning on this stream.
-    return (known._replace(hints_hold=False) if of_this_shard is False else known), shard
+        return "unknown"
+    return shard
 
 
 def _made_on(shard: Shard, sequence_number: str) -> bool | None:

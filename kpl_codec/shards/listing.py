@@ -8,7 +8,6 @@ Specification: spec/08-live-shard-map.md, MAP-12 and MAP-14.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -72,50 +71,9 @@ def shard_number(shard_id: str) -> int | None:
     return int(match[1]) if match else None
 
 
-_Intervals = tuple[tuple[int, int], ...]
-
-
 def superseded_shards(listed: Collection[Shard]) -> frozenset[str]:
-    """Shards that are listed as open although their listed open descendants cover their whole range."""
-    with_children = {shard.parent_shard_id for shard in listed}
-    with_children |= {shard.adjacent_parent_shard_id for shard in listed}
-    if not any(shard.shard_id in with_children and shard.open for shard in listed):
-        return frozenset()
-    # MAP-12: "A shard listed as open together with open descendants that cover its range MUST be taken
-    # for closed."
-    by_id = {shard.shard_id: shard for shard in listed}
-    parents = {
-        shard_id: {parent for parent in shard.parent_shard_ids if parent in by_id}
-        for shard_id, shard in by_id.items()
-    }
-    # Children before parents, each once. (A shard that descends from itself is left out: the map refuses such
-    # a listing.)
-    waiting_for = Counter(parent for of_one in parents.values() for parent in of_one)
-    ready = [shard_id for shard_id in by_id if not waiting_for[shard_id]]
-    below: dict[str, _Intervals] = {}  # by shard: the ranges of its open descendants, merged
-    superseded = set()
-    while ready:
-        shard_id = ready.pop()
-        shard, covered = by_id[shard_id], below.pop(shard_id, ())
-        if shard.open:
-            first, last = shard.hash_key_range
-            if any(start <= first and last <= end for start, end in covered):
-                superseded.add(shard_id)
-            covered = _merged(covered, ((first, last),))
-        for parent in parents[shard_id]:
-            below[parent] = _merged(below.get(parent, ()), covered)
-            waiting_for[parent] -= 1
-            if not waiting_for[parent]:
-                ready.append(parent)
-    return frozenset(superseded)
-
-
-def _merged(one: _Intervals, other: _Intervals) -> _Intervals:
-    """Merges two lists of ranges (both ends included) in order; neighbours become one range."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted((*one, *other)):
-        if merged and start <= merged[-1][1] + 1:
-            merged[-1] = merged[-1][0], max(merged[-1][1], end)
-        else:
-            merged.append((start, end))
-    return tuple(merged)
+    """Shards that are listed as open, and so is a child of theirs."""
+    # MAP-12: "A shard listed as open together with a child of it MUST be taken for closed."
+    parents = {shard.parent_shard_id for shard in listed}
+    parents |= {shard.adjacent_parent_shard_id for shard in listed}
+    return frozenset(shard.shard_id for shard in listed if shard.open and shard.shard_id in parents)

@@ -186,7 +186,7 @@ class LiveShardMap:
         ``generation``: of this map when the record was put. "unknown": not yet, ask again after the next
         refresh. "gone": it is in a life of the stream that is over. See `known_stream.shard_of_record`.
         """
-        self._known, shard = shard_of_record(self._known, shard_id, sequence_number, generation, answered_at)
+        shard = shard_of_record(self._known, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
         return "unknown" if self._trust.state == "NONE" and shard != "gone" else shard
 
@@ -295,8 +295,6 @@ class LiveShardMap:
             # Many roles may not call it, and an account has only 20 calls a second. The map works without it
             # and keeps the last known summary.
             refresh.described(None)
-            return None
-        if failure.code == "ExpiredNextTokenException" and refresh.restart(now):
             return None
         return self._failed(request.operation, failure.code, failure.reason, now)
 

@@ -1,7 +1,7 @@
 """One refresh of a live shard map: DescribeStreamSummary if wanted, then every page of ListShards.
 
 Requests out, answers in, one at a time.
-Specification: spec/08-live-shard-map.md, MAP-6, MAP-9 and MAP-14.
+Specification: spec/08-live-shard-map.md, MAP-6, MAP-14 and MAP-19.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class Refresh:
         self._most_pages = 100 + _MOST_SHARDS // max_results
         self._describe = describe
         self._tokens: dict[str, None] = {}
-        self._restarted = False
         self._in_flight: Request | None = None
 
     def next_request(self, number: int) -> Request | None:
@@ -111,16 +110,3 @@ class Refresh:
             self._tokens[token] = None
             return None
         return Listing(self._shards, self._summary, self.begun, self._filter == "FROM_TRIM_HORIZON")
-
-    def restart(self, now: float) -> bool:
-        """Begin the listing again, because its NextToken has expired. Returns False if that was done
-        before."""
-        # MAP-9: "An expired NextToken MUST start the listing again from its first page, at once the
-        # first time, with backoff after that."
-        if self._restarted:
-            return False
-        self._restarted = True
-        self.begun, self.outdated = now, False
-        self._shards.clear()
-        self._tokens.clear()
-        return True
