@@ -22,7 +22,7 @@ from .lineage import Lineage, agreed, distinct_shards
 from .listing import Listing, StreamSummary, shard_number, superseded_shards
 from .map_events import NO_SHARDS, KnownShards, MapChanged
 from .routes import NO_ROUTES, Routes, undisputed
-from .sequence_numbers import SequenceNumberError, sequence_hint
+from .sequence_numbers import sequence_hint
 from .shard import Shard
 from .shard_map import first_hole
 
@@ -264,10 +264,7 @@ def shard_of_record(
 
 def _made_on(shard: Shard, sequence_number: str) -> bool | None:
     """Whether this shard gave out the number; None where the numbers give no hint."""
-    try:
-        first, number = sequence_hint(shard.starting_sequence_number or ""), sequence_hint(sequence_number)
-    except SequenceNumberError:
-        return None
+    first, number = sequence_hint(shard.starting_sequence_number), sequence_hint(sequence_number)
     if first is None or number is None or first.shard_id != shard.shard_id:
         return None  # kinesis-local gives the child of a merge the start of its second parent
     return (number.shard_index, number.shard_created) == (first.shard_index, first.shard_created)
