@@ -29,9 +29,8 @@ from typing import Any, NamedTuple
 
 from ..compiled import speedups
 from ..deaggregation.counts import Counts, Drop
-from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import Opener, Policy, check_policy
-from ..deaggregation.unframing import Unframer
+from ..deaggregation.undoing import Decompressor, Unframer
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
@@ -130,7 +129,7 @@ class Deaggregator:
         self._steps: list[Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]] = []
         defects = self.counts.defects
         if max_decompressed_size is not None:
-            undo = Decompressor(max_decompressed_size, defects if policy == "report" else None)
+            undo = Decompressor(max_decompressed_size, policy, defects)
             self._steps.append(partial(decompressed, undo=undo, max_bytes=max_batch_bytes))
         self._peels = unframe and not self._steps  # it does not see frames in compressed data
         if unframe:

@@ -18,7 +18,7 @@ from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
 from ..schema_registry import version_id_text
-from ..shards.placement import AGGREGATE_KINDS, Judge
+from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge
 from .layout import KEYS_AND_DATA, Layout, Source
 
 Numbers = np.ndarray[Any, Any]
@@ -180,7 +180,7 @@ class _Facts:
     def __init__(self, frames: Any, source: Source, judge: Judge, layout: Layout) -> None:
         self._frames = frames
         shard_ids, shards = source.shards()
-        coded = judge.coded(shard_ids)
+        coded = CodedShards(judge, shard_ids)
         frames.judge(shards, *coded.tables)
         distinct = np.array(frames.distinct_codes, np.int64)
         codes = np.frombuffer(frames.judged_codes, np.int64)

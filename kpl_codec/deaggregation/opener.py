@@ -14,7 +14,7 @@ from ..format.codec import aggregated_record, decode, is_aggregated
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE
-from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
+from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge, Placement, ShardJudge
 from . import kcl, rows
 from .counts import Counts, Drop
 from .kcl import DropReason, Fate
@@ -135,7 +135,7 @@ class Opener:
         if judge is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]
             numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
-            coded = judge.coded(tuple(numbers))
+            coded = CodedShards(judge, tuple(numbers))
             frames.judge(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
             if self._placed:
                 frames.facts = {code: coded.words(code) for code in frames.distinct_codes}
@@ -303,6 +303,15 @@ def _checked(record: KinesisRecord) -> KinesisRecord:
             return record
         if isinstance(record.data, (bytes, bytearray, memoryview)):
             return record._replace(data=bytes(record.data))
-    from .mistakes import wrong_record  # loaded only after a mistake
+    raise no_kinesis_record(record)
 
-    raise wrong_record(record)
+
+def no_kinesis_record(given: object) -> TypeError:
+    """The TypeError for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
+    if isinstance(given, KinesisRecord) and not isinstance(given.data, bytes):
+        data = type(given.data).__name__
+        return TypeError(f"KinesisRecord.data is {data}, not bytes: base64.b64decode decodes base64 text")
+    return TypeError(
+        f"{type(given).__name__} where a list of KinesisRecords belongs: kpl_codec.adapters.kinesis_records "
+        "makes them of events, answers and captures, kpl_codec.aws_lambda.user_records reads an event"
+    )

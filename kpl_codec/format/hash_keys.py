@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import HashKeyError
@@ -44,12 +43,6 @@ def partition_key_hash(partition_key: str) -> int:
     # KEY-2: "The hash key of a partition key MUST be the MD5 digest of its UTF-8 bytes, read as an
     # unsigned big-endian integer."
     return int.from_bytes(hashlib.md5(encoded, usedforsecurity=False).digest(), "big")
-
-
-def partition_key_hashes(partition_keys: Iterable[str]) -> list[int]:
-    """`partition_key_hash` of many keys that have a UTF-8 form."""
-    md5, number = hashlib.md5, int.from_bytes
-    return [number(md5(key.encode(), usedforsecurity=False).digest(), "big") for key in partition_keys]
 
 
 def java_integer(text: str) -> int | None:
