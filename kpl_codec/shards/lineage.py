@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
@@ -61,25 +62,25 @@ class Lineage(Mapping[str, Shard]):
             self._generations[shard.shard_id] = 1 + max(above, default=-1)
 
     def _ordered(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
-        """Parents before children, otherwise by id (Kahn's algorithm over a heap)."""
-        waiting = {
-            shard_id: len({p for p in shard.parent_shard_ids if p in by_id})
-            for shard_id, shard in by_id.items()
-        }
+        """Parents before children, otherwise by id."""
+        above = {i: [p for p in shard.parent_shard_ids if p in by_id] for i, shard in by_id.items()}
+        sorter = TopologicalSorter(above)
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            # SHD-6: "A listing in which a shard descends from itself MUST be refused."
+            cycle = tuple(sorted({*error.args[1]}))
+            raise ShardMapError(
+                code="cycle", reason=f"{cycle[0]} descends from itself", shard_ids=cycle
+            ) from None
         ordered: dict[str, Shard] = {}
-        frontier = [shard_id for shard_id, count in waiting.items() if not count]
-        heapify(frontier)
-        while frontier:
+        frontier: list[str] = []
+        while sorter:
+            for shard_id in sorter.get_ready():
+                heappush(frontier, shard_id)
             shard_id = heappop(frontier)
             ordered[shard_id] = by_id[shard_id]
-            for child in self._children.get(shard_id, ()):
-                waiting[child] -= 1
-                if not waiting[child]:
-                    heappush(frontier, child)
-        if len(ordered) < len(by_id):
-            # SHD-6: "A listing in which a shard descends from itself MUST be refused."
-            cycle = _cycle({key: by_id[key] for key in sorted(by_id) if key not in ordered})
-            raise ShardMapError(code="cycle", reason=f"{cycle[0]} descends from itself", shard_ids=cycle)
+            sorter.done(shard_id)
         return ordered
 
     # -- looking up ---------------------------------------------------------------------------
@@ -228,17 +229,6 @@ class Lineage(Mapping[str, Shard]):
                 )
                 if start <= before:
                     yield "child-not-newer", (parent.shard_id, shard.shard_id)
-
-
-def _cycle(shards: Mapping[str, Shard]) -> tuple[str, ...]:
-    """A cycle among ``shards``, each of which has a parent among them."""
-    path: dict[str, None] = {}
-    at = next(iter(shards))
-    while at not in path:
-        path[at] = None
-        at = next(parent for parent in shards[at].parent_shard_ids if parent in shards)
-    visited = list(path)
-    return tuple(sorted(visited[visited.index(at) :]))
 
 
 def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:

@@ -32,11 +32,9 @@ from typing import Any, Literal
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..errors import ShardMapError
-from .known_stream import Known, Refused, learn, shard_of_record
+from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
-from .listing import Listing
-from .map_events import KnownShards, MapChanged, RefreshFailed, StreamUnavailable
-from .refresh import Failure, Refresh, Request, ShardFilterType
+from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
 from .routes import NO_ROUTES
 from .shard import Distribution, Shard
 from .shard_map import ShardMap
