@@ -121,7 +121,9 @@ class Opener:
                 yield user_records
             elif what == _DROPPED:
                 counts.kinesis_records += 1
-                self._dropped(records[first], frames.rows_of(first), frames.first_outside(first))
+                counts.aggregated_records += 1
+                outside = frames.first_outside(first)
+                self._drop(records[first], frames.rows_of(first), "out-of-range", outside)
             else:
                 yield self.open_one(records[first])
 
@@ -191,11 +193,6 @@ class Opener:
             self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
         return rows.kcl_rows(record, outcome.delivered, self._placing(record)) if outcome.delivered else ()
 
-    def _dropped(self, record: KinesisRecord, user_records: int, outside: int) -> None:
-        """A sound aggregate whose user record number ``outside`` is out of range."""
-        self._counts.aggregated_records += 1
-        self._drop(record, user_records, "out-of-range", outside)
-
     def _drop(
         self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
     ) -> None:
@@ -217,18 +214,18 @@ class Opener:
 
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         counts, placements, fate = self._counts, None, self._fates[0]
+        counts.aggregated_records += 1
         if self._judge is not None:
             kind, placements = rows.place_sound(parsed, self._judge.on(record.shard_id))
             fate = kcl.fate_of_sound(kind)
             if fate != "delivered" and self._policy == "kcl":
                 outside = next(i for i, placement in enumerate(placements) if not placement.in_range)
-                self._dropped(record, len(parsed), outside)
+                self._drop(record, len(parsed), "out-of-range", outside)
                 return ()
             if self._policy != "report":
                 fate = None
             if not self._placed:
                 placements = None
-        counts.aggregated_records += 1
         counts.user_records += len(parsed)
         return rows.sound_rows(record, parsed, placements, fate, tags=self._policy != "kcl")
 
@@ -247,11 +244,10 @@ class Opener:
             walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE)
         except MalformedMessage as error:
             return self._unreadable(record, error)
-        if walked.unused is None and walked.first_defect() is None:
+        first = walked.first_defect()
+        if walked.unused is None and first is None:
             return self._sound(record, aggregated_record(walked))
-        whole: DecodeError | None = walked.defects[0] if walked.defects else None
-        if whole is None and not walked.record_count:
-            whole = walked.first_defect()
+        whole = walked.defects[0] if walked.defects else None if walked.record_count else first
         return self._defective(record, whole or walked.unused, walked)
 
     def _defective(

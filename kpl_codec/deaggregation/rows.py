@@ -9,7 +9,7 @@ from ..errors import DecodeError, HashKeyError, MalformedMessage
 from ..format import wire
 from ..format.hash_keys import effective_hash_key, partition_key_hash
 from ..format.message import AggregatedRecord
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, Tag
 from ..shards.placement import AggregateKind, Placement, ShardJudge
 from . import kcl
 from .kcl import Fate
@@ -20,6 +20,20 @@ _NEW, _TYPE = tuple.__new__, repeat(DeaggregatedRecord)
 _NONE, _EMPTY, _TRUE = repeat(None), repeat(()), repeat(True)
 
 
+def _row(
+    record: KinesisRecord,
+    keys_and_data: tuple[str | None, bytes, str | None, tuple[Tag, ...]],
+    sub_sequence_number: int,
+    aggregated: bool,
+    placement: Placement | None,
+    defects: tuple[DecodeError, ...] = (),
+    fate: Fate | None = None,
+) -> DeaggregatedRecord:
+    _, _, sequence_number, shard_id, arrival, _, _, record_id = record
+    where = sequence_number, sub_sequence_number, aggregated, shard_id, arrival
+    return _NEW(DeaggregatedRecord, (*keys_and_data, *where, placement, defects, fate, None, record_id))
+
+
 def unopened(
     record: KinesisRecord,
     placement: Placement | None,
@@ -28,11 +42,9 @@ def unopened(
     sub_sequence_number: int = 0,
 ) -> DeaggregatedRecord:
     """The Kinesis record itself as a user record."""
-    pk, data, sequence_number, shard_id, arrival, ehk, known, record_id = record
-    sub = sub_sequence_number or known or 0
-    where = sequence_number, sub, False, shard_id, arrival
-    row = pk, data, ehk, (), *where, placement, defects, fate, None, record_id
-    return _NEW(DeaggregatedRecord, row)
+    keys_and_data = record.partition_key, record.data, record.explicit_hash_key, ()
+    sub = sub_sequence_number or record.sub_sequence_number or 0
+    return _row(record, keys_and_data, sub, False, placement, defects, fate)
 
 
 def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
@@ -106,14 +118,9 @@ def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) ->
     """What the KCL delivers of a defective aggregate: its first ``delivered`` user records, as Java reads
     them."""
     placements = _place(((pk, ehk, True) for pk, _, ehk in kcl.user_records(record.data, delivered)), judge)
-    user_records = zip(kcl.user_records(record.data, delivered), placements)  # noqa: B905 - may be endless
+    user_records = zip(kcl.user_records(record.data, delivered), placements, strict=False)
     for sub, ((pk, data, ehk), placement) in enumerate(user_records):
-        row = (
-            *(pk, data, ehk, (), record.sequence_number, sub, True),
-            *(record.shard_id, record.approximate_arrival_timestamp, placement, (), None, None),
-            record.record_id,
-        )
-        yield _NEW(DeaggregatedRecord, row)
+        yield _row(record, (pk, data, ehk, ()), sub, True, placement)
 
 
 def defective_rows(
@@ -146,28 +153,15 @@ def defective_rows(
 
     # The bytes are read twice: kept defects would take hundreds of times the memory of their bytes.
     placements = _place(map(keys, walked.records()), judge)
-    for user_record, placement in zip(walked.records(), placements):  # noqa: B905 - may be endless
+    for user_record, placement in zip(walked.records(), placements, strict=False):
         pk, ehk, _ = keys(user_record)
-        begin, stop = user_record.data or (0, 0)
+        index, (begin, stop) = user_record.record_index, user_record.data or (0, 0)
         fate: Fate = "raw" if outcome.raw else "dropped"
-        if not outcome.raw and user_record.record_index < outcome.delivered:
+        if not outcome.raw and index < outcome.delivered:
             same = next(delivered, None) == (pk, data[begin:stop], ehk) and unreadable is None
             fate = "delivered" if same else "altered"
-        yield DeaggregatedRecord(
-            pk,
-            data[begin:stop],
-            ehk,
-            user_record.tags,
-            record.sequence_number,
-            user_record.record_index,
-            True,
-            record.shard_id,
-            record.approximate_arrival_timestamp,
-            placement,
-            tuple(defects(user_record)),
-            fate,
-            record_id=record.record_id,
-        )
+        keys_and_data = pk, data[begin:stop], ehk, user_record.tags
+        yield _row(record, keys_and_data, index, True, placement, tuple(defects(user_record)), fate)
 
 
 def _entry(table: Sequence[str | None], index: int | None) -> str | None:
