@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import md5
 from typing import Final, Literal, NamedTuple, Protocol, get_args
@@ -30,6 +31,7 @@ _MAGIC: Final = b"KPL!"
 _HEAD: Final = struct.Struct(">4scII")
 _CRC: Final = struct.Struct(">I")
 _BLOCK: Final = struct.Struct(">II")
+_BROKEN: Final = struct.error, zlib.error
 #: Of rows without a digest.
 NO_DIGEST: Final = bytes(8)
 #: The largest chunk that is read: a length from a broken file must not exhaust the memory.
@@ -149,31 +151,25 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes] | LedgerError]:
 
 def block(rows: Sequence[Row]) -> bytes:
     """The payload of a block."""
-    ordered = sorted(
-        (len(row.sequence_number), row.sequence_number, number) for number, row in enumerate(rows)
-    )
-    by_shard: dict[str, list[int]] = {}
-    for _, _, number in ordered:
-        by_shard.setdefault(rows[number].shard_id, []).append(number)
-    order = [number for numbers in by_shard.values() for number in numbers]
+    ordered = sorted(rows, key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number))
+    shards = Counter([row.shard_id for row in ordered])
     steps: list[int] = []
-    for numbers in by_shard.values():
-        before = 0
-        for number in numbers:
-            value = int(rows[number].sequence_number or 0)
-            steps.append(value - before)
-            before = value
-    times = [rows[number].at for number in order]
+    shard_id, before = None, 0
+    for row in ordered:
+        value = int(row.sequence_number or 0)
+        steps.append(value - before if row.shard_id == shard_id else value)
+        shard_id, before = row.shard_id, value
+    times = [row.at for row in ordered]
     columns = [
-        json.dumps([[shard, len(numbers)] for shard, numbers in by_shard.items()]).encode(),
-        bytes([CODES[rows[number].kind] for number in order]),
+        json.dumps(list(shards.items())).encode(),
+        bytes([CODES[row.kind] for row in ordered]),
         _column(steps),
-        _column([rows[number].user_records for number in order]),
-        _column([rows[number].first for number in order]),
+        _column([row.user_records for row in ordered]),
+        _column([row.first for row in ordered]),
         _column([_zigzag(now - before) for before, now in zip([0, *times][:-1], times, strict=True)]),
     ]
     packed = zlib.compress(b"".join(len(column).to_bytes(4, "big") + column for column in columns), 6)
-    digests = b"".join([rows[number].digest for number in order])
+    digests = b"".join([row.digest for row in ordered])
     return b"".join((_BLOCK.pack(len(rows), len(packed)), packed, digests))
 
 
@@ -204,15 +200,7 @@ def rows_of(payload: bytes) -> list[Row]:
                 offset += 8
         if len(rows) != count or offset != len(digests):
             raise ValueError("the columns have different lengths")
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        StopIteration,
-        RecursionError,
-        struct.error,
-        zlib.error,
-    ) as error:
+    except (ValueError, LookupError, TypeError, StopIteration, RecursionError, *_BROKEN) as error:
         raise LedgerError(offset=0, reason=f"a block that cannot be read ({type(error).__name__})") from None
     return rows
 
@@ -245,16 +233,8 @@ def ranges_of(rows: Sequence[Row], known: Ranges) -> Ranges:
             by_shard.setdefault(row.shard_id, []).append(row.sequence_number)
     for shard_id, numbers in by_shard.items():
         numbers += found.get(shard_id, ())
-        longest = max(map(len, numbers))
-        if min(map(len, numbers)) == longest:  # then the order of text is that of numbers
-            found[shard_id] = min(numbers), max(numbers)
-        else:
-            found[shard_id] = min(numbers, key=_size), max(numbers, key=_size)
+        found[shard_id] = min(numbers, key=int), max(numbers, key=int)
     return found
-
-
-def _size(number: str) -> tuple[int, str]:
-    return len(number), number
 
 
 def _zigzag(value: int) -> int:
