@@ -87,7 +87,7 @@ def test_from_invalid_over_updating_to_ready():
         False,
     )
     assert live.state == "READY"
-    assert live._known.listed_at == 1.0  # what happened before the refresh began is in it
+    assert live.known.listed_at == 1.0  # what happened before the refresh began is in it
     assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
     assert live.timer() is None
     with pytest.raises(HashKeyError):
@@ -373,7 +373,7 @@ def test_an_older_listing_than_the_last_is_no_new_life():
         live.refresh(live.timer() or 50.0)
         assert refused(live, 50.0, old, summary) == "contradiction"
         answer(live, live.timer(), stream.open_shards(), stream.summary())
-    assert live.generation == 0
+    assert live.known.generation == 0
 
 
 @pytest.mark.requirement("MAP-16")
@@ -417,7 +417,7 @@ def test_a_new_life_under_the_old_name(told, before, after):
     assert event.recreated
     assert event.closed == ()
     assert event.opened == tuple(s.shard_id for s in new.shards)
-    assert live.generation == 1
+    assert live.known.generation == 1
     assert [live.predict(k) for k in KEYS] == [new.shard_for(k).shard_id for k in KEYS]
     assert set(live.lineage) == {s.shard_id for s in new.shards}
 
@@ -463,7 +463,7 @@ def test_the_shard_of_a_record_is_never_one_of_another_life():
     live.stream_gone(21.0)
     assert of(mine, 0, 20.0) == of("123", 0, 20.0) == "unknown"
     answer(live, 21.0, new.open_shards(), new.summary())
-    assert live.generation == 1
+    assert live.known.generation == 1
     assert of(others, 0, 20.0) == of("123", 1, 22.0) == new.shards[0].hash_key_range
     assert of(mine, 0, 20.0) == of("123", 0, 20.0) == "gone"
     # A server whose numbers only look like hints: listed again, it is still the same stream.
@@ -492,7 +492,7 @@ def test_one_split_does_not_stop_the_predictions_of_other_shards():
     assert live.state == "UPDATING"
     answer(live, 12.0, stream.open_shards(), stream.summary())
     assert live.state == "READY"
-    assert live._known.listed_at == 12.0  # listed again, since the second report
+    assert live.known.listed_at == 12.0  # listed again, since the second report
     assert [live.predict(key) for key in keys] == [stream.shard_for(key).shard_id for key in keys]
     assert live.invalidate(13.0, None, 13.0)
     assert {live.predict(key) for key in keys} == {None}

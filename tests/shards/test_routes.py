@@ -140,5 +140,5 @@ def test_closed_shards_are_forgotten_when_the_stream_has_forgotten_them(hours: i
     assert len(lists_all.lineage) < 8
     assert kept < len(lists_open.lineage) < 3 * kept + 8
     for live in (lists_all, lists_open):
-        assert len(live._known.closed) <= len(live.lineage)
-        assert live.generation == 0
+        assert len(live.known.closed) <= len(live.lineage)
+        assert live.known.generation == 0
