@@ -53,11 +53,8 @@ def find_node() -> Node:
 
 
 def install(package: str, version: str, node: Node | None = None) -> Path:
-    """The directory of ``package`` (``.../node_modules/<package>``), installed if it is not there yet.
-
-    Install scripts do not run and optional dependencies are left out: the servers need neither.
-    Raises LocalKinesisError(code="install-failed"), or what `find_node` raises.
-    """
+    """The directory of ``package`` (``.../node_modules/<package>``), installed if it is not there yet,
+    without install scripts and optional dependencies. Raises LocalKinesisError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpl-codec" / "npm"
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / f"{package}-{version}"

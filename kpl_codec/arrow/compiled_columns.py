@@ -43,11 +43,8 @@ def _can_spread(array: pa.Array) -> bool:
 
 
 class CompiledColumns:
-    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool per row).
-
-    ``unframe``: takes the Schema Registry's frames off; ``packed``: whether there are more, whose payload is
-    in
-    zlib."""
+    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool per row). ``unframe``:
+    without the Schema Registry's frames; ``packed``: whether there are more, with a payload in zlib."""
 
     def __init__(
         self, source: Source, layout: Layout, judge: Judge | None, policy: Policy, unframe: bool

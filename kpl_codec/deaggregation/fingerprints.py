@@ -240,10 +240,7 @@ assert SIGNS[: len(OTHERS)] == OTHERS
 
 def fingerprint(data: bytes, outer_key: str | None = None, signs: Sequence[Sign] = SIGNS) -> Sign | None:
     """The first of ``signs`` of who wrote this data of a Kinesis record, put under ``outer_key`` (None: not
-    known).
-
-    None where nothing is known: of a plain record, and of a frame whose message is no protobuf.
-    """
+    known). None of a plain record, and of a frame whose message is no protobuf."""
     if is_aggregated(data):
         seen = _tables(data, outer_key)
     elif data[1:4] == MAGIC[1:] and disguise_of(data) == "a frame with a foreign magic":

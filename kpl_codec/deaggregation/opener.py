@@ -38,10 +38,8 @@ def check_policy(policy: str) -> None:
 
 
 class Opener:
-    """Opens Kinesis records under one policy, in order, and counts them.
-
-    ``judge``: None where neither a shard map nor a hash key range is known.
-    """
+    """Opens Kinesis records under one policy, in order, and counts them. ``judge``: None where nothing is
+    known to judge by."""
 
     def __init__(
         self,
@@ -66,12 +64,9 @@ class Opener:
     def open(
         self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool | None = None
     ) -> Iterator[Iterable[DeaggregatedRecord]]:
-        """The user records of each Kinesis record. The compiled extension reads some hundred records at a
-        time; without ``read_ahead`` each record is opened before the next is asked for.
-
-        Raises DecodeError under the strict policy, TypeError for anything but a KinesisRecord, and what
-        ``kinesis_records`` raises, after the user records of those before.
-        """
+        """The user records of each Kinesis record. Without ``read_ahead`` each is opened before the next is
+        asked for. Raises DecodeError (strict), TypeError, and what ``kinesis_records`` raises, after what was
+        before."""
         source = iter(kinesis_records)
         # DAG-13: "A Kinesis record MUST NOT be taken from an iterator before the one in front of it is
         # opened, unless the caller allows it: whoever goes on with the iterator would miss it."

@@ -130,10 +130,8 @@ def defective_rows(
     judge: ShardJudge | None,
     unreadable: MalformedMessage | None = None,
 ) -> Iterator[DeaggregatedRecord]:
-    """Every user record in the bytes, with its defects and its fate at the KCL.
-
-    ``unreadable``: why only the KCL can read the message; then ``walked`` is as it reads it.
-    """
+    """Every user record in the bytes, with its defects and its fate at the KCL. ``unreadable``: why only the
+    KCL can read the message; then ``walked`` is as it reads it."""
     data = record.data
     delivered = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
 

@@ -139,10 +139,7 @@ def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
 
 
 def is_canonical(data: bytes) -> bool:
-    """Whether ``data`` is byte for byte what `encode` makes of the user records in it.
-
-    Raises DecodeError as `decode` does.
-    """
+    """Whether `encode` would make the same bytes of the user records in ``data``. Raises DecodeError."""
     records = decode(data)
     try:
         return encode(records) == data

@@ -46,11 +46,8 @@ def partition_key_hash(partition_key: str) -> int:
 
 
 def java_integer(text: str) -> int | None:
-    """The number that Java's ``new BigInteger(text)`` reads, or None where it throws.
-
-    For a number with thousands of digits it returns a number just outside the hash key space: Python refuses
-    to read such numbers, and they are invalid anyway.
-    """
+    """The number that Java's ``new BigInteger(text)`` reads, None where it throws. For one with thousands of
+    digits, which Python refuses to read, a number just outside the hash key space."""
     if len(text) <= 39 and text.isascii() and text.isdigit():
         return int(text)  # nearly always
     if not _BIG_INTEGER.match(text):

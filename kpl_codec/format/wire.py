@@ -62,13 +62,11 @@ class WireRecord(NamedTuple):
 
 
 class Message:
-    """The message between ``start`` and ``end``, walked once: its key tables, how many user records follow,
-    and the defects outside of them. Raises MalformedMessage.
+    """The message between ``start`` and ``end``, walked once: its key tables (None: an entry that is no key),
+    how many user records follow, and the defects outside of them. Raises MalformedMessage.
 
-    A table entry that is not a valid key is None. ``defects`` holds the first MAX_KEPT_DEFECTS of
-    ``defect_count``, in the order of the bytes. ``unused``: the first entry that is no explicit hash key and
-    that no user record uses, which is a warning and no defect. If ``dialect`` is not strict, a field with the
-    wrong wire type is unknown, and ``dialect.text`` decodes the entries.
+    ``defects`` holds the first MAX_KEPT_DEFECTS of ``defect_count``, in the order of the bytes. ``unused``:
+    the first entry that is no explicit hash key and that no user record uses: a warning.
     """
 
     __slots__ = (

@@ -26,9 +26,8 @@ from .skew import skew_of
 
 
 def allocate(space: HashKeyRange, keys: list[int]) -> int:
-    """Adds the key that balances best to ``keys``, those of ``space`` that are in use, ascending.
-
-    Raises HashKeyError(code="exhausted")."""
+    """Adds the key that balances best to ``keys``, those of ``space`` that are in use, ascending. Raises
+    HashKeyError(code="exhausted")."""
     # HKA-1: "The space is halved at low + floor((high - low) / 2), and each half again; the middles of
     # the halves of one depth are a level, and a level is filled before the next."
     # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
@@ -57,12 +56,11 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
 
 
 def balanced_keys(ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> Iterator[int]:
-    """Balanced keys over the open shards of a stream, one after the other.
+    """Balanced keys over open shards (``ranges``), one after the other.
 
     Each goes to the shard with the fewest keys (of several, the lowest), and there to the place that balances
-    best, so that a later split halves its keys. ``ranges``: of the open shards; see `ShardMap.open_shards`.
-    ``keys``: in use already, in any order. Raises HashKeyError for a key in none of the ranges, for ranges
-    that overlap, and where all are full.
+    best. ``keys``: in use already, in any order. Raises HashKeyError for a key in none of the ranges, for
+    ranges that overlap, and where all are full.
     """
     # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
     # HKA-5: "What is allocated MUST depend on the set of keys in use alone: not on their order, nor on

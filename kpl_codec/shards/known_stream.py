@@ -39,12 +39,9 @@ _LONG_AGO: Final = float("-inf")
 
 
 class KnownShards:
-    """The shards known after a listing. Never changes: the next listing makes a new one.
-
-    ``all``: every shard of this life that is not forgotten, by id. ``listed``: those of the last sound
-    listing. ``shard_map`` and ``lineage`` are made when they are first read, which takes 50 ms for 10,000
-    shards. The producer needs neither.
-    """
+    """The shards known after a listing. Never changes. ``all``: every shard of this life that is not
+    forgotten, by id. ``listed``: those of the last sound listing. What takes long (50 ms for 10,000 shards)
+    is made when it is first read: the producer never does."""
 
     def __init__(
         self, all: Mapping[str, Shard], listed: Mapping[str, Shard], distribution: Distribution
@@ -77,12 +74,8 @@ NO_SHARDS: Final = KnownShards({}, {}, "USER_PARTITION_KEY")
 
 
 class MapChanged(NamedTuple):
-    """A refresh has given a map, perhaps the same as before.
-
-    ``opened`` and ``closed``: shard ids, compared with the map before; in the first map all open shards are
-    opened. ``recreated``: the stream was deleted and created again; what was known of the old one is no
-    longer true.
-    """
+    """A refresh has given a map, perhaps the same as before. ``opened``, ``closed``: shard ids, compared with
+    the map before. ``recreated``: it is another stream of that name."""
 
     shards: KnownShards
     opened: tuple[str, ...]

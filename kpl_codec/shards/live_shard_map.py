@@ -140,10 +140,8 @@ class LiveShardMap:
         )
 
     def predict(self, hash_key: int) -> str | None:
-        """The open shard that takes ``hash_key``; None while it is doubted, and on an AUTO stream.
-
-        O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
-        """
+        """The open shard that takes ``hash_key``; None while it is doubted, and on an AUTO stream. O(log n).
+        Raises HashKeyError outside 0 to 2^128 - 1."""
         return self.routes.predict(hash_key)
 
     def _reroute(self) -> None:
@@ -164,11 +162,8 @@ class LiveShardMap:
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
     ) -> Shard | Literal["unknown", "gone"]:
-        """The shard on which a record was stored; ``answered_at`` is when its put was answered.
-
-        ``generation``: of this map when the record was put. "unknown": not yet, ask again after the next
-        refresh. "gone": it is in a life of the stream that is over. See `known_stream.shard_of_record`.
-        """
+        """As `known_stream.shard_of_record`: the shard; "unknown": ask again after the next refresh; "gone":
+        it is in a life of the stream that is over."""
         shard = shard_of_record(self.known, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
         return "unknown" if self._trust.state == "NONE" and shard != "gone" else shard
@@ -176,11 +171,8 @@ class LiveShardMap:
     # -- asking for a refresh -----------------------------------------------------------------
 
     def refresh(self, now: float) -> bool:
-        """Start a refresh, unless one runs or waits for its backoff to end. Returns whether it did.
-
-        A map that is READY stays READY meanwhile. After a permanent error this does not wait for the backoff:
-        the caller has fixed something.
-        """
+        """Start a refresh, unless one runs or waits for its backoff to end; returns whether it did. After a
+        permanent error it does not wait: the caller has fixed something."""
         # MAP-3: "At most one refresh MUST run at a time, however many callers ask."
         backing_off = self._failures and self._retry_at is not None and not self._failed_for_good
         if self._refresh is not None or backing_off:
@@ -193,12 +185,9 @@ class LiveShardMap:
         return self.error is not None and self.error.permanent
 
     def invalidate(self, seen_at: float, predicted_shard: str | None, now: float) -> bool:
-        """Report that a record sent at ``seen_at`` is on another shard than ``predicted_shard``. Returns
-        whether the report counts: then a refresh starts, and until it is done that shard is not predicted.
-
-        ``predicted_shard``: None to doubt all shards. Give the shard that was predicted, not the one on which
-        the record is: after a split the map does not know that one.
-        """
+        """Report that a record sent at ``seen_at`` is on another shard than was predicted;
+        ``predicted_shard``: None to doubt all. Returns whether the report counts: then a refresh starts, and
+        until it is done that shard is not predicted."""
         listed_at = self.known.listed_at
         # MAP-4: "A report MUST be ignored if the map's refresh began at or after the record was sent: it
         # covers what the record saw."

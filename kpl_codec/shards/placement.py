@@ -84,11 +84,8 @@ def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
 
 
 class Judge:
-    """Judges hash keys on the shards of a map, or on the one shard of a hash key range.
-
-    A shard that is in the map is judged by the map, not by the range. `on` gives the judge of one shard, made
-    once.
-    """
+    """Judges hash keys on the shards of a map, or on the one shard of a hash key range. A shard that is in
+    the map is judged by the map."""
 
     def __init__(self, shard_map: ShardMap | None, hash_key_range: HashKeyRange | None = None) -> None:
         self.shard_map = shard_map
@@ -186,10 +183,8 @@ class ShardJudge:
         return kind, [placements[number] for number in used]
 
     def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> Facts:
-        """The same for all hash keys with one expected shard, in or out of range.
-
-        ``expected``: its number among the open shards of the `Judge`, or how many there are for "none".
-        """
+        """The same for all hash keys with one expected shard, in or out of range. ``expected``: its number
+        among the open shards of the `Judge`, or how many there are for "none"."""
         facts = self._facts.get((expected, in_range, certain))
         if facts is None:
             opens = self._judge.open_shards
@@ -209,11 +204,8 @@ def verdict_of(
     *,
     certain: bool,
 ) -> Verdict:
-    """The table of this module: every verdict comes from here.
-
-    ``shard``: the known shard that the record is on. ``expected``: the shard that is, or was, open for its
-    hash key. ``certain``: the record has no other hash key.
-    """
+    """The table of this module: every verdict comes from here. ``expected``: the shard that is, or was, open
+    for the hash key. ``certain``: the record has no other hash key."""
     # LIN-4: "A hint MUST NOT change a verdict." No sequence number is looked at.
     # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
     # misplaced: the service ignores its keys."

@@ -101,10 +101,8 @@ def parse_page(answer: Any) -> tuple[list[Shard], str | None]:
 
 
 def parse_summary(answer: Any) -> StreamSummary | None:
-    """The summary of a DescribeStreamSummary answer, None for an empty answer.
-
-    (botocore turns a truncated answer into an empty success.)
-    """
+    """The summary of a DescribeStreamSummary answer; None for an empty one, which botocore makes of a cut
+    one."""
     summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
     if not isinstance(summary, Mapping) or not summary:
         return None
@@ -119,10 +117,8 @@ def parse_summary(answer: Any) -> StreamSummary | None:
 
 
 class Refresh:
-    """A refresh under way. ``begun``: the listing shows everything that happened before.
-
-    ``outdated``: the stream may be another one since then.
-    """
+    """A refresh under way. ``begun``: the listing shows everything that happened before. ``outdated``: the
+    stream may be another one since then."""
 
     def __init__(
         self,
@@ -175,11 +171,8 @@ class Refresh:
         self._summary = parse_summary(answer)
 
     def listed(self, answer: Any, known: Mapping[str, Shard]) -> Listing | None:
-        """A page of ListShards. Returns the listing with the last page. Raises
-        ShardMapError(code="malformed").
-
-        ``known``: shards by id; one that is listed as it is known is the same object.
-        """
+        """A page of ListShards; gives the listing with the last one. ``known``: shards by id; one that is
+        listed as it is known is the same object. Raises ShardMapError(code="malformed")."""
         shards, token = parse_page(answer)
         # MAP-19: "A listing that repeats a NextToken, or has pages for more than 1,000,000 shards, MUST be
         # refused: it would never end."

@@ -82,9 +82,7 @@ NO_ROUTES: Final = Routes(())
 
 def undisputed(open_shards: Sequence[Shard]) -> tuple[list[Shard], frozenset[str]]:
     """The shards that may be predicted although a listing has a gap or an overlap, and the ids of the others.
-
-    ``open_shards``: listed as open, in the order of their ranges.
-    """
+    ``open_shards``: in the order of their ranges."""
     # MAP-21: "Of a listing with a gap or an overlap only the open shards that overlap no other MUST be
     # predicted;"
     disputed: set[str] = set()

@@ -37,10 +37,7 @@ class SequenceNumberError(KplError, ValueError):
 
 
 def parse_sequence_number(text: str) -> int:
-    """The sequence number as an int.
-
-    Raises SequenceNumberError for anything but canonical decimal of at most 129 digits.
-    """
+    """The sequence number as an int. Raises SequenceNumberError."""
     # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
     if not isinstance(text, str) or not _CANONICAL.match(text):
         raise SequenceNumberError(reason="not a canonical decimal number of at most 129 digits")

@@ -113,10 +113,8 @@ class ShardMap(Lineage):
 
 
 def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
-    """The error for the first gap or overlap; None if the shards cover every hash key once.
-
-    ``open_shards``: in the order of their hash key ranges.
-    """
+    """The error for the first gap or overlap of open shards, in the order of their ranges; None if there is
+    none."""
     # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
     # overlap MUST be refused."
     expected = 0
