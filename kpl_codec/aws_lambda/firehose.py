@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..adapters.shapes import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
-from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
@@ -81,12 +80,11 @@ def transform_user_records(
     records have no names. What the ledger raises is raised.
     """
     steps: list[Callable[[DeaggregatedRecord], DeaggregatedRecord]] = []
-    if max_decompressed_size is not None:
-        steps.append(Decompressor(max_decompressed_size, None))
-    if unframe:
-        from ..deaggregation.unframing import Unframer
+    if max_decompressed_size is not None or unframe:
+        from ..deaggregation.undoing import Decompressor, Unframer
 
-        steps.append(Unframer(max_decompressed_size, "strict", Counter()))
+        wanted = (Decompressor, max_decompressed_size is not None), (Unframer, unframe)
+        steps += [undo(max_decompressed_size, "strict", Counter()) for undo, is_ in wanted if is_]
     records = event_records(event, "records")
     if ledger is not None and "sourceKinesisStreamArn" not in event:
         raise ValueError("ledger: only user records of a Kinesis stream have names, and this is direct put")
