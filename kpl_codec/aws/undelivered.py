@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ..producer import DeliveryError, Pending, ProducerConfig
+from ..producer import DeliveryError, Pending
 from .producer_log import logger
 
 Result = tuple[Pending, Any]
@@ -28,7 +28,7 @@ NOT_IN_HOOK: Final = "on_undelivered must not wait for its own producer; let ano
 
 
 class Undelivered:
-    """``function``: the caller's; None: nothing is held. ``dropped``: how many of those held have no room.
+    """``function``: the caller's; None: nothing is held.
 
     The thread producer uses it with its lock held, but for `call` and `tell`.
     """
@@ -36,7 +36,6 @@ class Undelivered:
     def __init__(self, function: OnUndelivered | None, clock: Callable[[], float]) -> None:
         self.function = function
         self.held: set[Pending] = set()
-        self.dropped = 0
         #: The thread or task that calls it now.
         self.caller: object = None
         self._clock = clock
@@ -53,12 +52,7 @@ class Undelivered:
         kept = [result for result in results if isinstance(result[1], DeliveryError)]
         self._waiting += kept
         self.held.update([pending for pending, _ in kept])
-        self.dropped += sum(error.outcome == "dropped" for _, error in kept)
         return [result for result in results if not isinstance(result[1], DeliveryError)]
-
-    def may_drop(self, config: ProducerConfig, more: int = 0) -> bool:
-        """Whether a user record without room may be held, too, beside those and ``more``."""
-        return self.function is None or self.dropped + more < config.max_outstanding_records
 
     @property
     def may_start(self) -> bool:
@@ -74,7 +68,6 @@ class Undelivered:
     def release(self, batch: list[Result]) -> None:
         """It has returned for all of these."""
         self.held.difference_update([pending for pending, _ in batch])
-        self.dropped -= sum(error.outcome == "dropped" for _, error in batch)
 
     def call(self, error: DeliveryError) -> Any:
         """Call it; what it has given."""
