@@ -55,7 +55,7 @@ class _Producer:
 
     def __init__(self) -> None:
         self._core = ProducerCore(ProducerConfig(), LiveShardMap("orders"), random.Random(0).randrange)
-        self._core.start(0.0)
+        self._core.live.refresh(0.0)
         self._delivered: dict[int, Delivery] = {}
         self.data: Counter[bytes] = Counter()
 

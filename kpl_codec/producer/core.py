@@ -21,12 +21,13 @@ Specification: spec/05-producer.md, PRD-6 to PRD-32.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ..ledger import Kind, Row, digest_of
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .answers import Entry, parse_max_record_size, parse_put_records
 from .config import ProducerConfig
-from .failures import Failures, Fate, Flight, note
+from .failures import Failures, Fate, note
 from .kinesis_record import Outgoing, PutRecordsRequest, build_all
 from .ledger import Ended, Ledger, deliveries, undelivered
 from .metrics import Meter, Observe
@@ -69,7 +70,7 @@ class ProducerCore:
         self._rows: list[tuple[Kind, str, str, int, float, bytes]] = []
         self._meter = Meter(observe)
         self._chance = chance
-        self._failures = Failures(config)
+        self._failures = Failures(config, live)
         self._requests = 0
         self._closed = False
         self._make_places()
@@ -80,14 +81,10 @@ class ProducerCore:
         self._order = StrictOrder(config.ttl_seconds * EXPIRY_STEP) if strict else None
         self._placer = Placer(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
-        self._in_flight: dict[int, Flight] = {}
+        self._in_flight: dict[int, list[Outgoing]] = {}
         self._verdicts = Verdicts(config, live)
 
     # -- records in ---------------------------------------------------------------------------
-
-    def start(self, now: float) -> None:
-        """Request the first shard map. Records may be accepted before it comes."""
-        self.live.refresh(now)
 
     @property
     def accepted(self) -> int:
@@ -99,14 +96,6 @@ class ProducerCore:
         """How many accepted user records have no result yet, or wait in `results`."""
         return self._ledger.outstanding
 
-    def has_room(self, size: int) -> bool:
-        """Whether a user record of ``size`` bytes would be accepted now."""
-        return self._ledger.has_room(size)
-
-    def full(self) -> ProducerFull:
-        """The error for a user record when there is no room."""
-        return ProducerFull(records=self.outstanding, bytes=self._ledger.outstanding_bytes)
-
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
         """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
 
@@ -116,7 +105,7 @@ class ProducerCore:
         if self._closed:
             raise ProducerClosed(code="closed")
         if not self._ledger.has_room(pending.size):
-            raise self.full()
+            raise ProducerFull(records=self.outstanding, bytes=self._ledger.outstanding_bytes)
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
@@ -127,7 +116,7 @@ class ProducerCore:
         pending.deadline = put_at + self._aggregating
         pending.map_deadline = put_at + self._map_wait
         if self._observed:
-            self._meter.accepted()
+            self._meter.observe("UserRecordsReceived", 1, {})
         order = self._order
         if pending.keyless:
             self._place_keyless(pending, now)
@@ -158,16 +147,12 @@ class ProducerCore:
         """Give up: everything outstanding fails as closed. Later answers are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         self._closed = True
-        for flight in self._in_flight.values():
-            for outgoing in flight.kinesis_records:
-                attempt = flight.attempt(outgoing, Entry("no-answer"), now)
-                self._note(outgoing, attempt)
-                note(outgoing, attempt)
-                self._meter.failed("no-answer")
-        for parked in self._verdicts.parked:
-            self._note(parked.outgoing, parked.attempt)
-            note(parked.outgoing, parked.attempt)
-            self._meter.failed(parked.attempt.outcome)
+        lost = [(one, one.attempt(Entry("no-answer"), now)) for one in self._flying()]
+        lost += [(parked.outgoing, parked.attempt) for parked in self._verdicts.parked]
+        for outgoing, attempt in lost:
+            self._note(outgoing, attempt)
+            note(outgoing, attempt)
+            self._meter.failed(attempt.outcome)
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
@@ -180,9 +165,13 @@ class ProducerCore:
         # or waiting for a verdict."
         yield list(self._order.held()) if self._order is not None else []
         yield from self._placer.places()
-        yield from (outgoing.records for outgoing in self._queue.kinesis_records())
-        yield from (one.records for flight in self._in_flight.values() for one in flight.kinesis_records)
-        yield from (parked.outgoing.records for parked in self._verdicts.parked)
+        parked = [parked.outgoing for parked in self._verdicts.parked]
+        for outgoing in chain(self._queue.kinesis_records(), self._flying(), parked):
+            yield outgoing.records
+
+    def _flying(self) -> Iterator[Outgoing]:
+        """The Kinesis records of calls under way."""
+        return chain.from_iterable(self._in_flight.values())
 
     # -- into a Kinesis record ----------------------------------------------------------------
 
@@ -228,7 +217,7 @@ class ProducerCore:
         """The calls to make now. Also does all that is due at ``now``."""
         again = self._placer.take_waiting(now)
         for parked in self._verdicts.take_due(now):
-            again += self._failed(parked.outgoing, parked.attempt, now)
+            again += self._ended(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
             self._ledger.end([undelivered(self.config, pending, "expired") for pending in expired])
@@ -245,13 +234,14 @@ class ProducerCore:
             if kinesis_records is None:
                 break
             for outgoing in kinesis_records:
-                if outgoing.expires_at <= now:
-                    self._expire(outgoing.take_expired(now), now)
+                self._expire(outgoing.take_expired(now), now)
             kinesis_records = [outgoing for outgoing in kinesis_records if outgoing.records]
             if not kinesis_records:
                 continue  # all have expired
             self._requests += 1
-            self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.generation)
+            self._in_flight[self._requests] = kinesis_records
+            for outgoing in kinesis_records:
+                outgoing.sent_at, outgoing.generation = now, self.live.generation
             entries = build_all(kinesis_records)
             if self._noted:
                 for outgoing, entry in zip(kinesis_records, entries, strict=True):
@@ -289,18 +279,8 @@ class ProducerCore:
                 self.prepare.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
-        flight = self._landed(request, now)
-        if flight is None:
-            return
-        entries = parse_put_records(answer, len(flight.kinesis_records))
-        if entries is None:
-            self._all_failed(flight, Entry("count-mismatch", code="CountMismatch"), now)
-            return
-        again: list[Pending] = []
-        for outgoing, entry in zip(flight.kinesis_records, entries, strict=True):
-            again += self._answered(outgoing, entry, flight, now)
-        self._queue.answered(flight.kinesis_records, entries, flight.started_at, now)
-        self._place_again(again, now)
+        landed = self._landed(request, now)
+        self._answered(landed, parse_put_records(answer, len(landed)), now)
 
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
@@ -309,8 +289,8 @@ class ProducerCore:
         if isinstance(request, Request):
             self._map_answered(self.live.fail(request, failure, now), now)
             return
-        flight = self._landed(request, now)
-        if flight is None:
+        landed = self._landed(request, now)
+        if not landed:
             return
         outcome = outcome_of(failure.code, answered=answered)
         if failure.code == "ResourceNotFoundException":
@@ -318,38 +298,44 @@ class ProducerCore:
         if ACTIONS[outcome] == "isolate":
             # (Without its text, which may repeat data and keys.)
             self._queue.refused_as_invalid(now)
-            for _ in flight.kinesis_records:
+            for _ in landed:
                 self._meter.failed(failure.code)
-            same_life = flight.generation == self.live.generation
-            open_shards = frozenset(self.live.predicted_shards if same_life else ())
-            self._place_again(self._move(self._failures.invalid(flight, failure.code, now, open_shards)), now)
+            self._place_again(self._move(self._failures.invalid(landed, failure.code, now)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
-            self._all_failed(flight, entry, now)
+            self._answered(landed, [entry] * len(landed), now)
 
-    def _landed(self, request: PutRecordsRequest, now: float) -> Flight | None:
-        """The records in flight with ``request``; None if they were given up."""
-        flight = self._in_flight.pop(request.number, None)
-        if flight is not None:
-            self._meter.answered(now - flight.started_at)
-        return flight
+    def _landed(self, request: PutRecordsRequest, now: float) -> list[Outgoing]:
+        """The Kinesis records in flight with ``request``; none if they were given up."""
+        landed = self._in_flight.pop(request.number, [])
+        if landed:
+            self._meter.observe("RequestTime", (now - landed[0].sent_at) * 1000, {})
+        return landed
 
-    def _all_failed(self, flight: Flight, entry: Entry, now: float) -> None:
+    def _answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
         again: list[Pending] = []
-        for outgoing in flight.kinesis_records:
-            attempt = flight.attempt(outgoing, entry, now)
-            again += self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
-        entries = [entry] * len(flight.kinesis_records)
-        self._queue.answered(flight.kinesis_records, entries, flight.started_at, now)
+        for outgoing, entry in zip(kinesis_records, entries, strict=True):
+            again += self._answered_one(outgoing, entry, now)
+        self._queue.answered(kinesis_records, entries, now)
         self._place_again(again, now)
 
-    def _failed(
-        self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False
-    ) -> Sequence[Pending]:
-        """One Kinesis record was not delivered; returns the user records to place again."""
+    def _answered_one(self, outgoing: Outgoing, entry: Entry, now: float) -> Sequence[Pending]:
+        attempt = outgoing.attempt(entry, now)
+        if attempt.outcome == "delivered":
+            attempt = self._verdicts.judge(outgoing, attempt, now)
+            if attempt.outcome == "placement-unknown":
+                return ()
+        return self._ended(outgoing, attempt, now)
+
+    def _ended(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
+        """An attempt has its outcome; returns the user records to place again."""
         self._note(outgoing, attempt)
+        if attempt.outcome == "delivered":
+            self._end(deliveries(outgoing.records, attempt))
+            self._meter.delivered(outgoing, attempt.shard_id or "")
+            return ()
         self._meter.failed(attempt.code or attempt.outcome)
-        return self._move(self._failures.failed(outgoing, attempt, now, stays=stays))
+        return self._move(self._failures.failed(outgoing, attempt, now))
 
     def _move(self, fate: Fate) -> Sequence[Pending]:
         """Do what is to become of failed Kinesis records; returns the user records to place again."""
@@ -360,37 +346,11 @@ class ProducerCore:
             self._queue.isolate(kinesis_records)
         return fate.again
 
-    def _answered(self, outgoing: Outgoing, entry: Entry, flight: Flight, now: float) -> Sequence[Pending]:
-        """Handles the outcome of one Kinesis record; returns the user records to place again."""
-        attempt = flight.attempt(outgoing, entry, now)
-        if attempt.outcome != "delivered":
-            return self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
-        attempt = self._verdicts.judge(outgoing, attempt, flight.generation, now)
-        if attempt.outcome == "placement-unknown":
-            return ()
-        return self._judged(outgoing, attempt, now)
-
-    def _stays(self, outgoing: Outgoing, flight: Flight) -> bool:
-        """Whether the map would send a Kinesis record as it was sent before."""
-        live = self.live
-        if outgoing.shard is None:  # one user record
-            return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return flight.generation == live.generation and live.trusts(outgoing.shard)
-
-    def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
-        """Handles the verdict on a stored Kinesis record; returns the user records to place again."""
-        if attempt.outcome != "delivered":
-            return self._failed(outgoing, attempt, now)
-        self._note(outgoing, attempt)
-        self._end(deliveries(outgoing.records, attempt))
-        self._meter.delivered(outgoing, attempt.shard_id or "")
-        return ()
-
     def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
         if outcome is None:
             return
         if isinstance(outcome, RefreshFailed):
-            self._meter.map_failed(outcome.error.code)
+            self._meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged) or outcome.learnt:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
@@ -401,7 +361,7 @@ class ProducerCore:
             for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
                 moved += outgoing.records
             for outgoing, attempt in self._verdicts.map_changed():
-                moved += self._judged(outgoing, attempt, now)
+                moved += self._ended(outgoing, attempt, now)
         if not self.live.map_may_come:
             moved += self._placer.take_waiting()
         self._place_again(moved, now)

@@ -11,6 +11,8 @@ from ..errors import AggregateFull
 from ..format.codec import AggregatedRecordBuilder, build_many
 from ..format.hash_keys import format_hash_key
 from ..ledger import NO_DIGEST
+from .answers import Entry
+from .outcomes import Attempt
 from .pending import Pending
 
 
@@ -27,14 +29,14 @@ class Outgoing:
     ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
     are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
     ``may_wait``: it may wait for more user records after its deadline; ``waited``: it has begun to.
-    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``digest``: of what was sent,
-    see `kpl_codec.ledger`. ``deadline`` and
-    ``expires_at``: the earliest of its user records, in seconds.
+    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``deadline``, ``expires_at``:
+    the earliest of its user records, in seconds. Of the last attempt: ``sent_at``, the ``generation`` of the
+    map then, the ``digest`` of what was sent (`kpl_codec.ledger`).
     """
 
     __slots__ = (
-        "aggregate", "closed", "deadline", "digest", "expires_at", "group", "highest", "lowest", "may_wait",
-        "outer_key", "records", "shard", "waited",
+        "aggregate", "closed", "deadline", "digest", "expires_at", "generation", "group", "highest", "lowest",
+        "may_wait", "outer_key", "records", "sent_at", "shard", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +47,7 @@ class Outgoing:
         self.outer_key = outer_key
         self.closed = self.may_wait = self.waited = False
         self.digest = NO_DIGEST
+        self.sent_at, self.generation = 0.0, 0
         self._begin(first)
         self.aggregate.max_size = max_size
 
@@ -81,6 +84,8 @@ class Outgoing:
 
     def take_expired(self, now: float) -> list[Pending]:
         """Take the user records whose time to live is over. Without any left it must not be sent."""
+        if self.expires_at > now:
+            return []
         expired = [pending for pending in self.records if pending.expires_at <= now]
         left = [pending for pending in self.records if pending.expires_at > now]
         self.records = []
@@ -89,6 +94,11 @@ class Outgoing:
             for pending in left[1:]:
                 self.add(pending)  # they have fitted with more beside them
         return expired
+
+    def attempt(self, entry: Entry, now: float) -> Attempt:
+        """The attempt that has ended as ``entry`` says."""
+        outcome, *facts = entry
+        return Attempt(outcome, self.sent_at, now, self.shard, *facts)
 
     @property
     def aggregated(self) -> bool:

@@ -108,10 +108,8 @@ class SendQueue:
             lane = self._lanes[shard] = Lane(shard, self._rate_limit, self._chance)
         return lane
 
-    def answered(
-        self, kinesis_records: list[Outgoing], entries: list[Entry], sent_at: float, now: float
-    ) -> None:
-        """Take the answer to a request that was sent at ``sent_at``, an entry for each Kinesis record."""
+    def answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
+        """Take the answer to a request, an entry for each Kinesis record."""
         by_shard: dict[str | None, set[Outcome]] = {}
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
             if entry.outcome == "delivered":
@@ -120,7 +118,7 @@ class SendQueue:
                 continue  # it tells nothing of the shard
             by_shard.setdefault(outgoing.shard, set()).add(entry.outcome)
         for shard, of_shard in by_shard.items():
-            self._lane(shard).answered(of_shard, sent_at, now)
+            self._lane(shard).answered(of_shard, kinesis_records[0].sent_at, now)
 
     def refused_as_invalid(self, now: float) -> None:
         """A request was refused as invalid as a whole."""
@@ -210,8 +208,7 @@ class SendQueue:
             return []
         expired: list[Pending] = []
         for outgoing in self.kinesis_records():
-            if outgoing.expires_at <= now:
-                expired += outgoing.take_expired(now)
+            expired += outgoing.take_expired(now)
         self._remove(outgoing for outgoing in list(self.kinesis_records()) if not outgoing.records)
         self._expires_from = min(
             (outgoing.expires_at for outgoing in self.kinesis_records()), default=float("inf")

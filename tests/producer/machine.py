@@ -57,7 +57,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.late: list[PutRecordsRequest] = []
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = self.core_class(self.config, self.live, chance_of(7))
-        self.core.start(self.now)
+        self.core.live.refresh(self.now)
         self.calls: list[tuple[PutRecordsRequest | Request, dict[str, Any] | None]] = []
         self.put_count = 0
         self.accepted: dict[bytes, Pending] = {}
@@ -102,7 +102,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for request in self.core.requests(self.now):
             self.calls.append((request, None))
             if isinstance(request, PutRecordsRequest):
-                self.goes_out(self.core._in_flight[request.number].kinesis_records)
+                self.goes_out(self.core._in_flight[request.number])
         self.expires_in_time()
 
     def expires_in_time(self) -> None:

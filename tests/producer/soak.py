@@ -58,7 +58,7 @@ class Soak:
         self.stream = ModelStream.of(4)
         self.live = LiveShardMap("soak", shard_filter="FROM_TRIM_HORIZON")
         self.core = ProducerCore(config, self.live, self.rng.randrange)
-        self.core.start(self.now)
+        self.core.live.refresh(self.now)
         self.under_way: list[tuple[float, PutRecordsRequest | Request]] = []
         self.late: list[tuple[float, PutRecordsRequest]] = []
         self.buckets: dict[str, TokenBucket] = {}
@@ -94,7 +94,7 @@ class Soak:
         rng = self.rng
         self.now += rng.random() * 0.02
         for _ in range(rng.randrange(120)):
-            if self.put < puts and self.core.has_room(60):
+            if self.put < puts and self.core._ledger.has_room(60):
                 keyless = rng.random() < 0.1
                 key = None if keyless else f"key-{self.put % 97}"
                 self.put_in_life[self.put] = self.lives
