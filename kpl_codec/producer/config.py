@@ -3,15 +3,12 @@
 Values are the KPL's: sizes in bytes, times in milliseconds, which their names say. Everything else here takes
 seconds.
 A value out of range raises ConfigError with setting, value and range.
-
-Left out: min_connections, credentials_refresh_delay and log_level (boto3 has its own), and
-max_user_record_size. That one counts data without the key, so the KPL accepts records that the service
-refuses until they expire; max_record_size counts what the service counts.
 Specification: spec/05-producer.md, PRD-1 to PRD-4.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -25,8 +22,8 @@ from ..limits import (
     MAX_PUT_RECORDS,
     MAX_PUT_RECORDS_SIZE,
 )
-from .kpl_properties import PASSED_OVER, TAKEN, parse_properties
 
+_LINE: Final = re.compile(r"([^=:\s]+)\s*[=:\s]\s*(.*)\Z")
 _HUGE: Final = 2**63 - 1
 
 
@@ -148,22 +145,20 @@ class ProducerConfig:
     def from_kpl_properties(cls, properties: str | Mapping[str, object], **settings: Any) -> ProducerConfig:
         """The settings of a KPL configuration: the text of its properties file, or names and values.
 
-        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Settings of the KPL that do not
-        exist here are ignored (see `kpl_codec.producer.kpl_properties`); names that the KPL does not have are
-        ignored with a warning. ``settings``: more of them under their names here; they go before the
-        configuration's. Raises ConfigError for a value out of range.
+        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Those that are no setting here
+        are ignored, with one warning that names them. ``settings``: more of them under their names here; they
+        go before the configuration's. Raises ConfigError for a value out of range.
         """
-        given = parse_properties(properties) if isinstance(properties, str) else properties
+        given = _properties(properties) if isinstance(properties, str) else properties
         ours = {field.name.removesuffix("_ms").replace("_", ""): field.name for field in fields(cls)}
-        for name, value in given.items():
-            key = name.replace("_", "").lower()
-            # PRD-45: "A configuration of the KPL MUST give the same settings here; a name that the KPL does
-            # not have MUST be ignored with a warning."
-            if key in TAKEN:
-                settings.setdefault(ours[key], _typed(value))
-            elif key not in PASSED_OVER:
-                warnings.warn(f"the KPL has no setting {name!r}: it is ignored", stacklevel=2)
-        return cls(**settings)
+        named = {name: ours.get(name.replace("_", "").lower()) for name in given}
+        # PRD-45: "A configuration of the KPL MUST give the same settings here; what is no setting here MUST
+        # be ignored with a warning."
+        ignored = [name for name, setting in named.items() if setting is None]
+        if ignored:
+            warnings.warn(f"no settings here, so they are ignored: {', '.join(ignored)}", stacklevel=2)
+        taken = {setting: _typed(given[name]) for name, setting in named.items() if setting is not None}
+        return cls(**{**taken, **settings})
 
     @property
     def known_record_size(self) -> int:
@@ -216,3 +211,15 @@ def _typed(value: object) -> object:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     return int(text) if text.isascii() and text.isdigit() else value
+
+
+def _properties(text: str) -> dict[str, str]:
+    """The names and values of a Java properties file, as far as the KPL's settings need it: comments,
+    ``=``, ``:`` or a blank between name and value, lines continued with a backslash."""
+    settings: dict[str, str] = {}
+    for line in map(str.strip, re.sub(r"\\\r?\n\s*", "", text).splitlines()):
+        if line and line[0] not in "#!":
+            match = _LINE.match(line)
+            name, value = match.groups() if match else (line, "")
+            settings[name] = value.strip()
+    return settings
