@@ -63,7 +63,7 @@ def plain_pending(type kind not None, type record_kind not None, object partitio
 
 def deliveries(type kind not None, list records not None, str shard_id not None, str number not None,
                tuple last not None):
-    """`producer.ledger.deliveries`; `kind` is Delivery, `last` holds the attempt that delivered them."""
+    """`producer.results.deliveries`; `kind` is Delivery, `last` holds the attempt that delivered them."""
     cdef list ended = []
     cdef Py_ssize_t i
     cdef PyObject *row

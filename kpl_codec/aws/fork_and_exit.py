@@ -16,7 +16,7 @@ import sys
 import weakref
 from typing import Any
 
-from ..producer.ledger import undelivered
+from ..producer.results import undelivered
 from .one_lock import LOCK
 from .producer_log import logger
 from .producer_threads import RUNNING

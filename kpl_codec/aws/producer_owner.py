@@ -16,8 +16,8 @@ from typing import Any, Final
 from ..ledger import Kind, Notes, Row
 from ..producer import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
-from ..producer.ledger import undelivered
 from ..producer.outcomes import NO_HISTORY
+from ..producer.results import undelivered
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
@@ -56,7 +56,7 @@ def take_notes(
     if notes is None:
         return
     offset = time.time() - clock()
-    rows = core.rows(offset)
+    rows = core.rows.take(offset) if core.rows is not None else []
     failed = Counter[tuple[Kind, str, int]]()
     for pending, result in results:
         if isinstance(result, DeliveryError):

@@ -23,19 +23,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from ..ledger import Kind, Row, digest_of
+from ..ledger import digest_of
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .answers import Entry, parse_max_record_size, parse_put_records
 from .config import ProducerConfig
 from .failures import Failures, Fate, note
 from .kinesis_record import Outgoing, PutRecordsRequest, build_all
-from .ledger import Ended, Ledger, deliveries, undelivered
+from .ledger import StoredRows
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, MAY_BE_STORED, Attempt, Delivery, DeliveryError, outcome_of
+from .outcomes import ACTIONS, Attempt, outcome_of
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
+from .results import Ended, deliveries, undelivered
 from .send_queue import EXPIRY_STEP, SendQueue
 from .verdicts import Verdicts
 
@@ -43,7 +44,8 @@ from .verdicts import Verdicts
 class ProducerCore:
     """All of the producer except waiting and calling.
 
-    ``noted``: give `rows` for a ledger.
+    ``accepted``: how many user records were, the last has this ``number``; ``outstanding``, with bytes: those
+    that have not ended. ``noted``: keep ``rows`` for a ledger.
     ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a random number of
     0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets measurements. All times are
     seconds of one monotonic clock. Not thread-safe, except `prepare`.
@@ -65,9 +67,9 @@ class ProducerCore:
         self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
-        self._ledger = Ledger(config, ages=self._observed)
-        self._noted = noted
-        self._rows: list[tuple[Kind, str, str, int, float, bytes]] = []
+        self.accepted = self.outstanding = self.outstanding_bytes = 0
+        self._results: list[Ended] = []
+        self.rows = StoredRows() if noted else None
         self._meter = Meter(observe)
         self._chance = chance
         self._failures = Failures(config, live)
@@ -86,16 +88,6 @@ class ProducerCore:
 
     # -- records in ---------------------------------------------------------------------------
 
-    @property
-    def accepted(self) -> int:
-        """How many user records were accepted; the last one has this ``number``."""
-        return self._ledger.accepted
-
-    @property
-    def outstanding(self) -> int:
-        """How many accepted user records have no result yet, or wait in `results`."""
-        return self._ledger.outstanding
-
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
         """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
 
@@ -104,19 +96,22 @@ class ProducerCore:
         """
         if self._closed:
             raise ProducerClosed(code="closed")
-        if not self._ledger.has_room(pending.size):
-            raise ProducerFull(records=self.outstanding, bytes=self._ledger.outstanding_bytes)
+        # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
+        # max_outstanding_bytes of data and partition keys, be held."
+        config, size = self.config, self.outstanding_bytes + pending.size
+        if self.outstanding >= config.max_outstanding_records or size > config.max_outstanding_bytes:
+            raise ProducerFull(records=self.outstanding, bytes=self.outstanding_bytes)
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
-        self._ledger.accept(pending, put_at)
+        self._count(pending, put_at)
         pending.expires_at = put_at + self._ttl
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
         pending.map_deadline = put_at + self._map_wait
         if self._observed:
-            self._meter.observe("UserRecordsReceived", 1, {})
+            self._meter.accepted(put_at)
         order = self._order
         if pending.keyless:
             self._place_keyless(pending, now)
@@ -129,9 +124,17 @@ class ProducerCore:
 
     def drop(self, pending: Pending, now: float) -> None:
         """Take a user record for which there is no room: it ends at once, as dropped."""
-        self._ledger.accept(pending, now)
+        self._count(pending, now)
+        self._meter.accepted(now)
         self._meter.failed("dropped")
-        self._ledger.end([undelivered(self.config, pending, "dropped")])
+        self._take_results([undelivered(self.config, pending, "dropped")])
+
+    def _count(self, pending: Pending, put_at: float) -> None:
+        pending.accepted_at = put_at
+        self.accepted += 1
+        pending.number = self.accepted
+        self.outstanding += 1
+        self.outstanding_bytes += pending.size
 
     def flush(self) -> None:
         """Send everything accepted so far, retries included, without waiting for more."""
@@ -150,13 +153,14 @@ class ProducerCore:
         lost = [(one, one.attempt(Entry("no-answer"), now)) for one in self._flying()]
         lost += [(parked.outgoing, parked.attempt) for parked in self._verdicts.parked]
         for outgoing, attempt in lost:
-            self._note(outgoing, attempt)
+            if self.rows is not None:
+                self.rows.note(outgoing, attempt)
             note(outgoing, attempt)
             self._meter.failed(attempt.outcome)
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
-        self._ledger.end([undelivered(self.config, pending, "closed") for pending in everything])
+        self._take_results([undelivered(self.config, pending, "closed") for pending in everything])
 
     def _places(self) -> Iterator[list[Pending]]:
         """All outstanding user records, place by place."""
@@ -220,7 +224,7 @@ class ProducerCore:
             again += self._ended(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
-            self._ledger.end([undelivered(self.config, pending, "expired") for pending in expired])
+            self._take_results([undelivered(self.config, pending, "expired") for pending in expired])
         self._place_again(again, now)
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
@@ -243,12 +247,12 @@ class ProducerCore:
             for outgoing in kinesis_records:
                 outgoing.sent_at, outgoing.generation = now, self.live.generation
             entries = build_all(kinesis_records)
-            if self._noted:
+            if self.rows is not None:
                 for outgoing, entry in zip(kinesis_records, entries, strict=True):
                     outgoing.digest = digest_of(entry["PartitionKey"], entry["Data"])
             calls.append(PutRecordsRequest(self._requests, entries))
             self._meter.sent(kinesis_records, now)
-        self._meter.levels(self.outstanding, self._ledger.oldest_put_at, now)
+        self._meter.levels(self.outstanding, now)
         return calls
 
     def timer(self) -> float | None:
@@ -329,7 +333,8 @@ class ProducerCore:
 
     def _ended(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
         """An attempt has its outcome; returns the user records to place again."""
-        self._note(outgoing, attempt)
+        if self.rows is not None:
+            self.rows.note(outgoing, attempt)
         if attempt.outcome == "delivered":
             self._end(deliveries(outgoing.records, attempt))
             self._meter.delivered(outgoing, attempt.shard_id or "")
@@ -368,36 +373,20 @@ class ProducerCore:
 
     # -- results ------------------------------------------------------------------------------
 
-    def results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
+    def results(self) -> list[Ended]:
         """The user records that have ended since the last call, with their results."""
-        return self._ledger.take_results()
-
-    def rows(self, offset: float) -> list[Row]:
-        """What was or may be stored since the last call, for a ledger. ``offset``: seconds from the
-        producer's clock to 1970's."""
-        rows, self._rows = self._rows, []
-        return [
-            Row(kind, shard_id, number, count, int((at + offset) * 1000), digest)
-            for kind, shard_id, number, count, at, digest in rows
-        ]
-
-    def _note(self, outgoing: Outgoing, attempt: Attempt) -> None:
-        """An attempt has ended; called before its user records leave it."""
-        # AUD-1: "Of each attempt that has stored a Kinesis record, or may have, a producer's ledger MUST have
-        # a row: where it is, how many user records it has, and its digest."
-        if not self._noted or attempt.outcome not in MAY_BE_STORED:
-            return
-        number = attempt.sequence_number
-        delivered = attempt.outcome == "delivered"
-        kind: Kind = "delivered" if delivered else "unanswered" if number is None else "again"
-        shard_id = attempt.shard_id or attempt.predicted_shard or ""
-        records = outgoing.records
-        self._rows.append(
-            (kind, shard_id, number or "", len(records), records[0].accepted_at, outgoing.digest)
-        )
+        results, self._results = self._results, []
+        return results
 
     def _end(self, ended: Sequence[Ended]) -> None:
         """User records have ended that were not held behind their keys."""
-        self._ledger.end(ended)
+        self._take_results(ended)
         if self._order is not None:
             self._order.ended(pending for pending, _ in ended)
+
+    def _take_results(self, ended: Sequence[Ended]) -> None:
+        self.outstanding -= len(ended)
+        self.outstanding_bytes -= sum([pending.size for pending, _ in ended])
+        if self._observed:
+            self._meter.ended(ended)
+        self._results += ended

@@ -12,9 +12,9 @@ from ..shards.live_shard_map import LiveShardMap
 from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .ledger import Ended, undelivered
 from .outcomes import ACTIONS, NO_HISTORY, Attempt
 from .pending import Pending
+from .results import Ended, undelivered
 
 #: After so many misplacements a user record is sent alone: no consumer drops a bare record.
 MISPLACEMENTS_BEFORE_ALONE = 2

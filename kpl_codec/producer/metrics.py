@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +10,7 @@ from .outcomes import NO_HISTORY
 
 if TYPE_CHECKING:
     from .kinesis_record import Outgoing
+    from .pending import Pending
 
 #: ``observe(name, value, attributes)``.
 Observe = Callable[[str, float, Mapping[str, str]], None]
@@ -50,11 +52,19 @@ class Meter:
     def __init__(self, observe: Observe | None) -> None:
         self.observe = observe or _ignore
         self._outstanding = 0  # as it was told last
+        self._put_in = Counter[int]()  # how many are outstanding, by the tenth of a second of their put
 
-    def levels(self, outstanding: int, oldest_at: float | None, now: float) -> None:
+    def accepted(self, put_at: float) -> None:
+        self.observe("UserRecordsReceived", 1, {})
+        self._put_in[int(put_at * 10)] += 1
+
+    def ended(self, ended: Sequence[tuple[Pending, object]]) -> None:
+        self._put_in -= Counter([int(pending.accepted_at * 10) for pending, _ in ended])
+
+    def levels(self, outstanding: int, now: float) -> None:
         """Called every turn: so an idle producer has told that nothing is outstanding."""
         if outstanding or self._outstanding:
-            age = max(0.0, now - oldest_at) if oldest_at is not None else 0.0
+            age = max(0.0, now - min(self._put_in, default=now * 10) / 10)
             self.observe("UserRecordsPending", outstanding, {})
             self.observe("OldestUserRecordAge", age * 1000, {})
         self._outstanding = outstanding

@@ -308,7 +308,7 @@ class ProducerMachine(RuleBasedStateMachine):
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
         assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
         waiting = [p for place in self.core._places() for p in place]
-        assert self.core._ledger.outstanding_bytes == sum(
+        assert self.core.outstanding_bytes == sum(
             len(p.record.data) + len(p.record.partition_key.encode()) for p in waiting
         )
 

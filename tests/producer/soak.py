@@ -94,7 +94,7 @@ class Soak:
         rng = self.rng
         self.now += rng.random() * 0.02
         for _ in range(rng.randrange(120)):
-            if self.put < puts and self.core._ledger.has_room(60):
+            if self.put < puts and self.core.outstanding < self.core.config.max_outstanding_records:
                 keyless = rng.random() < 0.1
                 key = None if keyless else f"key-{self.put % 97}"
                 self.put_in_life[self.put] = self.lives

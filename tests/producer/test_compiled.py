@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kpl_codec import UserRecord
 from kpl_codec.errors import KplError
 from kpl_codec.limits import MAGIC
-from kpl_codec.producer import Attempt, Pending, ProducerConfig, ledger, pending
+from kpl_codec.producer import Attempt, Pending, ProducerConfig, pending, results
 from kpl_codec.producer.outcomes import NO_HISTORY
 from kpl_codec.producer.pending import PlainFields, Preparation
 
@@ -79,9 +79,9 @@ def test_deliveries_are_equal(failed_before: list[int]) -> None:
             one.history = (one.history or NO_HISTORY).with_attempt(failed)
         records.append(one)
     last = Attempt("delivered", 3.0, 4.0, None, "shardId-000000000000", "17")
-    compiled = ledger.deliveries(records, last)
+    compiled = results.deliveries(records, last)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "speedups", None)
-        python = ledger.deliveries(records, last)
+        patch.setattr(results, "speedups", None)
+        python = results.deliveries(records, last)
     assert python == compiled
     assert [type(delivery) for _, delivery in compiled] == [type(delivery) for _, delivery in python]

@@ -28,7 +28,7 @@ def storm(bench: Bench, capacity: dict[str, float], seconds: float, offered: flo
     while bench.now < end:
         bench.now += 0.01
         while put < (bench.now - began) * offered:
-            if bench.core._ledger.has_room(100):
+            if bench.core.outstanding < bench.core.config.max_outstanding_records:
                 bench.put(b"%d %07d" % (began, put), LOW if put % 2 else HIGH)
             put += 1
         for due, call in [entry for entry in under_way if entry[0] <= bench.now]:
